@@ -1,0 +1,299 @@
+//! Who should own what: a pure function of what everybody can see.
+//!
+//! Every host computes the same plan from the same view and carries out its own
+//! part: it claims the free partitions that fall to it, and asks for those that
+//! an owner has above its share. Nothing is decided by an elected leader, and
+//! with equal views no two hosts want the same partition.
+//!
+//! ```text
+//!   view ──► Fleet ──► shares ──► free seats to those below their share
+//!                                 then moves from those above to those below
+//! ```
+//!
+//! The number of moves is the smallest possible: whoever already has more keeps
+//! the extra partition when the division leaves a remainder.
+
+mod shares;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::time::Duration;
+
+use crate::expiry::Judgement;
+use crate::ids::{HostId, PartitionId};
+use crate::store::View;
+
+pub use shares::shares;
+
+/// A host that is alive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Who.
+    pub id: HostId,
+    /// Whether it counts when the load is shared.
+    pub takes_part: bool,
+    /// It never owns more than this.
+    pub max: Option<u32>,
+}
+
+/// A partition, and who sits on it. Members are named by their index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// The partition.
+    pub partition: PartitionId,
+    /// Its living owner.
+    pub holder: Option<usize>,
+    /// Who had it until it was taken away and may have it back without a wait.
+    pub previous: Option<usize>,
+    /// It has been free for so long that whoever can should take it.
+    pub overdue: bool,
+}
+
+/// The living hosts and the partitions: all that the plan depends on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fleet {
+    /// Living hosts, in order of their ids.
+    pub members: Vec<Member>,
+    /// All partitions, in order.
+    pub seats: Vec<Seat>,
+    /// Requests that stand: which partition, and who asks.
+    pub wants: Vec<(PartitionId, usize)>,
+}
+
+impl Fleet {
+    /// Reads a view. `partitions` are those of the hub; leases of others do not count.
+    /// A seat is overdue when it has been free for longer than `patience`.
+    pub fn read(view: &View, judgement: &Judgement, partitions: &[PartitionId], patience: Duration) -> Self {
+        let members: Vec<Member> = judgement
+            .alive
+            .iter()
+            .map(|id| {
+                let record = view.host(id).map(|entry| &entry.record);
+                Member {
+                    id: id.clone(),
+                    takes_part: record.is_none_or(|record| record.state.takes_part()),
+                    max: record.and_then(|record| record.max_partitions),
+                }
+            })
+            .collect();
+        let index = |id: &HostId| members.binary_search_by(|member| member.id.cmp(id)).ok();
+        let seats = partitions
+            .iter()
+            .map(|&partition| {
+                let Some(lease) = view.lease(partition) else {
+                    return Seat { partition, holder: None, previous: None, overdue: false };
+                };
+                let expired = judgement.expired.binary_search(&partition).is_ok();
+                let holder = lease.owner.as_ref().filter(|_| !expired).and_then(index);
+                let free_for = lease.age.saturating_sub(lease.duration.unwrap_or_default());
+                Seat {
+                    partition,
+                    holder,
+                    previous: lease.previous.as_ref().filter(|_| !lease.quiet.is_zero()).and_then(index),
+                    overdue: holder.is_none() && free_for >= patience,
+                }
+            })
+            .collect();
+        let mut wants: Vec<(PartitionId, usize)> = view
+            .hosts
+            .iter()
+            .filter_map(|entry| Some((index(&entry.record.id)?, &entry.record.wants)))
+            .flat_map(|(asker, wants)| wants.iter().map(move |want| (want.partition, asker)))
+            .collect();
+        wants.sort_unstable();
+        Self { members, seats, wants }
+    }
+
+    /// The index of a member.
+    pub fn member(&self, id: &HostId) -> Option<usize> {
+        self.members.binary_search_by(|member| member.id.cmp(id)).ok()
+    }
+
+    fn is_overdue(&self, partition: PartitionId) -> bool {
+        let found = self.seats.binary_search_by_key(&partition, |seat| seat.partition);
+        found.is_ok_and(|index| self.seats[index].overdue)
+    }
+
+    /// How many partitions each member holds.
+    pub fn held(&self) -> Vec<u32> {
+        let mut held = vec![0; self.members.len()];
+        for holder in self.seats.iter().filter_map(|seat| seat.holder) {
+            held[holder] += 1;
+        }
+        held
+    }
+}
+
+/// A partition that should change hands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Move {
+    /// The partition.
+    pub partition: PartitionId,
+    /// Its owner.
+    pub from: usize,
+    /// Who should have it.
+    pub to: usize,
+}
+
+/// What should happen, for the whole fleet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// How many partitions each member should have in the end.
+    pub shares: Vec<u32>,
+    /// Free partitions, and who should claim them.
+    pub claims: Vec<(PartitionId, usize)>,
+    /// Owned partitions that should change hands.
+    pub moves: Vec<Move>,
+    /// Partitions that nobody may own, because everyone is at its maximum.
+    pub unplaced: usize,
+}
+
+/// Makes the plan.
+pub fn plan(fleet: &Fleet) -> Plan {
+    let held = fleet.held();
+    // Who lost a partition to a seek counts as its holder: it gets it back.
+    let mut rank = held.clone();
+    for seat in fleet.seats.iter().filter(|seat| seat.holder.is_none()) {
+        if let Some(previous) = seat.previous {
+            rank[previous] += 1;
+        }
+    }
+    let shares = shares(&fleet.members, &rank, fleet.seats.len());
+    let mut room: Vec<u32> =
+        shares.iter().zip(&held).map(|(share, held)| share.saturating_sub(*held)).collect();
+    let mut surplus: Vec<u32> =
+        shares.iter().zip(&held).map(|(share, held)| held.saturating_sub(*share)).collect();
+
+    let (claims, unplaced) = claims(fleet, &mut room);
+    let moves = moves(fleet, &mut room, &mut surplus);
+    Plan { shares, claims, moves, unplaced }
+}
+
+/// Members with a count, the largest first; ties in an order that differs from fleet to fleet.
+struct Queue(BinaryHeap<(u32, Reverse<u64>, Reverse<usize>)>);
+
+impl Queue {
+    fn new(fleet: &Fleet, counts: &[u32]) -> Self {
+        let entry = |index: usize| (counts[index], Reverse(mark(&fleet.members[index].id)), Reverse(index));
+        Self((0..counts.len()).filter(|&index| counts[index] > 0).map(entry).collect())
+    }
+
+    /// Takes one from whoever has most.
+    fn take(&mut self) -> Option<usize> {
+        let (count, mark, index) = self.0.pop()?;
+        if count > 1 {
+            self.0.push((count - 1, mark, index));
+        }
+        Some(index.0)
+    }
+}
+
+fn claims(fleet: &Fleet, room: &mut [u32]) -> (Vec<(PartitionId, usize)>, usize) {
+    let mut claims = vec![];
+    let mut open = vec![];
+    for seat in fleet.seats.iter().filter(|seat| seat.holder.is_none()) {
+        match seat.previous.filter(|&previous| room[previous] > 0) {
+            Some(previous) => {
+                room[previous] -= 1;
+                claims.push((seat.partition, previous));
+            }
+            None => open.push(seat.partition),
+        }
+    }
+    let mut queue = Queue::new(fleet, room);
+    let mut unplaced = 0;
+    for partition in open {
+        match queue.take() {
+            Some(member) => {
+                room[member] -= 1;
+                claims.push((partition, member));
+            }
+            None => unplaced += 1,
+        }
+    }
+    claims.sort_unstable();
+    (claims, unplaced)
+}
+
+fn moves(fleet: &Fleet, room: &mut [u32], surplus: &mut [u32]) -> Vec<Move> {
+    let mut holders: BTreeMap<PartitionId, usize> =
+        fleet.seats.iter().filter_map(|seat| Some((seat.partition, seat.holder?))).collect();
+    let mut moves = vec![];
+    // Requests that stand come first, so that a plan does not change its mind under way.
+    for &(partition, to) in &fleet.wants {
+        let Some(&from) = holders.get(&partition) else { continue };
+        if from != to && surplus[from] > 0 && room[to] > 0 {
+            surplus[from] -= 1;
+            room[to] -= 1;
+            holders.remove(&partition);
+            moves.push(Move { partition, from, to });
+        }
+    }
+    let mut givers = Queue::new(fleet, surplus);
+    let mut takers = Queue::new(fleet, room);
+    let mut offers: BTreeMap<usize, Vec<(u64, PartitionId)>> = BTreeMap::new();
+    for (&partition, &holder) in holders.iter().filter(|(_, holder)| surplus[**holder] > 0) {
+        offers.entry(holder).or_default().push((mix(u64::from(partition.0)), partition));
+    }
+    for offer in offers.values_mut() {
+        offer.sort_unstable();
+    }
+    while let Some(to) = takers.take() {
+        let Some(from) = givers.take() else { break };
+        let Some((_, partition)) = offers.get_mut(&from).and_then(Vec::pop) else { break };
+        moves.push(Move { partition, from, to });
+    }
+    moves.sort_unstable();
+    moves
+}
+
+/// A number for a host that has nothing to do with its place in the alphabet.
+fn mark(id: &HostId) -> u64 {
+    id.name.as_str().bytes().fold(mix(id.incarnation.0), |hash, byte| mix(hash ^ u64::from(byte)))
+}
+
+/// Scatters a number over all of u64 (the finalizer of SplitMix64).
+fn mix(number: u64) -> u64 {
+    let z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+impl Plan {
+    /// The partitions that `me` should claim now: those that fall to it, and
+    /// those that nobody has taken for too long, as far as its maximum allows.
+    pub fn claims_of(&self, fleet: &Fleet, me: usize) -> Vec<PartitionId> {
+        let member = &fleet.members[me];
+        if !member.takes_part {
+            return vec![];
+        }
+        let mut spare =
+            member.max.map_or(usize::MAX, |max| max as usize).saturating_sub(fleet.held()[me] as usize);
+        let mut mine = vec![];
+        for &(partition, to) in &self.claims {
+            if spare > 0 && (to == me || fleet.is_overdue(partition)) {
+                spare -= 1;
+                mine.push(partition);
+            }
+        }
+        mine
+    }
+
+    /// The moves by which `me` should get something: what to ask for.
+    pub fn asks_of(&self, me: usize) -> impl Iterator<Item = &Move> {
+        self.moves.iter().filter(move |step| step.to == me)
+    }
+
+    /// Whether `me` should let `asker` have this partition.
+    pub fn grants(&self, partition: PartitionId, me: usize, asker: usize) -> bool {
+        self.moves.contains(&Move { partition, from: me, to: asker })
+    }
+
+    /// Whether nothing is left to do.
+    pub fn settled(&self) -> bool {
+        self.claims.is_empty() && self.moves.is_empty()
+    }
+}

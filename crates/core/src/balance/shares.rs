@@ -1,0 +1,37 @@
+//! How many partitions each host should have.
+
+use std::cmp::Reverse;
+
+use super::{Member, mark};
+
+/// Divides `seats` among those who take part, as evenly as their maxima allow.
+///
+/// Everyone gets the same number, or its maximum if that is less; what the
+/// division leaves over goes to those who already hold more, which is what
+/// makes the number of moves the smallest possible.
+pub fn shares(members: &[Member], held: &[u32], seats: usize) -> Vec<u32> {
+    let limit = |member: &Member| {
+        let most = u32::try_from(seats).unwrap_or(u32::MAX);
+        if member.takes_part { member.max.unwrap_or(most).min(most) } else { 0 }
+    };
+    let filled = |level: u32| members.iter().map(|member| limit(member).min(level) as usize).sum::<usize>();
+
+    // The highest level that everyone can be filled to: it grows with the level, so halve the range.
+    let (mut low, mut high) = (0, u32::try_from(seats).unwrap_or(u32::MAX));
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        if filled(middle) <= seats {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    let mut shares: Vec<u32> = members.iter().map(|member| limit(member).min(low)).collect();
+    let left = seats - filled(low);
+    let mut open: Vec<usize> = (0..members.len()).filter(|&i| limit(&members[i]) > low).collect();
+    open.sort_by_key(|&i| (Reverse(held[i]), mark(&members[i].id), i));
+    for &i in open.iter().take(left) {
+        shares[i] += 1;
+    }
+    shares
+}

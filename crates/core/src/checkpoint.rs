@@ -1,0 +1,248 @@
+//! How far a group has come in a partition, and when to write it down.
+
+use std::time::Duration;
+
+use crate::epoch::Epoch;
+use crate::event::Event;
+use crate::ids::LogId;
+use crate::position::{Offset, SequenceNumber, StartPosition};
+use crate::time::{Monotonic, Timestamp};
+
+/// What a checkpoint says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// Everything up to and including this event is finished.
+    Finished {
+        /// The last finished event.
+        sequence: SequenceNumber,
+        /// Its place in the log, where it is known.
+        offset: Option<Offset>,
+        /// When the hub stored it, where it is known.
+        enqueued_at: Option<Timestamp>,
+    },
+    /// Nothing is finished yet; this is where reading starts.
+    ///
+    /// Written by a seek, and by the first owner of a partition whose initial
+    /// position moves with time, so that its successor starts at the same place.
+    Start(StartPosition),
+}
+
+impl Position {
+    /// Finished up to and including this event.
+    pub fn of(event: &Event) -> Self {
+        Self::Finished {
+            sequence: event.sequence,
+            offset: Some(event.offset.clone()),
+            enqueued_at: Some(event.enqueued_at),
+        }
+    }
+
+    /// The last finished event, if any is.
+    pub fn finished(&self) -> Option<SequenceNumber> {
+        match self {
+            Self::Finished { sequence, .. } => Some(*sequence),
+            Self::Start(_) => None,
+        }
+    }
+
+    /// Where a reader goes on from here.
+    pub fn start(&self) -> StartPosition {
+        match self {
+            Self::Finished { sequence, .. } => StartPosition::after(*sequence),
+            Self::Start(start) => start.clone(),
+        }
+    }
+
+    /// Whether writing `next` over this would lose ground.
+    fn would_move_back_to(&self, next: &Self) -> bool {
+        match (self, next) {
+            (Self::Finished { sequence: old, .. }, Self::Finished { sequence: new, .. }) => new < old,
+            (Self::Start(StartPosition::Sequence { number, inclusive }), Self::Finished { sequence, .. }) => {
+                sequence < number && !(*inclusive && sequence.next() == *number)
+            }
+            (Self::Start(_), Self::Finished { .. }) => false,
+            (_, Self::Start(_)) => self != next,
+        }
+    }
+}
+
+/// A position as the store keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// How far the group has come.
+    pub position: Position,
+    /// The log that the position belongs to, where the source names its log.
+    pub log: Option<LogId>,
+    /// The epoch in which it was written.
+    pub epoch: Epoch,
+    /// When it was written, by the store's clock.
+    pub saved_at: Timestamp,
+}
+
+impl Checkpoint {
+    /// Whether an owner may not write `next` over this one: a checkpoint never
+    /// moves back, except by a seek. In another log there is no back, and a
+    /// checkpoint that names no log (another SDK wrote it) may be of any.
+    pub fn forbids(&self, next: &Position, log: Option<&LogId>) -> bool {
+        let same_log = log.is_none() || self.log.as_ref() == log;
+        same_log && self.position.would_move_back_to(next)
+    }
+}
+
+/// When the host itself writes checkpoints. The conditions combine: whichever
+/// comes first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckpointPolicy {
+    /// After this many finished events.
+    pub every_events: Option<u64>,
+    /// This long after the first event that is finished but not yet saved.
+    pub every: Option<Duration>,
+    /// When a partition closes in good order.
+    pub on_close: bool,
+}
+
+impl Default for CheckpointPolicy {
+    /// When a partition closes in good order; in between, by hand.
+    fn default() -> Self {
+        Self { every_events: None, every: None, on_close: true }
+    }
+}
+
+impl CheckpointPolicy {
+    /// Never by the host: only what the processor writes itself.
+    pub fn by_hand() -> Self {
+        Self { on_close: false, ..Self::default() }
+    }
+
+    /// After `events` finished events, and on close.
+    pub fn every_events(events: u64) -> Self {
+        Self { every_events: Some(events), ..Self::default() }
+    }
+
+    /// `period` after the first unsaved event, and on close.
+    pub fn every(period: Duration) -> Self {
+        Self { every: Some(period), ..Self::default() }
+    }
+
+    /// Also after `events` finished events.
+    pub fn or_events(self, events: u64) -> Self {
+        Self { every_events: Some(events), ..self }
+    }
+
+    /// Also `period` after the first unsaved event.
+    pub fn or_every(self, period: Duration) -> Self {
+        Self { every: Some(period), ..self }
+    }
+
+    /// Whether a checkpoint is due now.
+    pub fn due(&self, unsaved: &Unsaved, now: Monotonic) -> bool {
+        let enough = self.every_events.is_some_and(|limit| unsaved.events >= limit);
+        unsaved.events > 0 && (enough || self.due_at(unsaved).is_some_and(|at| now >= at))
+    }
+
+    /// When a checkpoint falls due by time alone.
+    pub fn due_at(&self, unsaved: &Unsaved) -> Option<Monotonic> {
+        self.every.and_then(|period| Some(unsaved.since? + period))
+    }
+}
+
+/// What is finished and not yet saved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unsaved {
+    /// How many events.
+    pub events: u64,
+    /// When the first of them was finished.
+    pub since: Option<Monotonic>,
+}
+
+impl Unsaved {
+    /// `events` more were finished.
+    pub fn add(&mut self, events: u64, now: Monotonic) {
+        if events > 0 {
+            self.events += events;
+            self.since.get_or_insert(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finished(sequence: u64) -> Position {
+        Position::Finished { sequence: SequenceNumber(sequence), offset: None, enqueued_at: None }
+    }
+
+    fn checkpoint(position: Position, log: Option<&str>) -> Checkpoint {
+        Checkpoint { position, log: log.map(LogId::new), epoch: Epoch::NONE, saved_at: Timestamp(0) }
+    }
+
+    #[test]
+    fn a_checkpoint_never_moves_back() {
+        let at_seven = checkpoint(finished(7), None);
+        assert!(at_seven.forbids(&finished(6), None));
+        assert!(!at_seven.forbids(&finished(7), None));
+        assert!(!at_seven.forbids(&finished(8), None));
+        assert!(at_seven.forbids(&Position::Start(StartPosition::Earliest), None));
+    }
+
+    #[test]
+    fn a_start_is_not_overtaken_from_behind() {
+        let after = checkpoint(Position::Start(StartPosition::after(SequenceNumber(7))), None);
+        assert!(after.forbids(&finished(6), None));
+        assert!(!after.forbids(&finished(7), None));
+        assert!(!after.forbids(&finished(8), None));
+        let at = checkpoint(Position::Start(StartPosition::at(SequenceNumber(7))), None);
+        assert!(at.forbids(&finished(5), None));
+        assert!(!at.forbids(&finished(6), None));
+        assert!(!at.forbids(&finished(7), None));
+        let earliest = checkpoint(Position::Start(StartPosition::Earliest), None);
+        assert!(!earliest.forbids(&finished(0), None));
+        assert!(!earliest.forbids(&Position::Start(StartPosition::Earliest), None));
+        assert!(earliest.forbids(&Position::Start(StartPosition::Latest), None));
+    }
+
+    #[test]
+    fn in_another_log_there_is_no_back() {
+        let old_log = checkpoint(finished(7), Some("a"));
+        assert!(!old_log.forbids(&finished(0), Some(&LogId::new("b"))));
+        assert!(old_log.forbids(&finished(0), Some(&LogId::new("a"))));
+        assert!(old_log.forbids(&finished(0), None));
+        assert!(!checkpoint(finished(7), None).forbids(&finished(0), Some(&LogId::new("b"))));
+    }
+
+    #[test]
+    fn reading_goes_on_behind_the_last_finished_event() {
+        assert_eq!(finished(7).start(), StartPosition::after(SequenceNumber(7)));
+        assert_eq!(finished(7).finished(), Some(SequenceNumber(7)));
+        assert_eq!(Position::Start(StartPosition::Latest).start(), StartPosition::Latest);
+        assert_eq!(Position::Start(StartPosition::Latest).finished(), None);
+    }
+
+    #[test]
+    fn a_policy_says_when_a_checkpoint_is_due() {
+        let second = Duration::from_secs(1);
+        let mut unsaved = Unsaved::default();
+        let both = CheckpointPolicy::every_events(10).or_every(second);
+        assert!(!both.due(&unsaved, Monotonic::NEVER));
+        unsaved.add(0, Monotonic(0));
+        assert_eq!(unsaved.since, None);
+        unsaved.add(4, Monotonic(5));
+        unsaved.add(5, Monotonic(6));
+        assert_eq!(unsaved, Unsaved { events: 9, since: Some(Monotonic(5)) });
+        assert!(!both.due(&unsaved, Monotonic(6)));
+        assert!(!both.due(&unsaved, Monotonic(4) + second));
+        assert!(both.due(&unsaved, Monotonic(5) + second));
+        assert_eq!(both.due_at(&unsaved), Some(Monotonic(5) + second));
+        unsaved.add(1, Monotonic(6));
+        assert!(both.due(&unsaved, Monotonic(6)));
+        for never in [CheckpointPolicy::by_hand(), CheckpointPolicy::default()] {
+            assert!(!never.due(&unsaved, Monotonic::NEVER));
+            assert_eq!(never.due_at(&unsaved), None);
+        }
+        assert!(CheckpointPolicy::default().on_close);
+        assert!(!CheckpointPolicy::by_hand().on_close);
+        assert!(CheckpointPolicy::every(second).or_events(3).due(&unsaved, Monotonic(6)));
+        assert!(CheckpointPolicy::every(second).on_close);
+    }
+}

@@ -1,0 +1,169 @@
+//! One event, as it reaches a processor.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::position::{Offset, SequenceNumber};
+use crate::time::Timestamp;
+
+/// An event. Cloning it copies no bytes.
+#[derive(Clone, PartialEq)]
+pub struct Event {
+    /// Its number within the partition.
+    pub sequence: SequenceNumber,
+    /// Its place in the log.
+    pub offset: Offset,
+    /// When the hub stored it, by the hub's clock.
+    pub enqueued_at: Timestamp,
+    /// The key that chose its partition, if it was sent with one.
+    pub partition_key: Option<Arc<str>>,
+    /// What was sent.
+    pub body: Bytes,
+    /// What the sender wrote beside the body.
+    pub properties: Properties,
+}
+
+impl Event {
+    /// The body as text, if it is UTF-8.
+    pub fn text(&self) -> Option<&str> {
+        std::str::from_utf8(&self.body).ok()
+    }
+
+    /// About how much memory the event holds on to: the unit of byte bounds.
+    pub fn size(&self) -> usize {
+        self.body.len() + self.partition_key.as_ref().map_or(0, |key| key.len()) + self.properties.size()
+    }
+}
+
+impl fmt::Debug for Event {
+    /// Bodies are the user's data: only their length is shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Event({:?} {:?} {} bytes)", self.sequence, self.offset, self.body.len())
+    }
+}
+
+/// Application properties: names and values that travel beside the body.
+#[derive(Clone, Default, PartialEq)]
+pub struct Properties(Option<Arc<[(Arc<str>, Value)]>>);
+
+impl Properties {
+    /// The value under this name.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.iter().find(|(key, _)| &**key == name).map(|(_, value)| value)
+    }
+
+    /// All pairs, in the order in which they were sent.
+    pub fn iter(&self) -> impl Iterator<Item = &(Arc<str>, Value)> {
+        self.0.iter().flat_map(|pairs| pairs.iter())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    fn size(&self) -> usize {
+        self.iter().map(|(name, value)| name.len() + value.size()).sum()
+    }
+}
+
+impl<N: Into<Arc<str>>, V: Into<Value>> FromIterator<(N, V)> for Properties {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
+        let pairs: Arc<[_]> = pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        Self((!pairs.is_empty()).then_some(pairs))
+    }
+}
+
+impl fmt::Debug for Properties {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter().map(|(name, value)| (name, value))).finish()
+    }
+}
+
+/// A property's value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// No value.
+    Null,
+    /// True or false.
+    Bool(bool),
+    /// A signed integer of any width.
+    Int(i64),
+    /// An unsigned integer of any width.
+    UInt(u64),
+    /// A floating-point number.
+    Float(f64),
+    /// Text.
+    Text(Arc<str>),
+    /// Bytes.
+    Bytes(Bytes),
+    /// A time.
+    Time(Timestamp),
+}
+
+impl Value {
+    fn size(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Bytes(bytes) => bytes.len(),
+            _ => size_of::<u64>(),
+        }
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(Arc::from(text))
+    }
+}
+
+impl From<i64> for Value {
+    fn from(number: i64) -> Self {
+        Self::Int(number)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(flag: bool) -> Self {
+        Self::Bool(flag)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(body: &'static [u8]) -> Event {
+        Event {
+            sequence: SequenceNumber(4),
+            offset: Offset::number(40),
+            enqueued_at: Timestamp(1),
+            partition_key: Some("home-7".into()),
+            body: Bytes::from_static(body),
+            properties: [("kind", Value::from("motion")), ("level", Value::from(3))].into_iter().collect(),
+        }
+    }
+
+    #[test]
+    fn an_event_knows_its_size_and_hides_its_body() {
+        let event = event(b"secret");
+        assert_eq!(event.size(), 6 + 6 + (4 + 6) + (5 + 8));
+        assert_eq!(format!("{event:?}"), "Event(#4 @40 6 bytes)");
+        assert_eq!(event.text(), Some("secret"));
+        assert_eq!(super::Event { body: Bytes::from_static(&[0xff]), ..event }.text(), None);
+        assert_eq!(Value::Bytes(Bytes::from_static(b"abc")).size(), 3);
+    }
+
+    #[test]
+    fn properties_are_found_by_name() {
+        let event = event(b"");
+        assert_eq!(event.properties.get("kind"), Some(&Value::from("motion")));
+        assert_eq!(event.properties.get("Kind"), None);
+        assert!(!event.properties.is_empty());
+        assert!(Properties::default().is_empty());
+        assert!(Properties::from_iter(Vec::<(&str, bool)>::new()).is_empty());
+        assert_eq!(format!("{:?}", Properties::from_iter([("on", true)])), "{\"on\": Bool(true)}");
+    }
+}

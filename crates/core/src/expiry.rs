@@ -1,0 +1,369 @@
+//! When an owner is dead.
+//!
+//! Three clocks are at work and none is trusted alone. The store says how old
+//! a record is, by its own two timestamps. The watcher has its own clock, and
+//! knows since when it has seen a record unchanged. If the store's clock was
+//! set forward between two views (a failover), the store's ages lie, and the
+//! watcher falls back to what it saw itself; if it was set back, what the
+//! watcher saw is what ends the wait.
+//!
+//! The owner, on its side, stops by itself a margin before any of this can
+//! happen: [`deadline`].
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::ids::{HostId, PartitionId};
+use crate::lease::LeaseVersion;
+use crate::store::View;
+use crate::time::{Monotonic, Timestamp};
+
+/// When an owner must have stopped, counted from the instant *before* it sent
+/// the renewal that succeeded last.
+pub fn deadline(sent: Monotonic, lease_duration: Duration, margin: Duration) -> Monotonic {
+    sent + lease_duration.saturating_sub(margin)
+}
+
+/// How far two clocks may differ over one scan before they disagree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tolerance {
+    /// At least this much is always tolerated: the store's clock resolution and a bit.
+    pub fixed: Duration,
+    /// And one part in this many of the time between the views.
+    pub one_in: u32,
+}
+
+impl Default for Tolerance {
+    fn default() -> Self {
+        Self { fixed: Duration::from_secs(1), one_in: 20 }
+    }
+}
+
+/// When a view was taken, on both clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Reading {
+    store: Timestamp,
+    sent: Monotonic,
+    received: Monotonic,
+}
+
+/// A record's state, and since when it was seen unchanged.
+#[derive(Clone, Debug)]
+struct Sighting<V> {
+    version: V,
+    since: Monotonic,
+}
+
+/// What one view says about who is alive.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Judgement {
+    /// The store's clock and ours advanced differently: nobody was declared dead.
+    pub skewed: bool,
+    /// Partitions whose owner stopped renewing.
+    pub expired: Vec<PartitionId>,
+    /// Hosts that show signs of life: a fresh heartbeat or an unexpired lease.
+    pub alive: Vec<HostId>,
+}
+
+/// Watches the views of one host, one after the other.
+#[derive(Debug)]
+pub struct Watch {
+    tolerance: Tolerance,
+    /// Applies to records whose owner did not say how long they last.
+    foreign_expiry: Duration,
+    last: Option<Reading>,
+    /// What was unchanged since before this instant has an age that only we know.
+    jumped_at: Option<Monotonic>,
+    leases: BTreeMap<PartitionId, Sighting<LeaseVersion>>,
+    hosts: BTreeMap<HostId, Sighting<u64>>,
+}
+
+impl Watch {
+    /// A watch that has seen nothing yet.
+    pub fn new(tolerance: Tolerance, foreign_expiry: Duration) -> Self {
+        Self {
+            tolerance,
+            foreign_expiry,
+            last: None,
+            jumped_at: None,
+            leases: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in a view that was asked for at `sent` and had arrived at `received`.
+    pub fn observe(&mut self, view: &View, sent: Monotonic, received: Monotonic) -> Judgement {
+        let reading = Reading { store: view.at, sent, received };
+        let first = self.last.is_none();
+        let skewed = self.last.is_some_and(|last| self.disagree(last, reading));
+        self.last = Some(reading);
+        if skewed {
+            self.jumped_at = Some(received);
+        }
+        let leases = std::mem::take(&mut self.leases);
+        self.leases =
+            sightings(leases, view.leases.iter().map(|l| (l.partition, l.version.clone())), received);
+        let hosts = std::mem::take(&mut self.hosts);
+        self.hosts =
+            sightings(hosts, view.hosts.iter().map(|h| (h.record.id.clone(), h.record.beat)), received);
+
+        let mut judgement = Judgement { skewed, ..Judgement::default() };
+        for lease in view.leases.iter().filter(|lease| lease.owner.is_some()) {
+            let age = self.age(self.leases.get(&lease.partition), lease.age, sent);
+            // The first view has no other to compare clocks with: it buries nobody.
+            if !skewed && !first && age >= lease.duration.unwrap_or(self.foreign_expiry) {
+                judgement.expired.push(lease.partition);
+            } else {
+                judgement.alive.extend(lease.owner.clone());
+            }
+        }
+        for host in &view.hosts {
+            let age = self.age(self.hosts.get(&host.record.id), host.age, sent);
+            if skewed || age < host.record.lease_duration {
+                judgement.alive.push(host.record.id.clone());
+            }
+        }
+        judgement.alive.sort();
+        judgement.alive.dedup();
+        judgement
+    }
+
+    /// How old a record is, by everything that is known about it.
+    fn age<V>(&self, sighting: Option<&Sighting<V>>, by_store: Duration, sent: Monotonic) -> Duration {
+        let since = sighting.map_or(sent, |sighting| sighting.since);
+        let observed = sent.since(since);
+        if self.jumped_at.is_some_and(|jump| since <= jump) { observed } else { by_store.max(observed) }
+    }
+
+    fn disagree(&self, last: Reading, now: Reading) -> bool {
+        let at_least = now.sent.since(last.received);
+        let at_most = now.received.since(last.sent);
+        let tolerated = self.tolerance.fixed + at_most / self.tolerance.one_in;
+        let went_back = last.store.since(now.store);
+        let by_store = now.store.since(last.store);
+        went_back > tolerated || by_store + tolerated < at_least || by_store > at_most + tolerated
+    }
+}
+
+fn sightings<K: Ord, V: PartialEq>(
+    mut old: BTreeMap<K, Sighting<V>>,
+    now: impl Iterator<Item = (K, V)>,
+    received: Monotonic,
+) -> BTreeMap<K, Sighting<V>> {
+    now.map(|(key, version)| {
+        let unchanged = old.remove(&key).filter(|sighting| sighting.version == version);
+        (key, unchanged.unwrap_or(Sighting { version, since: received }))
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::epoch::Epoch;
+    use crate::host_record::{HostRecord, HostState, HostStatistics};
+    use crate::ids::Incarnation;
+    use crate::lease::Lease;
+    use crate::store::HostEntry;
+
+    const LEASE: Duration = Duration::from_secs(30);
+    const P: PartitionId = PartitionId(0);
+
+    fn seconds(n: u64) -> Monotonic {
+        Monotonic(n * 1_000_000_000)
+    }
+
+    fn host(name: &str) -> HostId {
+        HostId { name: name.parse().unwrap(), incarnation: Incarnation(1) }
+    }
+
+    fn lease(age: u64, version: u64, duration: Option<Duration>) -> Lease {
+        Lease {
+            partition: P,
+            owner: Some(host("a")),
+            epoch: Epoch::NONE.next(),
+            duration,
+            acquired_at: Timestamp(0),
+            age: Duration::from_secs(age),
+            version: LeaseVersion::revision(version),
+            previous: None,
+            quiet: Duration::ZERO,
+        }
+    }
+
+    fn view(store_seconds: i64, leases: Vec<Lease>) -> View {
+        View { at: Timestamp(store_seconds * 1_000), leases, ..View::default() }
+    }
+
+    fn beat(name: &str, beat: u64, age: u64) -> HostEntry {
+        let record = HostRecord {
+            id: host(name),
+            beat,
+            state: HostState::Active,
+            lease_duration: LEASE,
+            max_partitions: None,
+            wants: vec![],
+            answers: vec![],
+            statistics: HostStatistics::default(),
+            software: String::new(),
+        };
+        HostEntry { record, age: Duration::from_secs(age) }
+    }
+
+    fn watch() -> Watch {
+        Watch::new(Tolerance::default(), Duration::from_secs(60))
+    }
+
+    /// Shows a view at the same instant on both clocks.
+    fn show(watch: &mut Watch, own: u64, store: i64, age: u64, version: u64) -> Judgement {
+        watch.observe(&view(store, vec![lease(age, version, Some(LEASE))]), seconds(own), seconds(own))
+    }
+
+    #[test]
+    fn an_owner_stops_a_margin_before_its_lease_ends() {
+        assert_eq!(deadline(seconds(100), LEASE, Duration::from_secs(3)), seconds(127));
+        assert_eq!(deadline(seconds(100), LEASE, LEASE * 2), seconds(100));
+    }
+
+    #[test]
+    fn a_lease_is_dead_when_it_is_as_old_as_it_lasts() {
+        let mut watch = watch();
+        assert!(show(&mut watch, 100, 1_000, 29, 1).expired.is_empty());
+        let young = show(&mut watch, 100, 1_000, 29, 1);
+        assert_eq!((young.expired, young.alive), (vec![], vec![host("a")]));
+        let old = show(&mut watch, 101, 1_001, 30, 1);
+        assert_eq!((old.expired, old.alive), (vec![P], vec![]));
+    }
+
+    #[test]
+    fn the_first_view_buries_nobody() {
+        let mut watch = watch();
+        let first = show(&mut watch, 100, 1_000, 500, 1);
+        assert_eq!((first.expired, first.alive), (vec![], vec![host("a")]));
+        assert_eq!(show(&mut watch, 101, 1_001, 501, 1).expired, vec![P]);
+    }
+
+    #[test]
+    fn a_record_without_a_duration_gets_the_foreign_expiry() {
+        let mut watch = watch();
+        let mut at = |own: u64, age| {
+            watch.observe(&view(own as i64, vec![lease(age, age, None)]), seconds(own), seconds(own)).expired
+        };
+        assert!(at(1, 59).is_empty());
+        assert!(at(2, 59).is_empty());
+        assert_eq!(at(3, 60), vec![P]);
+    }
+
+    #[test]
+    fn a_store_clock_set_forward_kills_nobody() {
+        let mut watch = watch();
+        show(&mut watch, 100, 1_000, 3, 1);
+        let jumped = show(&mut watch, 105, 1_305, 308, 1);
+        assert!(jumped.skewed);
+        assert!(jumped.expired.is_empty());
+        // The clocks agree again, and the age still lies.
+        let after = show(&mut watch, 110, 1_310, 313, 1);
+        assert!(!after.skewed);
+        assert!(after.expired.is_empty());
+        // Unchanged for a whole lease by our own clock: now it is dead.
+        assert!(show(&mut watch, 129, 1_329, 332, 1).expired.is_empty());
+        assert_eq!(show(&mut watch, 130, 1_330, 333, 1).expired, vec![P]);
+    }
+
+    #[test]
+    fn after_a_jump_a_renewed_record_is_judged_by_the_store_again() {
+        let mut watch = watch();
+        show(&mut watch, 100, 1_000, 3, 1);
+        show(&mut watch, 105, 1_305, 308, 1);
+        assert!(show(&mut watch, 106, 1_306, 0, 2).expired.is_empty());
+        assert_eq!(show(&mut watch, 107, 1_307, 30, 2).expired, vec![P]);
+    }
+
+    #[test]
+    fn a_store_clock_set_back_keeps_no_corpse_alive() {
+        let mut watch = watch();
+        show(&mut watch, 100, 1_000, 3, 1);
+        assert!(show(&mut watch, 105, 705, 0, 1).skewed);
+        assert!(show(&mut watch, 129, 729, 0, 1).expired.is_empty());
+        assert_eq!(show(&mut watch, 130, 730, 0, 1).expired, vec![P]);
+    }
+
+    #[test]
+    fn what_was_seen_counts_from_the_answer_to_the_next_question() {
+        // Slow answers: seen first when the answer arrived, last when the question was sent.
+        let mut watch = watch();
+        let mut at = |sent: u64, received: u64, store: i64| {
+            watch
+                .observe(&view(store, vec![lease(0, 1, Some(LEASE))]), seconds(sent), seconds(received))
+                .expired
+        };
+        assert!(at(100, 110, 105).is_empty());
+        assert!(at(139, 150, 140).is_empty());
+        assert_eq!(at(151, 152, 151), vec![P]);
+    }
+
+    #[test]
+    fn clocks_disagree_only_beyond_the_tolerance() {
+        let mut cases = vec![];
+        for (own, store, skewed) in [
+            (10, 1_010, false),
+            (10, 1_011, false),
+            (10, 1_012, true),
+            (10, 1_009, false),
+            (10, 1_008, true),
+            (0, 1_001, false),
+            (0, 1_002, true),
+            (0, 999, false),
+            (0, 998, true),
+            (100, 1_106, false),
+            (100, 1_107, true),
+        ] {
+            let mut watch = watch();
+            show(&mut watch, 100, 1_000, 0, 1);
+            let judged = show(&mut watch, 100 + own, store, 0, 2).skewed;
+            cases.push((own, store, judged == skewed));
+        }
+        assert!(cases.iter().all(|case| case.2), "{cases:?}");
+    }
+
+    #[test]
+    fn a_slow_answer_is_no_skew() {
+        let mut watch = watch();
+        watch.observe(&view(1_000, vec![]), seconds(100), seconds(160));
+        // The store read its clock anywhere between question and answer.
+        for store in [1_000, 1_065, 1_124] {
+            let mut again = Watch::new(Tolerance::default(), LEASE);
+            again.last = watch.last;
+            let judged = again.observe(&view(store, vec![]), seconds(161), seconds(221));
+            assert!(!judged.skewed, "{store}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_alive_by_heartbeat_or_by_lease() {
+        let mut watch = watch();
+        let mut look = |own: u64, leases: Vec<Lease>, hosts: Vec<HostEntry>| {
+            let view = View { at: Timestamp(own as i64 * 1_000), leases, hosts, ..View::default() };
+            watch.observe(&view, seconds(own), seconds(own)).alive
+        };
+        look(1, vec![], vec![]);
+        assert_eq!(look(2, vec![lease(5, 1, Some(LEASE))], vec![beat("a", 1, 99)]), vec![host("a")]);
+        assert_eq!(look(3, vec![], vec![beat("b", 1, 29)]), vec![host("b")]);
+        assert_eq!(look(4, vec![], vec![beat("b", 1, 30)]), Vec::<HostId>::new());
+        assert_eq!(look(5, vec![lease(30, 2, Some(LEASE))], vec![beat("a", 2, 30)]), Vec::<HostId>::new());
+    }
+
+    #[test]
+    fn a_jump_of_the_store_clock_makes_no_host_look_dead() {
+        let mut watch = watch();
+        let mut look = |own: u64, store: i64, age, number| {
+            let hosts = vec![beat("b", number, age)];
+            let view = View { at: Timestamp(store * 1_000), hosts, ..View::default() };
+            watch.observe(&view, seconds(own), seconds(own)).alive
+        };
+        look(100, 1_000, 2, 1);
+        assert_eq!(look(101, 1_301, 303, 1), vec![host("b")]);
+        assert_eq!(look(102, 1_302, 304, 1), vec![host("b")]);
+        assert_eq!(look(103, 1_303, 1, 2), vec![host("b")]);
+    }
+}

@@ -1,0 +1,178 @@
+//! Asking for a partition, answering, and when silence permits theft.
+//!
+//! ```text
+//!   asker: want in its own record ──► owner: answer in its own record
+//!            │                            │ draining until t: finish, close, checkpoint, transfer
+//!            │                            │ no: not above my share
+//!            ▼                            ▼ (nothing)
+//!          wait ◄── draining ── withdraw ◄── no         silence ──► steal, after a while
+//! ```
+
+use std::time::Duration;
+
+use crate::epoch::Epoch;
+use crate::host_record::{Answer, Reply, Want};
+use crate::ids::{HostId, PartitionId};
+use crate::lease::Lease;
+use crate::time::Monotonic;
+
+/// A request that stands in our record, with what became of it so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// The partition.
+    pub partition: PartitionId,
+    /// Its owner.
+    pub owner: HostId,
+    /// The epoch of the lease that was asked for.
+    pub epoch: Epoch,
+    /// When the store had accepted the request.
+    pub asked_at: Monotonic,
+    /// When the owner was first seen to drain.
+    pub draining_since: Option<Monotonic>,
+}
+
+impl Ask {
+    /// As it stands in the record.
+    pub fn want(&self) -> Want {
+        Want { partition: self.partition, owner: self.owner.clone(), epoch: self.epoch }
+    }
+}
+
+/// What to do about a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Let it stand.
+    Wait,
+    /// Take it back: it was refused, or the lease is no longer what was asked for.
+    Withdraw,
+    /// The owner had its time and said nothing, or said it would and did not.
+    Steal,
+}
+
+/// Judges a request by the lease as it is now and the owner's answers.
+///
+/// `patience` is how long a handover may take. An owner that is seen draining
+/// gets it anew, and `grace` on top for the word to get round.
+pub fn judge(
+    ask: &mut Ask,
+    lease: Option<&Lease>,
+    answers: &[Answer],
+    me: &HostId,
+    now: Monotonic,
+    patience: Duration,
+    grace: Duration,
+) -> Verdict {
+    let as_asked =
+        lease.is_some_and(|lease| lease.owner.as_ref() == Some(&ask.owner) && lease.epoch == ask.epoch);
+    if !as_asked {
+        return Verdict::Withdraw;
+    }
+    let reply = answers.iter().find(|a| a.partition == ask.partition && a.asker == *me).map(|a| a.reply);
+    let (since, limit) = match reply {
+        Some(Reply::No) => return Verdict::Withdraw,
+        Some(Reply::DrainingUntil(_)) => (*ask.draining_since.get_or_insert(now), patience + grace),
+        None => match ask.draining_since {
+            Some(since) => (since, patience + grace),
+            None => (ask.asked_at, patience),
+        },
+    };
+    if now.since(since) < limit { Verdict::Wait } else { Verdict::Steal }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Incarnation;
+    use crate::lease::LeaseVersion;
+    use crate::time::Timestamp;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+    const GRACE: Duration = Duration::from_secs(5);
+
+    fn host(name: &str) -> HostId {
+        HostId { name: name.parse().unwrap(), incarnation: Incarnation(1) }
+    }
+
+    fn seconds(n: u64) -> Monotonic {
+        Monotonic(n * 1_000_000_000)
+    }
+
+    fn ask() -> Ask {
+        Ask {
+            partition: PartitionId(1),
+            owner: host("owner"),
+            epoch: Epoch::NONE.next(),
+            asked_at: seconds(100),
+            draining_since: None,
+        }
+    }
+
+    fn lease(owner: Option<&str>, epoch: Epoch) -> Lease {
+        Lease {
+            partition: PartitionId(1),
+            owner: owner.map(host),
+            epoch,
+            duration: Some(PATIENCE),
+            acquired_at: Timestamp(0),
+            age: Duration::ZERO,
+            version: LeaseVersion::revision(1),
+            previous: None,
+            quiet: Duration::ZERO,
+        }
+    }
+
+    fn answer(partition: u32, asker: &str, reply: Reply) -> Answer {
+        Answer { partition: PartitionId(partition), asker: host(asker), reply }
+    }
+
+    fn judged(ask: &mut Ask, answers: &[Answer], now: u64) -> Verdict {
+        let lease = lease(Some("owner"), ask.epoch);
+        judge(ask, Some(&lease), answers, &host("me"), seconds(now), PATIENCE, GRACE)
+    }
+
+    #[test]
+    fn silence_permits_theft_and_only_after_a_while() {
+        assert_eq!(judged(&mut ask(), &[], 129), Verdict::Wait);
+        assert_eq!(judged(&mut ask(), &[], 130), Verdict::Steal);
+    }
+
+    #[test]
+    fn an_owner_that_drains_gets_its_time_from_then() {
+        let draining = [answer(1, "me", Reply::DrainingUntil(Timestamp(0)))];
+        let mut ask = ask();
+        assert_eq!(judged(&mut ask, &draining, 128), Verdict::Wait);
+        assert_eq!(judged(&mut ask, &draining, 162), Verdict::Wait);
+        // The answer is gone from the record, and the lease is still there: no new start.
+        assert_eq!(judged(&mut ask, &[], 162), Verdict::Wait);
+        assert_eq!(judged(&mut ask, &[], 163), Verdict::Steal);
+        assert_eq!(judged(&mut ask, &draining, 163), Verdict::Steal);
+    }
+
+    #[test]
+    fn a_no_is_taken_for_an_answer() {
+        assert_eq!(judged(&mut ask(), &[answer(1, "me", Reply::No)], 101), Verdict::Withdraw);
+        let to_others = [answer(1, "you", Reply::No), answer(2, "me", Reply::No)];
+        assert_eq!(judged(&mut ask(), &to_others, 101), Verdict::Wait);
+    }
+
+    #[test]
+    fn a_request_for_what_no_longer_is_gets_withdrawn() {
+        let mut ask = ask();
+        let mut with = |lease: Option<Lease>| {
+            judge(&mut ask, lease.as_ref(), &[], &host("me"), seconds(500), PATIENCE, GRACE)
+        };
+        let epoch = Epoch::NONE.next();
+        assert_eq!(with(None), Verdict::Withdraw);
+        assert_eq!(with(Some(lease(None, epoch))), Verdict::Withdraw);
+        assert_eq!(with(Some(lease(Some("other"), epoch))), Verdict::Withdraw);
+        assert_eq!(with(Some(lease(Some("owner"), epoch.next()))), Verdict::Withdraw);
+        assert_eq!(with(Some(lease(Some("owner"), epoch))), Verdict::Steal);
+    }
+
+    #[test]
+    fn what_is_asked_stands_in_the_record() {
+        let ask = ask();
+        let want = Want { partition: PartitionId(1), owner: host("owner"), epoch: Epoch::NONE.next() };
+        assert_eq!(ask.want(), want);
+    }
+}

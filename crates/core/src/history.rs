@@ -1,0 +1,82 @@
+//! What happened to a partition's ownership, and why.
+
+use std::fmt;
+
+use crate::epoch::Epoch;
+use crate::ids::{HostId, PartitionId};
+use crate::lease::{ClaimCause, ReleaseCause};
+use crate::time::Timestamp;
+
+/// One change of owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnershipChange {
+    /// When, by the store's clock.
+    pub at: Timestamp,
+    /// Which partition.
+    pub partition: PartitionId,
+    /// The epoch that the change took.
+    pub epoch: Epoch,
+    /// Who owned it before.
+    pub from: Option<HostId>,
+    /// Who owns it now.
+    pub to: Option<HostId>,
+    /// Why.
+    pub reason: ChangeReason,
+}
+
+/// Why an owner changed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ChangeReason {
+    /// A host claimed it.
+    Claimed(ClaimCause),
+    /// Its owner handed it over.
+    HandedOver,
+    /// Its owner gave it back.
+    Released(ReleaseCause),
+    /// A person moved the position.
+    Sought {
+        /// Who.
+        by: String,
+    },
+}
+
+impl fmt::Display for ChangeReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Claimed(ClaimCause::Unowned) => "nobody owned it",
+            Self::Claimed(ClaimCause::Expired) => "its owner stopped renewing",
+            Self::Claimed(ClaimCause::Silent) => "its owner did not answer a request to hand over",
+            Self::Claimed(ClaimCause::Foreign) => "a foreign reader came with a newer epoch",
+            Self::HandedOver => "handed over",
+            Self::Released(ReleaseCause::Shutdown) => "its owner stopped",
+            Self::Released(ReleaseCause::ProcessorFailed) => "its processor failed",
+            Self::Released(ReleaseCause::SourceFailed) => "the hub could not be read",
+            Self::Released(ReleaseCause::Unserved) => "a late claim that nobody served",
+            Self::Sought { by } => return write!(f, "sought by {by}"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_words_of_its_own() {
+        let reasons = [
+            ChangeReason::Claimed(ClaimCause::Unowned),
+            ChangeReason::Claimed(ClaimCause::Expired),
+            ChangeReason::Claimed(ClaimCause::Silent),
+            ChangeReason::Claimed(ClaimCause::Foreign),
+            ChangeReason::HandedOver,
+            ChangeReason::Released(ReleaseCause::Shutdown),
+            ChangeReason::Released(ReleaseCause::ProcessorFailed),
+            ChangeReason::Released(ReleaseCause::SourceFailed),
+            ChangeReason::Released(ReleaseCause::Unserved),
+            ChangeReason::Sought { by: "ada".into() },
+        ];
+        let words: std::collections::BTreeSet<String> = reasons.iter().map(ToString::to_string).collect();
+        assert_eq!(words.len(), reasons.len());
+        assert!(words.contains("sought by ada"));
+    }
+}

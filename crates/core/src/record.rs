@@ -1,0 +1,581 @@
+//! Who may write: the records of a partition and the only ways to change them.
+//!
+//! Each function takes the record as it is and gives back the record as it
+//! will be, or says why not. A store runs one of them inside one atomic step,
+//! or does what it does in a statement of its own; the memory store, the
+//! conformance suite and the model checker share these.
+//!
+//! A claim, a transfer and a seek take a new epoch for the lease and *seal* the
+//! checkpoint with it. A save presents its epoch to the seal, never to the
+//! lease, so that checkpoints and renewals do not stand in each other's way.
+
+use std::time::Duration;
+
+use crate::checkpoint::{Checkpoint, Position};
+use crate::epoch::Epoch;
+use crate::history::{ChangeReason, OwnershipChange};
+use crate::ids::{HostId, LogId, PartitionId};
+use crate::lease::{
+    ClaimCause, ClaimRequest, Lease, LeaseToken, LeaseVersion, ReleaseRequest, TransferRequest,
+};
+use crate::rules::Rules;
+use crate::time::Timestamp;
+
+/// A lease as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseRecord {
+    /// The partition.
+    pub partition: PartitionId,
+    /// Who owns it.
+    pub owner: Option<HostId>,
+    /// The epoch of the last change of owner.
+    pub epoch: Epoch,
+    /// How long a renewal lasts; none if another SDK wrote the record.
+    pub duration: Option<Duration>,
+    /// When the owner changed last.
+    pub acquired_at: Timestamp,
+    /// When the record was last written.
+    pub renewed_at: Timestamp,
+    /// Grows with every write.
+    pub revision: u64,
+    /// Who was owner until the lease was taken away.
+    pub previous: Option<HostId>,
+    /// Until when that owner may be at work without knowing.
+    pub previous_until: Timestamp,
+}
+
+impl LeaseRecord {
+    fn unowned(partition: PartitionId) -> Self {
+        Self {
+            partition,
+            owner: None,
+            epoch: Epoch::NONE,
+            duration: None,
+            acquired_at: Timestamp(0),
+            renewed_at: Timestamp(0),
+            revision: 0,
+            previous: None,
+            previous_until: Timestamp(0),
+        }
+    }
+
+    /// The lease as a view shows it at `now`, by the store's clock.
+    pub fn seen_at(&self, now: Timestamp) -> Lease {
+        Lease {
+            partition: self.partition,
+            owner: self.owner.clone(),
+            epoch: self.epoch,
+            duration: self.duration,
+            acquired_at: self.acquired_at,
+            age: now.since(self.renewed_at),
+            version: LeaseVersion::revision(self.revision),
+            previous: self.previous.clone(),
+            quiet: self.previous_until.since(now),
+        }
+    }
+
+    fn is_held_by(&self, token: &LeaseToken) -> bool {
+        self.owner.as_ref() == Some(&token.owner) && self.epoch == token.epoch
+    }
+
+    /// Who may still be at work, and until when, if the lease is taken away now.
+    fn unaware_if_taken(&self, now: Timestamp) -> (Option<HostId>, Timestamp) {
+        match (&self.owner, self.duration) {
+            (Some(owner), Some(duration)) => {
+                // A clock that was set back must not make anybody wait longer than a lease lasts.
+                let until = (self.renewed_at + duration).min(now + duration);
+                (Some(owner.clone()), until.max(self.previous_until))
+            }
+            _ => (self.previous.clone(), self.previous_until),
+        }
+    }
+}
+
+/// The checkpoint of a partition as it is stored, with its seal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckpointRecord {
+    /// Only this epoch may write.
+    pub seal: Epoch,
+    /// The position, once there is one.
+    pub checkpoint: Option<Checkpoint>,
+}
+
+/// A change that a store carries out: the new records and the line for the history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The lease as it will be.
+    pub lease: LeaseRecord,
+    /// The checkpoint's seal as it will be.
+    pub seal: Epoch,
+    /// What the history says.
+    pub history: OwnershipChange,
+}
+
+/// Claims a partition: allowed if the record is as the claimant saw it.
+pub fn claim(
+    lease: Option<&LeaseRecord>,
+    seal: Epoch,
+    request: &ClaimRequest,
+    now: Timestamp,
+    rules: &Rules,
+) -> Option<Change> {
+    let seen = lease.map(|record| LeaseVersion::revision(record.revision));
+    if seen != request.seen {
+        return None;
+    }
+    let blank = LeaseRecord::unowned(request.partition);
+    let old = lease.unwrap_or(&blank);
+    let takeover = matches!(request.cause, ClaimCause::Expired | ClaimCause::Silent);
+    let highest = old.epoch.max(seal).max(request.above);
+    let epoch = if takeover && !rules.takeover_raises_the_epoch { old.epoch } else { highest.next() };
+    // Who found the owner expired has seen that its time is over; who takes
+    // from a living owner must wait until that owner has certainly noticed.
+    let (previous, previous_until) = match request.cause {
+        ClaimCause::Silent => old.unaware_if_taken(now),
+        ClaimCause::Expired => (None, now),
+        ClaimCause::Unowned | ClaimCause::Foreign => (old.previous.clone(), old.previous_until),
+    };
+    let lease = LeaseRecord {
+        owner: Some(request.host.clone()),
+        epoch,
+        duration: Some(request.duration),
+        acquired_at: now,
+        renewed_at: now,
+        revision: old.revision + 1,
+        previous,
+        previous_until,
+        partition: request.partition,
+    };
+    let history = OwnershipChange {
+        at: now,
+        partition: request.partition,
+        epoch,
+        from: old.owner.clone(),
+        to: Some(request.host.clone()),
+        reason: ChangeReason::Claimed(request.cause),
+    };
+    Some(Change { lease, seal: epoch, history })
+}
+
+/// Renews a lease: allowed to whoever holds it.
+pub fn renew(
+    lease: Option<&LeaseRecord>,
+    token: &LeaseToken,
+    duration: Duration,
+    now: Timestamp,
+) -> Option<LeaseRecord> {
+    let old = lease.filter(|record| record.is_held_by(token))?;
+    Some(LeaseRecord { duration: Some(duration), renewed_at: now, revision: old.revision + 1, ..old.clone() })
+}
+
+/// Hands a lease over, in a new epoch: allowed to whoever holds it.
+pub fn transfer(
+    lease: Option<&LeaseRecord>,
+    seal: Epoch,
+    request: &TransferRequest,
+    now: Timestamp,
+) -> Option<Change> {
+    let old = lease.filter(|record| record.is_held_by(&request.token))?;
+    let epoch = old.epoch.max(seal).next();
+    let lease = LeaseRecord {
+        owner: Some(request.to.clone()),
+        epoch,
+        duration: Some(request.duration),
+        acquired_at: now,
+        renewed_at: now,
+        revision: old.revision + 1,
+        ..old.clone()
+    };
+    let history = OwnershipChange {
+        at: now,
+        partition: old.partition,
+        epoch,
+        from: old.owner.clone(),
+        to: Some(request.to.clone()),
+        reason: ChangeReason::HandedOver,
+    };
+    Some(Change { lease, seal: epoch, history })
+}
+
+/// Gives a lease back: allowed to whoever holds it. The epoch stays, so that
+/// a save that was under way still counts.
+pub fn release(
+    lease: Option<&LeaseRecord>,
+    seal: Epoch,
+    request: &ReleaseRequest,
+    now: Timestamp,
+) -> Option<Change> {
+    let old = lease.filter(|record| record.is_held_by(&request.token))?;
+    let lease = LeaseRecord {
+        owner: None,
+        duration: None,
+        acquired_at: now,
+        renewed_at: now,
+        revision: old.revision + 1,
+        ..old.clone()
+    };
+    let history = OwnershipChange {
+        at: now,
+        partition: old.partition,
+        epoch: old.epoch,
+        from: old.owner.clone(),
+        to: None,
+        reason: ChangeReason::Released(request.cause),
+    };
+    Some(Change { lease, seal, history })
+}
+
+/// Moves a position by a person's will: epoch + 1, no owner, in one step. The
+/// caller writes the new position together with the change.
+pub fn seek(
+    lease: Option<&LeaseRecord>,
+    seal: Epoch,
+    partition: PartitionId,
+    by: &str,
+    now: Timestamp,
+) -> Change {
+    let blank = LeaseRecord::unowned(partition);
+    let old = lease.unwrap_or(&blank);
+    let epoch = old.epoch.max(seal).next();
+    let (previous, previous_until) = old.unaware_if_taken(now);
+    let lease = LeaseRecord {
+        owner: None,
+        epoch,
+        duration: None,
+        acquired_at: now,
+        renewed_at: now,
+        revision: old.revision + 1,
+        previous,
+        previous_until,
+        partition,
+    };
+    let history = OwnershipChange {
+        at: now,
+        partition,
+        epoch,
+        from: old.owner.clone(),
+        to: None,
+        reason: ChangeReason::Sought { by: by.into() },
+    };
+    Change { lease, seal: epoch, history }
+}
+
+/// How a save ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SaveVerdict {
+    /// Write this.
+    Write(Checkpoint),
+    /// What is stored is further ahead.
+    Behind(Checkpoint),
+    /// The epoch is no longer the one that may write.
+    Fenced {
+        /// The one that may.
+        seal: Epoch,
+    },
+}
+
+/// Saves a position: allowed to the epoch that the checkpoint is sealed with,
+/// and never backwards.
+pub fn save(
+    record: &CheckpointRecord,
+    token: &LeaseToken,
+    position: &Position,
+    log: Option<&LogId>,
+    now: Timestamp,
+    rules: &Rules,
+) -> SaveVerdict {
+    if rules.checkpoints_are_fenced && record.seal != token.epoch {
+        return SaveVerdict::Fenced { seal: record.seal };
+    }
+    let backwards = record.checkpoint.as_ref().filter(|stored| stored.forbids(position, log));
+    match backwards {
+        Some(stored) if rules.checkpoints_are_fenced => SaveVerdict::Behind(stored.clone()),
+        _ => SaveVerdict::Write(Checkpoint {
+            position: position.clone(),
+            log: log.cloned(),
+            epoch: token.epoch,
+            saved_at: now,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Incarnation;
+    use crate::lease::ReleaseCause;
+    use crate::position::{SequenceNumber, StartPosition};
+
+    const LEASE: Duration = Duration::from_secs(30);
+    const P: PartitionId = PartitionId(3);
+
+    fn host(name: &str) -> HostId {
+        HostId { name: name.parse().unwrap(), incarnation: Incarnation(1) }
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp(seconds * 1_000)
+    }
+
+    fn request(name: &str, seen: Option<&LeaseRecord>, cause: ClaimCause) -> ClaimRequest {
+        ClaimRequest {
+            partition: P,
+            host: host(name),
+            duration: LEASE,
+            seen: seen.map(|record| LeaseVersion::revision(record.revision)),
+            above: Epoch::NONE,
+            cause,
+        }
+    }
+
+    fn token(record: &LeaseRecord) -> LeaseToken {
+        LeaseToken { partition: P, owner: record.owner.clone().unwrap(), epoch: record.epoch }
+    }
+
+    fn owned(name: &str, now: Timestamp) -> LeaseRecord {
+        claim(None, Epoch::NONE, &request(name, None, ClaimCause::Unowned), now, &Rules::default())
+            .unwrap()
+            .lease
+    }
+
+    fn finished(sequence: u64) -> Position {
+        Position::Finished { sequence: SequenceNumber(sequence), offset: None, enqueued_at: None }
+    }
+
+    #[test]
+    fn a_first_claim_takes_the_first_epoch_and_seals_the_checkpoint() {
+        let change =
+            claim(None, Epoch::NONE, &request("a", None, ClaimCause::Unowned), at(5), &Rules::default())
+                .unwrap();
+        assert_eq!(change.lease.epoch.get(), 1);
+        assert_eq!(change.seal, change.lease.epoch);
+        assert_eq!(change.lease.owner, Some(host("a")));
+        assert_eq!(change.lease.revision, 1);
+        assert_eq!((change.lease.acquired_at, change.lease.renewed_at), (at(5), at(5)));
+        assert_eq!(change.history.from, None);
+        assert_eq!(change.history.to, Some(host("a")));
+        assert_eq!(change.history.reason, ChangeReason::Claimed(ClaimCause::Unowned));
+    }
+
+    #[test]
+    fn a_claim_fails_if_the_record_changed_since_it_was_seen() {
+        let first = owned("a", at(0));
+        let renewed = renew(Some(&first), &token(&first), LEASE, at(10)).unwrap();
+        let rules = Rules::default();
+        let stale = request("b", Some(&first), ClaimCause::Expired);
+        assert_eq!(claim(Some(&renewed), first.epoch, &stale, at(20), &rules), None);
+        let none_seen = request("b", None, ClaimCause::Unowned);
+        assert_eq!(claim(Some(&renewed), first.epoch, &none_seen, at(20), &rules), None);
+        let gone = request("b", Some(&first), ClaimCause::Expired);
+        assert_eq!(claim(None, Epoch::NONE, &gone, at(20), &rules), None);
+    }
+
+    #[test]
+    fn a_claim_rises_above_every_epoch_it_knows_of() {
+        let first = owned("a", at(0));
+        let rules = Rules::default();
+        let mut request = request("b", Some(&first), ClaimCause::Expired);
+        let plain = claim(Some(&first), first.epoch, &request, at(40), &rules).unwrap();
+        assert_eq!(plain.lease.epoch.get(), 2);
+        let rewritten = claim(Some(&first), Epoch::from_stored(8), &request, at(40), &rules).unwrap();
+        assert_eq!(rewritten.lease.epoch.get(), 9);
+        request.above = Epoch::from_stored(20);
+        let above = claim(Some(&first), Epoch::from_stored(8), &request, at(40), &rules).unwrap();
+        assert_eq!((above.lease.epoch.get(), above.seal.get()), (21, 21));
+    }
+
+    #[test]
+    fn the_planted_bug_leaves_the_epoch_where_it_was() {
+        let first = owned("a", at(0));
+        let rules = Rules { takeover_raises_the_epoch: false, ..Rules::default() };
+        for (cause, epoch) in [
+            (ClaimCause::Expired, 1),
+            (ClaimCause::Silent, 1),
+            (ClaimCause::Unowned, 2),
+            (ClaimCause::Foreign, 2),
+        ] {
+            let change =
+                claim(Some(&first), first.epoch, &request("b", Some(&first), cause), at(40), &rules).unwrap();
+            assert_eq!(change.lease.epoch.get(), epoch, "{cause:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_holder_renews_and_nothing_but_the_age_changes() {
+        let first = owned("a", at(0));
+        let renewed = renew(Some(&first), &token(&first), LEASE * 2, at(10)).unwrap();
+        assert_eq!(renewed.renewed_at, at(10));
+        assert_eq!(renewed.acquired_at, at(0));
+        assert_eq!(renewed.duration, Some(LEASE * 2));
+        assert_eq!(renewed.revision, first.revision + 1);
+        assert_eq!((renewed.epoch, renewed.owner.clone()), (first.epoch, first.owner.clone()));
+        let wrong_epoch = LeaseToken { epoch: first.epoch.next(), ..token(&first) };
+        let wrong_host = LeaseToken { owner: host("b"), ..token(&first) };
+        assert_eq!(renew(Some(&first), &wrong_epoch, LEASE, at(10)), None);
+        assert_eq!(renew(Some(&first), &wrong_host, LEASE, at(10)), None);
+        assert_eq!(renew(None, &token(&first), LEASE, at(10)), None);
+    }
+
+    #[test]
+    fn a_transfer_raises_the_epoch_and_leaves_nobody_unaware() {
+        let first = owned("a", at(0));
+        let request = TransferRequest { token: token(&first), to: host("b"), duration: LEASE, settled: true };
+        let change = transfer(Some(&first), first.epoch, &request, at(7)).unwrap();
+        assert_eq!(change.lease.owner, Some(host("b")));
+        assert_eq!((change.lease.epoch.get(), change.seal.get()), (2, 2));
+        assert_eq!(change.lease.seen_at(at(7)).quiet, Duration::ZERO);
+        assert_eq!(change.lease.previous, None);
+        assert_eq!(change.lease.revision, first.revision + 1);
+        assert_eq!(change.history.from, Some(host("a")));
+        assert_eq!(change.history.reason, ChangeReason::HandedOver);
+        assert_eq!(transfer(Some(&change.lease), change.seal, &request, at(8)), None);
+        let sealed_higher = transfer(Some(&first), Epoch::from_stored(5), &request, at(7)).unwrap();
+        assert_eq!(sealed_higher.lease.epoch.get(), 6);
+    }
+
+    #[test]
+    fn a_release_keeps_the_epoch_and_the_next_claim_raises_it() {
+        let first = owned("a", at(0));
+        let request =
+            ReleaseRequest { token: token(&first), cause: ReleaseCause::Shutdown, heir: None, settled: true };
+        let change = release(Some(&first), first.epoch, &request, at(7)).unwrap();
+        assert_eq!(change.lease.owner, None);
+        assert_eq!(change.lease.epoch, first.epoch);
+        assert_eq!(change.seal, first.epoch);
+        assert_eq!(change.lease.revision, first.revision + 1);
+        assert_eq!(change.lease.seen_at(at(9)).age, Duration::from_secs(2));
+        assert_eq!(change.history.to, None);
+        assert_eq!(change.history.from, Some(host("a")));
+        assert_eq!(release(Some(&change.lease), change.seal, &request, at(8)), None);
+        let again = claim(
+            Some(&change.lease),
+            change.seal,
+            &self::request("b", Some(&change.lease), ClaimCause::Unowned),
+            at(8),
+            &Rules::default(),
+        )
+        .unwrap();
+        assert_eq!(again.lease.epoch.get(), 2);
+        assert_eq!(again.lease.seen_at(at(8)).quiet, Duration::ZERO);
+    }
+
+    #[test]
+    fn a_thief_waits_until_its_victim_has_noticed() {
+        let first = owned("a", at(0));
+        let stolen = claim(
+            Some(&first),
+            first.epoch,
+            &request("b", Some(&first), ClaimCause::Silent),
+            at(10),
+            &Rules::default(),
+        )
+        .unwrap();
+        assert_eq!(stolen.lease.previous, Some(host("a")));
+        assert_eq!(stolen.lease.seen_at(at(10)).quiet, Duration::from_secs(20));
+        assert_eq!(stolen.lease.seen_at(at(31)).quiet, Duration::ZERO);
+        let expired = claim(
+            Some(&first),
+            first.epoch,
+            &request("b", Some(&first), ClaimCause::Expired),
+            at(10),
+            &Rules::default(),
+        )
+        .unwrap();
+        assert_eq!(expired.lease.seen_at(at(10)).quiet, Duration::ZERO);
+        assert_eq!(expired.lease.previous, None);
+    }
+
+    #[test]
+    fn who_is_unaware_stays_so_when_the_lease_moves_on() {
+        let rules = Rules::default();
+        let first = owned("a", at(0));
+        let request_b = request("b", Some(&first), ClaimCause::Silent);
+        let stolen = claim(Some(&first), first.epoch, &request_b, at(10), &rules).unwrap();
+        let to_c =
+            TransferRequest { token: token(&stolen.lease), to: host("c"), duration: LEASE, settled: true };
+        let given = transfer(Some(&stolen.lease), stolen.seal, &to_c, at(11)).unwrap();
+        assert_eq!(given.lease.seen_at(at(12)).quiet, Duration::from_secs(18));
+        let request_d = request("d", Some(&given.lease), ClaimCause::Silent);
+        let again = claim(Some(&given.lease), given.seal, &request_d, at(12), &rules).unwrap();
+        assert_eq!(again.lease.previous, Some(host("c")));
+        assert_eq!(again.lease.seen_at(at(12)).quiet, Duration::from_secs(29));
+    }
+
+    #[test]
+    fn a_clock_set_back_makes_nobody_wait_longer_than_a_lease() {
+        let first = owned("a", at(1_000));
+        let stolen = claim(
+            Some(&first),
+            first.epoch,
+            &request("b", Some(&first), ClaimCause::Silent),
+            at(10),
+            &Rules::default(),
+        )
+        .unwrap();
+        assert_eq!(stolen.lease.seen_at(at(10)).quiet, LEASE);
+    }
+
+    #[test]
+    fn a_seek_takes_the_lease_away_and_remembers_whose_it_was() {
+        let first = owned("a", at(0));
+        let sought = seek(Some(&first), first.epoch, P, "ada", at(10));
+        assert_eq!(sought.lease.owner, None);
+        assert_eq!((sought.lease.epoch.get(), sought.seal.get()), (2, 2));
+        assert_eq!(sought.lease.revision, first.revision + 1);
+        let seen = sought.lease.seen_at(at(12));
+        assert_eq!((seen.previous, seen.quiet), (Some(host("a")), Duration::from_secs(18)));
+        let again = seek(Some(&sought.lease), sought.seal, P, "ada", at(11));
+        assert_eq!(again.lease.seen_at(at(12)).quiet, Duration::from_secs(18));
+        assert_eq!(again.lease.epoch.get(), 3);
+        let claimed = claim(
+            Some(&sought.lease),
+            sought.seal,
+            &request("b", Some(&sought.lease), ClaimCause::Unowned),
+            at(12),
+            &Rules::default(),
+        )
+        .unwrap();
+        assert_eq!(claimed.lease.seen_at(at(12)).quiet, Duration::from_secs(18));
+        let fresh = seek(None, Epoch::from_stored(4), P, "ada", at(1));
+        assert_eq!((fresh.lease.epoch.get(), fresh.lease.partition), (5, P));
+        assert_eq!(fresh.history.reason, ChangeReason::Sought { by: "ada".into() });
+    }
+
+    #[test]
+    fn only_the_sealed_epoch_saves_and_never_backwards() {
+        let rules = Rules::default();
+        let first = owned("a", at(0));
+        let mut record = CheckpointRecord { seal: first.epoch, checkpoint: None };
+        let SaveVerdict::Write(written) = save(&record, &token(&first), &finished(5), None, at(1), &rules)
+        else {
+            panic!("the owner may save")
+        };
+        assert_eq!((written.epoch, written.saved_at), (first.epoch, at(1)));
+        record.checkpoint = Some(written.clone());
+        let back = save(&record, &token(&first), &finished(4), None, at(2), &rules);
+        assert_eq!(back, SaveVerdict::Behind(written));
+        record.seal = record.seal.next();
+        let late = save(&record, &token(&first), &finished(6), None, at(2), &rules);
+        assert_eq!(late, SaveVerdict::Fenced { seal: record.seal });
+        let early = LeaseToken { epoch: record.seal.next(), ..token(&first) };
+        let future = save(&record, &early, &finished(6), None, at(2), &rules);
+        assert_eq!(future, SaveVerdict::Fenced { seal: record.seal });
+    }
+
+    #[test]
+    fn the_planted_bug_lets_a_late_save_through() {
+        let rules = Rules { checkpoints_are_fenced: false, ..Rules::default() };
+        let first = owned("a", at(0));
+        let record = CheckpointRecord {
+            seal: first.epoch.next(),
+            checkpoint: Some(Checkpoint {
+                position: Position::Start(StartPosition::after(SequenceNumber(9))),
+                log: None,
+                epoch: first.epoch,
+                saved_at: at(0),
+            }),
+        };
+        let late = save(&record, &token(&first), &finished(4), None, at(2), &rules);
+        assert!(matches!(late, SaveVerdict::Write(_)));
+    }
+}

@@ -1,0 +1,317 @@
+//! Where a new owner begins to read.
+//!
+//! A stored checkpoint wins over the initial position. A position that does not
+//! exist any more, or not in this log, is never passed over in silence.
+
+use std::fmt;
+
+use crate::checkpoint::{Checkpoint, Position};
+use crate::ids::{LogId, PartitionId};
+use crate::position::{SequenceNumber, StartPosition};
+use crate::source::PartitionProperties;
+use crate::store::Founding;
+
+/// What to do about a position that does not exist.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnInvalidPosition {
+    /// Go on at the oldest event there is, and report how many are gone.
+    #[default]
+    Earliest,
+    /// Go on behind the newest event.
+    Latest,
+    /// Keep the partition and read nothing until a person seeks.
+    Stop,
+}
+
+/// Why a position does not exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LostGround {
+    /// Retention removed events that were not finished.
+    Overtaken {
+        /// The first event that should have been read.
+        wanted: SequenceNumber,
+        /// The oldest that is left.
+        oldest: SequenceNumber,
+    },
+    /// The position lies behind the end of the log.
+    BeyondTheEnd {
+        /// The first event that should have been read.
+        wanted: SequenceNumber,
+        /// The next event to come.
+        next: SequenceNumber,
+    },
+    /// The hub was made anew: the position belongs to another log.
+    AnotherLog {
+        /// The log of the position.
+        was: LogId,
+        /// The log of the hub.
+        is: LogId,
+    },
+    /// The hub says that it knows no such position.
+    Unknown {
+        /// What it said.
+        message: String,
+    },
+}
+
+impl LostGround {
+    /// How many events are gone, where that can be told.
+    pub fn gone(&self) -> Option<u64> {
+        match self {
+            Self::Overtaken { wanted, oldest } => Some(oldest.0 - wanted.0),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for LostGround {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Overtaken { wanted, oldest } => write!(
+                f,
+                "{} events are gone: reading should go on at {wanted}, and the oldest event kept is {oldest}",
+                oldest.0 - wanted.0
+            ),
+            Self::BeyondTheEnd { wanted, next } => {
+                write!(f, "reading should go on at {wanted}, but the log ends before {next}")
+            }
+            Self::AnotherLog { was, is } => {
+                write!(f, "the position belongs to log {was}, but the hub was made anew as log {is}")
+            }
+            Self::Unknown { message } => write!(f, "the hub knows no such position: {message}"),
+        }
+    }
+}
+
+/// Where to begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resume {
+    /// The position to open the receiver at.
+    pub start: StartPosition,
+    /// What was lost on the way here.
+    pub lost: Option<LostGround>,
+    /// The start moves with time: write it down, so that a successor starts here too.
+    pub remember: bool,
+}
+
+/// The initial position of a partition without checkpoint: what the options
+/// say, but the earliest for a partition that came after the group began.
+pub fn initial_position(
+    founding: Option<&Founding>,
+    partition: PartitionId,
+    wanted: impl FnOnce() -> StartPosition,
+) -> StartPosition {
+    let grown = founding.is_some_and(|founding| !founding.partitions.contains(&partition));
+    if grown { StartPosition::Earliest } else { wanted() }
+}
+
+/// Where to begin, or why not to.
+pub fn resume(
+    checkpoint: Option<&Checkpoint>,
+    initial: StartPosition,
+    partition: &PartitionProperties,
+    log: Option<&LogId>,
+    on_invalid: OnInvalidPosition,
+) -> Result<Resume, LostGround> {
+    let (start, another_log, initial_use) = match checkpoint {
+        Some(checkpoint) => (checkpoint.position.start(), other_log(checkpoint, log), false),
+        None => (initial, None, true),
+    };
+    if let Some(lost) = another_log.or_else(|| out_of_range(&start, partition)) {
+        return instead(lost, partition, on_invalid);
+    }
+    let remember = initial_use && matches!(start, StartPosition::Latest | StartPosition::EnqueuedTime(_));
+    let start = if start == StartPosition::Latest { end_of(partition) } else { start };
+    Ok(Resume { start, lost: None, remember })
+}
+
+/// Where to begin instead, when the position was found not to exist.
+pub fn instead(
+    lost: LostGround,
+    partition: &PartitionProperties,
+    on_invalid: OnInvalidPosition,
+) -> Result<Resume, LostGround> {
+    let start = match on_invalid {
+        OnInvalidPosition::Earliest => StartPosition::Earliest,
+        OnInvalidPosition::Latest => end_of(partition),
+        OnInvalidPosition::Stop => return Err(lost),
+    };
+    let remember = on_invalid == OnInvalidPosition::Latest;
+    Ok(Resume { start, lost: Some(lost), remember })
+}
+
+/// The position as it is written down: what a successor starts from.
+pub fn remembered(start: &StartPosition) -> Position {
+    Position::Start(start.clone())
+}
+
+/// "Behind the newest event", pinned to the event that is the newest now.
+fn end_of(partition: &PartitionProperties) -> StartPosition {
+    match &partition.last {
+        Some(last) => StartPosition::after(last.sequence),
+        None => StartPosition::at(partition.first),
+    }
+}
+
+fn other_log(checkpoint: &Checkpoint, log: Option<&LogId>) -> Option<LostGround> {
+    let (was, is) = (checkpoint.log.as_ref()?, log?);
+    (was != is).then(|| LostGround::AnotherLog { was: was.clone(), is: is.clone() })
+}
+
+fn out_of_range(start: &StartPosition, partition: &PartitionProperties) -> Option<LostGround> {
+    let StartPosition::Sequence { number, inclusive } = start else { return None };
+    let wanted = if *inclusive { *number } else { number.next() };
+    let next = partition.last.as_ref().map_or(partition.first, |last| last.sequence.next());
+    if wanted < partition.first {
+        Some(LostGround::Overtaken { wanted, oldest: partition.first })
+    } else if wanted > next {
+        Some(LostGround::BeyondTheEnd { wanted, next })
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::epoch::Epoch;
+    use crate::position::Offset;
+    use crate::source::LastEnqueued;
+    use crate::time::Timestamp;
+
+    /// A partition that keeps the events from `first` to `last`.
+    fn partition(first: u64, last: Option<u64>) -> PartitionProperties {
+        PartitionProperties {
+            id: PartitionId(0),
+            first: SequenceNumber(first),
+            last: last.map(|n| LastEnqueued {
+                sequence: SequenceNumber(n),
+                offset: Offset::number(n),
+                enqueued_at: Timestamp(0),
+            }),
+        }
+    }
+
+    fn finished(sequence: u64, log: Option<&str>) -> Checkpoint {
+        Checkpoint {
+            position: Position::Finished {
+                sequence: SequenceNumber(sequence),
+                offset: None,
+                enqueued_at: None,
+            },
+            log: log.map(LogId::new),
+            epoch: Epoch::NONE,
+            saved_at: Timestamp(0),
+        }
+    }
+
+    fn from(
+        checkpoint: Option<&Checkpoint>,
+        initial: StartPosition,
+        partition: &PartitionProperties,
+    ) -> Resume {
+        resume(checkpoint, initial, partition, None, OnInvalidPosition::Earliest).unwrap()
+    }
+
+    fn plain(start: StartPosition) -> Resume {
+        Resume { start, lost: None, remember: false }
+    }
+
+    #[test]
+    fn a_stored_checkpoint_wins_over_the_initial_position() {
+        let partition = partition(0, Some(9));
+        let stored = finished(4, None);
+        assert_eq!(
+            from(Some(&stored), StartPosition::Latest, &partition),
+            plain(StartPosition::after(SequenceNumber(4)))
+        );
+        assert_eq!(from(None, StartPosition::Earliest, &partition), plain(StartPosition::Earliest));
+    }
+
+    #[test]
+    fn an_initial_position_that_moves_with_time_is_written_down() {
+        let latest = from(None, StartPosition::Latest, &partition(0, Some(9)));
+        assert_eq!(latest.start, StartPosition::after(SequenceNumber(9)));
+        assert!(latest.remember);
+        let empty = from(None, StartPosition::Latest, &partition(3, None));
+        assert_eq!(empty.start, StartPosition::at(SequenceNumber(3)));
+        let time = from(None, StartPosition::EnqueuedTime(Timestamp(5)), &partition(0, Some(9)));
+        assert_eq!((time.start, time.remember), (StartPosition::EnqueuedTime(Timestamp(5)), true));
+        let at = StartPosition::at(SequenceNumber(3));
+        assert_eq!(from(None, at.clone(), &partition(0, Some(9))), plain(at));
+        let mut sought = finished(0, None);
+        sought.position = Position::Start(StartPosition::EnqueuedTime(Timestamp(5)));
+        assert!(!from(Some(&sought), StartPosition::Earliest, &partition(0, Some(9))).remember);
+        assert_eq!(remembered(&StartPosition::Earliest), Position::Start(StartPosition::Earliest));
+    }
+
+    #[test]
+    fn a_partition_that_came_later_starts_at_the_earliest() {
+        let founding = Founding { partitions: vec![PartitionId(0)], log: None };
+        let latest = || StartPosition::Latest;
+        assert_eq!(initial_position(Some(&founding), PartitionId(0), latest), StartPosition::Latest);
+        assert_eq!(initial_position(Some(&founding), PartitionId(1), latest), StartPosition::Earliest);
+        assert_eq!(initial_position(None, PartitionId(1), latest), StartPosition::Latest);
+    }
+
+    #[test]
+    fn what_retention_took_is_counted() {
+        let kept = partition(8, Some(9));
+        let lost = from(Some(&finished(4, None)), StartPosition::Latest, &kept);
+        assert_eq!(lost.start, StartPosition::Earliest);
+        let ground = lost.lost.unwrap();
+        assert_eq!(ground.gone(), Some(3));
+        assert_eq!(
+            ground.to_string(),
+            "3 events are gone: reading should go on at 5, and the oldest event kept is 8"
+        );
+        assert_eq!(from(Some(&finished(7, None)), StartPosition::Latest, &kept).lost, None);
+        assert_eq!(
+            from(Some(&finished(6, None)), StartPosition::Latest, &kept).lost.unwrap().gone(),
+            Some(1)
+        );
+    }
+
+    #[test]
+    fn a_position_beyond_the_end_or_of_another_log_does_not_exist() {
+        let end = partition(0, Some(9));
+        assert_eq!(from(Some(&finished(9, None)), StartPosition::Latest, &end).lost, None);
+        let beyond = from(Some(&finished(10, None)), StartPosition::Latest, &end).lost.unwrap();
+        assert_eq!(beyond.gone(), None);
+        assert_eq!(beyond.to_string(), "reading should go on at 11, but the log ends before 10");
+        let empty = partition(0, None);
+        assert!(from(Some(&finished(0, None)), StartPosition::Latest, &empty).lost.is_some());
+        let is = LogId::new("b");
+        let check = |was| {
+            resume(
+                Some(&finished(4, was)),
+                StartPosition::Earliest,
+                &end,
+                Some(&is),
+                OnInvalidPosition::Earliest,
+            )
+            .unwrap()
+            .lost
+        };
+        assert_eq!(
+            check(Some("a")).unwrap().to_string(),
+            "the position belongs to log a, but the hub was made anew as log b"
+        );
+        assert_eq!(check(Some("b")), None);
+        assert_eq!(check(None), None);
+    }
+
+    #[test]
+    fn the_policy_says_where_to_go_on_instead() {
+        let kept = partition(8, Some(9));
+        let stored = finished(4, None);
+        let go = |policy| resume(Some(&stored), StartPosition::Earliest, &kept, None, policy);
+        let latest = go(OnInvalidPosition::Latest).unwrap();
+        assert_eq!(latest.start, StartPosition::after(SequenceNumber(9)));
+        assert!(latest.remember);
+        assert!(!go(OnInvalidPosition::Earliest).unwrap().remember);
+        assert!(matches!(go(OnInvalidPosition::Stop), Err(LostGround::Overtaken { .. })));
+        let unknown = LostGround::Unknown { message: "offset 7".into() };
+        assert_eq!(unknown.to_string(), "the hub knows no such position: offset 7");
+    }
+}

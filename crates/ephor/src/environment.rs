@@ -1,0 +1,147 @@
+//! Time, tasks and chance, from outside.
+//!
+//! The host asks its [`Environment`] for all three and never the operating
+//! system, so that a simulation can own them: pause one host, let another's
+//! clock drift, and replay a run from its seed.
+
+use std::fmt;
+use std::time::Duration;
+
+use ephor_core::BoxFuture;
+use ephor_core::time::{Clock, Monotonic, Timestamp};
+
+/// What a host runs on.
+pub trait Environment: Clock {
+    /// Completes at this instant, or at once if it has passed.
+    fn sleep_until(&self, at: Monotonic) -> BoxFuture<'static, ()>;
+
+    /// Runs a task in the background until it ends or its handle is dropped.
+    fn spawn(&self, task: BoxFuture<'static, ()>) -> TaskHandle;
+
+    /// A random number.
+    fn random(&self) -> u64;
+}
+
+/// A running task. Dropping the handle ends the task at its next await.
+#[must_use = "dropping the handle ends the task"]
+pub struct TaskHandle(Option<Box<dyn FnOnce() + Send + Sync>>);
+
+impl TaskHandle {
+    /// A handle that ends its task by calling `abort`.
+    pub fn new(abort: impl FnOnce() + Send + Sync + 'static) -> Self {
+        Self(Some(Box::new(abort)))
+    }
+}
+
+impl Drop for TaskHandle {
+    fn drop(&mut self) {
+        if let Some(abort) = self.0.take() {
+            abort();
+        }
+    }
+}
+
+impl fmt::Debug for TaskHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TaskHandle")
+    }
+}
+
+/// The machine's own clock: `CLOCK_BOOTTIME`, which goes on while the machine
+/// is suspended. (`std::time::Instant` stands still, and a laptop that wakes up
+/// would believe its leases.)
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Monotonic {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        Monotonic(nanoseconds(time))
+    }
+
+    fn wall(&self) -> Timestamp {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        Timestamp(i64::try_from(nanoseconds(time) / 1_000_000).unwrap_or(i64::MAX))
+    }
+}
+
+fn nanoseconds(time: rustix::time::Timespec) -> u64 {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
+}
+
+/// The environment of a program that runs on tokio.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TokioEnvironment;
+
+/// Timers are set anew at least this often, so that time spent in suspend,
+/// which tokio's timers do not count, delays nothing for longer.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+impl Clock for TokioEnvironment {
+    fn now(&self) -> Monotonic {
+        SystemClock.now()
+    }
+
+    fn wall(&self) -> Timestamp {
+        SystemClock.wall()
+    }
+}
+
+impl Environment for TokioEnvironment {
+    #[expect(clippy::disallowed_methods, reason = "this is where sleeping comes from")]
+    fn sleep_until(&self, at: Monotonic) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            loop {
+                let left = at.since(SystemClock.now());
+                if left.is_zero() {
+                    return;
+                }
+                tokio::time::sleep(left.min(LONGEST_SLEEP)).await;
+            }
+        })
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is where tasks come from")]
+    fn spawn(&self, task: BoxFuture<'static, ()>) -> TaskHandle {
+        let handle = tokio::spawn(task).abort_handle();
+        TaskHandle::new(move || handle.abort())
+    }
+
+    fn random(&self) -> u64 {
+        fastrand::u64(..)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_clock_moves_on_and_knows_the_date() {
+        let before = SystemClock.now();
+        while SystemClock.now() == before {}
+        assert!(SystemClock.now() > before);
+        assert!(SystemClock.wall() > Timestamp(1_700_000_000_000));
+    }
+
+    #[tokio::test]
+    async fn a_dropped_handle_ends_its_task() {
+        let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
+        let handle = TokioEnvironment.spawn(Box::pin(async move {
+            let _held = sender;
+            std::future::pending::<()>().await;
+        }));
+        drop(handle);
+        assert!(receiver.await.is_err());
+    }
+
+    #[tokio::test]
+    async fn sleeping_ends_no_earlier_than_asked() {
+        let until = TokioEnvironment.now() + Duration::from_millis(20);
+        TokioEnvironment.sleep_until(until).await;
+        assert!(TokioEnvironment.now() >= until);
+        TokioEnvironment.sleep_until(Monotonic(0)).await;
+    }
+}

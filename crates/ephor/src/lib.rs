@@ -1,0 +1,4 @@
+//! See ARCHITECTURE.md.
+
+pub mod environment;
+pub mod memory;

@@ -1,0 +1,2 @@
+//! A store and a hub in memory, which keep every rule: for tests, examples and
+//! the simulation. Nothing survives the process.

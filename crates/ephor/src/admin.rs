@@ -1,0 +1,348 @@
+//! Looking at a group from outside, and changing it: what tools are built on.
+//!
+//! Everything goes through the store. A seek is one atomic step for each
+//! partition, and its owner notices; a drain is a request that the host finds
+//! with its next heartbeat.
+
+use std::sync::Arc;
+
+use ephor_core::checkpoint::{Checkpoint, Position};
+use ephor_core::epoch::Epoch;
+use ephor_core::history::OwnershipChange;
+use ephor_core::ids::{GroupId, HostId, LogId, PartitionId};
+use ephor_core::lease::Lease;
+use ephor_core::position::{Offset, SequenceNumber, StartPosition};
+use ephor_core::source::{EventSource, PartitionProperties, SourceError};
+use ephor_core::store::{HostEntry, HostOrders, Seek, SeekRequest, Store, StoreError};
+use ephor_core::time::Timestamp;
+
+/// Why something could not be done to a group.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdminError {
+    /// The store failed. Whether a change took effect is unknown; looking tells.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The hub failed. Nothing was changed.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// There is no such partition.
+    #[error("the hub has no partition {partition}; it has {partitions}, from 0 on")]
+    UnknownPartition {
+        /// The one that was named.
+        partition: PartitionId,
+        /// How many there are.
+        partitions: usize,
+    },
+    /// There is no such event.
+    #[error("partition {partition} has no event {wanted}: it keeps {first} to {end}")]
+    OutOfRange {
+        /// The partition.
+        partition: PartitionId,
+        /// The event that was named.
+        wanted: SequenceNumber,
+        /// The oldest event kept.
+        first: SequenceNumber,
+        /// The next event to come.
+        end: SequenceNumber,
+    },
+    /// There is no such host.
+    #[error("no host {wanted:?} in this group; there are: {}", known.join(", "))]
+    UnknownHost {
+        /// What was asked for.
+        wanted: String,
+        /// The hosts there are.
+        known: Vec<String>,
+    },
+}
+
+/// Where to seek.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SeekTo {
+    /// To the oldest event kept.
+    Earliest,
+    /// Behind the newest event.
+    Latest,
+    /// So that this event is the next.
+    Sequence(SequenceNumber),
+    /// So that the event at this offset is the next.
+    Offset(Offset),
+    /// So that the first event enqueued at this time or later is the next.
+    Time(Timestamp),
+    /// This many events on (or back, if negative) from where the group is.
+    By(i64),
+}
+
+/// What a seek does to one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeekStep {
+    /// The partition.
+    pub partition: PartitionId,
+    /// Where the group was.
+    pub from: Option<Position>,
+    /// Where it goes.
+    pub to: Position,
+    /// How many events are skipped, or repeated if negative; none where that cannot be told.
+    pub distance: Option<i64>,
+    /// The owner that will notice.
+    pub owner: Option<HostId>,
+    /// What came of it; none for a dry run.
+    pub outcome: Option<SeekOutcome>,
+}
+
+/// What came of a seek.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SeekOutcome {
+    /// Done, in this epoch.
+    Done(Epoch),
+    /// The owner is another SDK's and would not notice; nothing was changed. Force it to go on.
+    ForeignOwner(String),
+}
+
+/// Whether a seek is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeekMode {
+    /// Only say what would happen.
+    DryRun,
+    /// Do it.
+    Apply,
+    /// Do it even where the owner is another SDK's.
+    Force,
+}
+
+/// A group, seen from outside.
+#[derive(Clone)]
+pub struct Admin {
+    store: Arc<dyn Store>,
+    source: Arc<dyn EventSource>,
+    group: GroupId,
+    by: String,
+}
+
+impl Admin {
+    /// Looks at `group`. `by` stands in the history of what is changed.
+    pub fn new(
+        store: Arc<dyn Store>,
+        source: Arc<dyn EventSource>,
+        group: GroupId,
+        by: impl Into<String>,
+    ) -> Self {
+        Self { store, source, group, by: by.into() }
+    }
+
+    /// All hosts with a record, and how old it is.
+    pub async fn hosts(&self) -> Result<Vec<HostEntry>, AdminError> {
+        Ok(self.store.view(&self.group).await?.hosts)
+    }
+
+    /// All leases.
+    pub async fn leases(&self) -> Result<Vec<Lease>, AdminError> {
+        Ok(self.store.view(&self.group).await?.leases)
+    }
+
+    /// All checkpoints.
+    pub async fn checkpoints(&self) -> Result<Vec<(PartitionId, Checkpoint)>, AdminError> {
+        Ok(self.store.view(&self.group).await?.checkpoints)
+    }
+
+    /// The last changes of ownership, newest first, of one partition or of all.
+    pub async fn history(
+        &self,
+        partition: Option<PartitionId>,
+        most: usize,
+    ) -> Result<Vec<OwnershipChange>, AdminError> {
+        Ok(self.store.history(&self.group, partition, most).await?)
+    }
+
+    /// Moves the position of these partitions, or of all if none is named.
+    /// Every position is worked out before the first is changed.
+    pub async fn seek(
+        &self,
+        partitions: &[PartitionId],
+        to: &SeekTo,
+        mode: SeekMode,
+    ) -> Result<Vec<SeekStep>, AdminError> {
+        let hub = self.source.hub_properties().await?;
+        for partition in partitions {
+            if !hub.partitions.contains(partition) {
+                let partitions = hub.partitions.len();
+                return Err(AdminError::UnknownPartition { partition: *partition, partitions });
+            }
+        }
+        let chosen = if partitions.is_empty() { &hub.partitions[..] } else { partitions };
+        let view = self.store.view(&self.group).await?;
+        let mut steps = vec![];
+        for &partition in chosen {
+            let properties = self.source.partition_properties(partition).await?;
+            let from = view.checkpoint(partition).map(|checkpoint| checkpoint.position.clone());
+            let target = resolve(to, from.as_ref(), &properties)?;
+            let distance = distance(from.as_ref(), &target, &properties);
+            let owner = view.lease(partition).and_then(|lease| lease.owner.clone());
+            steps.push(SeekStep { partition, from, to: target, distance, owner, outcome: None });
+        }
+        if mode != SeekMode::DryRun {
+            for step in &mut steps {
+                step.outcome = Some(self.carry_out(step, hub.log.clone(), mode == SeekMode::Force).await?);
+            }
+        }
+        Ok(steps)
+    }
+
+    async fn carry_out(
+        &self,
+        step: &SeekStep,
+        log: Option<LogId>,
+        force: bool,
+    ) -> Result<SeekOutcome, AdminError> {
+        let request = SeekRequest {
+            partition: step.partition,
+            position: step.to.clone(),
+            log,
+            by: self.by.clone(),
+            force,
+        };
+        Ok(match self.store.seek(&self.group, &request).await? {
+            Seek::Done { epoch } => SeekOutcome::Done(epoch),
+            Seek::ForeignOwner { owner } => SeekOutcome::ForeignOwner(owner),
+        })
+    }
+
+    /// Asks a host to hand over all its partitions and take no new ones. The
+    /// host is named by its name or by its whole id.
+    pub async fn drain(&self, host: &str) -> Result<Vec<HostId>, AdminError> {
+        self.order(host, HostOrders { drain: true }).await
+    }
+
+    /// Takes a [`drain`](Self::drain) back.
+    pub async fn undrain(&self, host: &str) -> Result<Vec<HostId>, AdminError> {
+        self.order(host, HostOrders { drain: false }).await
+    }
+
+    async fn order(&self, wanted: &str, orders: HostOrders) -> Result<Vec<HostId>, AdminError> {
+        let hosts = self.hosts().await?;
+        let ids = hosts.iter().map(|entry| &entry.record.id);
+        let named = ids.clone().filter(|id| id.name.as_str() == wanted || id.to_string() == wanted);
+        let mut ordered = vec![];
+        for id in named {
+            if self.store.order(&self.group, id, orders).await? {
+                ordered.push(id.clone());
+            }
+        }
+        if ordered.is_empty() {
+            let known = ids.map(|id| id.name.to_string()).collect();
+            return Err(AdminError::UnknownHost { wanted: wanted.into(), known });
+        }
+        Ok(ordered)
+    }
+}
+
+impl std::fmt::Debug for Admin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Admin({})", self.group)
+    }
+}
+
+fn end_of(partition: &PartitionProperties) -> SequenceNumber {
+    partition.last.as_ref().map_or(partition.first, |last| last.sequence.next())
+}
+
+/// Turns a wish into a position.
+fn resolve(
+    to: &SeekTo,
+    from: Option<&Position>,
+    partition: &PartitionProperties,
+) -> Result<Position, AdminError> {
+    let (first, end) = (partition.first, end_of(partition));
+    Ok(Position::Start(match to {
+        SeekTo::Earliest => StartPosition::Earliest,
+        SeekTo::Latest => StartPosition::at(end),
+        SeekTo::Sequence(wanted) if (first..=end).contains(wanted) => StartPosition::at(*wanted),
+        SeekTo::Sequence(wanted) => {
+            return Err(AdminError::OutOfRange { partition: partition.id, wanted: *wanted, first, end });
+        }
+        SeekTo::Offset(offset) => StartPosition::Offset { offset: offset.clone(), inclusive: true },
+        SeekTo::Time(time) => StartPosition::EnqueuedTime(*time),
+        SeekTo::By(events) => {
+            let next = from.and_then(|from| next_event(from, partition)).unwrap_or(first);
+            StartPosition::at(SequenceNumber(next.0.saturating_add_signed(*events).clamp(first.0, end.0)))
+        }
+    }))
+}
+
+/// The event that is read next from this position, where that can be told.
+fn next_event(position: &Position, partition: &PartitionProperties) -> Option<SequenceNumber> {
+    match position.start() {
+        StartPosition::Earliest => Some(partition.first),
+        StartPosition::Latest => Some(end_of(partition)),
+        StartPosition::Sequence { number, inclusive: true } => Some(number),
+        StartPosition::Sequence { number, inclusive: false } => Some(number.next()),
+        StartPosition::Offset { .. } | StartPosition::EnqueuedTime(_) => None,
+    }
+}
+
+fn distance(from: Option<&Position>, to: &Position, partition: &PartitionProperties) -> Option<i64> {
+    let from = match from {
+        Some(from) => next_event(from, partition)?,
+        None => return None,
+    };
+    let to = next_event(to, partition)?;
+    i64::try_from(i128::from(to.0) - i128::from(from.0)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ephor_core::source::LastEnqueued;
+
+    fn partition() -> PartitionProperties {
+        PartitionProperties {
+            id: PartitionId(0),
+            first: SequenceNumber(10),
+            last: Some(LastEnqueued {
+                sequence: SequenceNumber(19),
+                offset: Offset::number(190),
+                enqueued_at: Timestamp(0),
+            }),
+        }
+    }
+
+    fn finished(sequence: u64) -> Position {
+        Position::Finished { sequence: SequenceNumber(sequence), offset: None, enqueued_at: None }
+    }
+
+    fn at(sequence: u64) -> Position {
+        Position::Start(StartPosition::at(SequenceNumber(sequence)))
+    }
+
+    #[test]
+    fn wishes_become_positions_within_what_is_kept() {
+        let partition = partition();
+        let to = |to: SeekTo, from: Option<Position>| resolve(&to, from.as_ref(), &partition).unwrap();
+        assert_eq!(to(SeekTo::Earliest, None), Position::Start(StartPosition::Earliest));
+        assert_eq!(to(SeekTo::Latest, None), at(20));
+        assert_eq!(to(SeekTo::Sequence(SequenceNumber(10)), None), at(10));
+        assert_eq!(to(SeekTo::Sequence(SequenceNumber(20)), None), at(20));
+        assert_eq!(to(SeekTo::By(3), Some(finished(12))), at(16));
+        assert_eq!(to(SeekTo::By(-2), Some(finished(12))), at(11));
+        assert_eq!(to(SeekTo::By(-99), Some(finished(12))), at(10));
+        assert_eq!(to(SeekTo::By(99), Some(finished(12))), at(20));
+        assert_eq!(to(SeekTo::By(1), None), at(11));
+        assert_eq!(to(SeekTo::By(1), Some(at(15))), at(16));
+        for wanted in [9, 21] {
+            let error = resolve(&SeekTo::Sequence(SequenceNumber(wanted)), None, &partition).unwrap_err();
+            assert_eq!(error.to_string(), format!("partition 0 has no event {wanted}: it keeps 10 to 20"));
+        }
+    }
+
+    #[test]
+    fn a_dry_run_says_how_many_events_are_skipped_or_repeated() {
+        let partition = partition();
+        assert_eq!(distance(Some(&finished(12)), &at(16), &partition), Some(3));
+        assert_eq!(distance(Some(&finished(12)), &at(10), &partition), Some(-3));
+        let earliest = Position::Start(StartPosition::Earliest);
+        assert_eq!(distance(Some(&finished(12)), &earliest, &partition), Some(-3));
+        assert_eq!(distance(None, &at(10), &partition), None);
+        let time = Position::Start(StartPosition::EnqueuedTime(Timestamp(5)));
+        assert_eq!(distance(Some(&finished(12)), &time, &partition), None);
+    }
+}

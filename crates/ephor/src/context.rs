@@ -1,0 +1,293 @@
+//! What a processor knows of its partition, and how it writes checkpoints.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ephor_core::checkpoint::{Checkpoint, Position, Unsaved};
+use ephor_core::epoch::Epoch;
+use ephor_core::event::Event;
+use ephor_core::ids::{ConsumerGroup, HostId, HubName, LogId, Namespace, PartitionId};
+use ephor_core::position::SequenceNumber;
+use ephor_core::progress::{self, Lag};
+use ephor_core::source::{LastEnqueued, PartitionProperties};
+use ephor_core::store::Save;
+use ephor_core::time::{Monotonic, Timestamp};
+use tokio::sync::watch;
+
+use crate::environment::Environment;
+use crate::error::StoreCallError;
+use crate::lease_state::LeaseState;
+use crate::metric_names as names;
+use crate::store_calls::StoreCalls;
+
+/// How a checkpoint ended. Being refused is not a failure: somebody else is the
+/// owner now, and will go on from the last checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "a checkpoint may be refused"]
+pub enum Checkpointed {
+    /// It is written.
+    Saved(Checkpoint),
+    /// The stored checkpoint is as far or further, and stays as it is.
+    Unchanged(Checkpoint),
+    /// The epoch is no longer ours.
+    Refused,
+}
+
+impl Checkpointed {
+    /// Whether the epoch is no longer ours.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Refused)
+    }
+}
+
+/// Why a checkpoint could not be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// The store failed; whether the checkpoint is written is unknown. It is safe to try again.
+    #[error("the checkpoint may not be written: {0}")]
+    Store(#[from] StoreCallError),
+    /// There is nothing to checkpoint yet.
+    #[error("no event of this partition has been delivered yet")]
+    NothingDelivered,
+    /// The event has not been delivered to this processor.
+    #[error("event {sequence} has not been delivered to this processor")]
+    NotDelivered {
+        /// The event.
+        sequence: SequenceNumber,
+    },
+}
+
+/// How far the partition has come in this host's hands.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// The last event that `process_events` returned `Ok` for.
+    pub(crate) finished: Option<Position>,
+    /// The end of the batch that is being processed.
+    current: Option<Position>,
+    /// The last event that was handed to the processor.
+    delivered: Option<SequenceNumber>,
+    /// What the store has.
+    pub(crate) saved: Option<Checkpoint>,
+    pub(crate) unsaved: Unsaved,
+    pub(crate) last_enqueued: Option<LastEnqueued>,
+    /// The oldest event kept when the partition was opened.
+    pub(crate) first_kept: SequenceNumber,
+    pub(crate) events: u64,
+}
+
+pub(crate) struct ContextInner {
+    pub(crate) lease: Arc<LeaseState>,
+    pub(crate) store: StoreCalls,
+    pub(crate) environment: Arc<dyn Environment>,
+    pub(crate) log: Option<LogId>,
+    progress: Mutex<Progress>,
+    cancel: watch::Sender<bool>,
+    checkpoints: metrics::Counter,
+    fenced: metrics::Counter,
+}
+
+/// A processor's partition. Cheap to clone; a clone that outlives the
+/// ownership is refused checkpoints, and harmless.
+#[derive(Clone)]
+pub struct PartitionContext(Arc<ContextInner>);
+
+impl PartitionContext {
+    pub(crate) fn new(
+        lease: Arc<LeaseState>,
+        store: StoreCalls,
+        environment: Arc<dyn Environment>,
+        log: Option<LogId>,
+        checkpoint: Option<Checkpoint>,
+    ) -> Self {
+        let labels = partition_labels(&store, lease.token().partition);
+        let checkpoints = metrics::counter!(names::CHECKPOINTS, &labels);
+        let fenced = metrics::counter!(names::FENCED_WRITES, &labels);
+        let progress = Mutex::new(Progress { saved: checkpoint, ..Progress::default() });
+        let cancel = watch::Sender::new(false);
+        Self(Arc::new(ContextInner { lease, store, environment, log, progress, cancel, checkpoints, fenced }))
+    }
+
+    pub(crate) fn inner(&self) -> &ContextInner {
+        &self.0
+    }
+
+    pub(crate) fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.0.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the hub lives.
+    pub fn namespace(&self) -> &Namespace {
+        &self.0.store.group().namespace
+    }
+
+    /// The hub.
+    pub fn hub(&self) -> &HubName {
+        &self.0.store.group().hub
+    }
+
+    /// The consumer group.
+    pub fn consumer_group(&self) -> &ConsumerGroup {
+        &self.0.store.group().group
+    }
+
+    /// The partition.
+    pub fn partition(&self) -> PartitionId {
+        self.0.lease.token().partition
+    }
+
+    /// This host.
+    pub fn host(&self) -> &HostId {
+        &self.0.lease.token().owner
+    }
+
+    /// The epoch of this ownership: the fencing token to present to your own
+    /// database, which should refuse anything older than it has seen.
+    pub fn epoch(&self) -> Epoch {
+        self.0.lease.token().epoch
+    }
+
+    /// The last checkpoint that is known to be stored.
+    pub fn last_checkpoint(&self) -> Option<Checkpoint> {
+        self.progress().saved.clone()
+    }
+
+    /// How far behind this partition is, as of the last batch.
+    pub fn lag(&self) -> Lag {
+        let progress = self.progress();
+        let finished = progress
+            .finished
+            .as_ref()
+            .or(progress.saved.as_ref().map(|saved| &saved.position))
+            .and_then(finished_of);
+        let partition = PartitionProperties {
+            id: self.partition(),
+            first: progress.first_kept,
+            last: progress.last_enqueued.clone(),
+        };
+        progress::lag(&partition, finished)
+    }
+
+    /// Whether this host may no longer act for the partition.
+    pub fn is_cancelled(&self) -> bool {
+        *self.0.cancel.borrow() || !self.0.lease.is_ours(self.0.environment.now())
+    }
+
+    /// Completes when work on this partition should be given up: it is lost,
+    /// or the time for a handover is over.
+    pub async fn cancelled(&self) {
+        let mut cancel = self.0.cancel.subscribe();
+        // The sender lives as long as `self`.
+        let _ = cancel.wait_for(|cancelled| *cancelled).await;
+    }
+
+    pub(crate) fn cancel(&self) {
+        self.0.cancel.send_replace(true);
+    }
+
+    /// Writes a checkpoint up to the end of the batch that is being processed
+    /// (the high-water mark); in `close`, up to the last finished batch. For a
+    /// closure per event, up to that event.
+    pub async fn checkpoint(&self) -> Result<Checkpointed, CheckpointError> {
+        let position = {
+            let progress = self.progress();
+            progress.current.clone().or_else(|| progress.finished.clone())
+        };
+        match position {
+            Some(position) => self.save(position).await,
+            None => Err(CheckpointError::NothingDelivered),
+        }
+    }
+
+    /// Writes a checkpoint up to and including this event (a low-water mark):
+    /// the next owner goes on right behind it.
+    pub async fn checkpoint_at(&self, event: &Event) -> Result<Checkpointed, CheckpointError> {
+        if self.progress().delivered.is_none_or(|delivered| event.sequence > delivered) {
+            return Err(CheckpointError::NotDelivered { sequence: event.sequence });
+        }
+        self.save(Position::of(event)).await
+    }
+
+    pub(crate) async fn save(&self, position: Position) -> Result<Checkpointed, CheckpointError> {
+        let inner = &*self.0;
+        if !inner.lease.is_ours(inner.environment.now()) {
+            inner.fenced.increment(1);
+            return Ok(Checkpointed::Refused);
+        }
+        if let Some(saved) = &self.progress().saved {
+            let same = saved.position == position && saved.log == inner.log;
+            if same || saved.forbids(&position, inner.log.as_ref()) {
+                return Ok(Checkpointed::Unchanged(saved.clone()));
+            }
+        }
+        let token = inner.lease.token();
+        let call = inner.store.store().save(inner.store.group(), token, &position, inner.log.as_ref());
+        match inner.store.call("save", Some(token.partition), call).await? {
+            Save::Saved(checkpoint) => {
+                inner.checkpoints.increment(1);
+                self.note_saved(&checkpoint);
+                Ok(Checkpointed::Saved(checkpoint))
+            }
+            Save::Behind { stored } => {
+                self.note_saved(&stored);
+                Ok(Checkpointed::Unchanged(stored))
+            }
+            Save::Fenced { .. } => {
+                inner.lease.end();
+                inner.fenced.increment(1);
+                Ok(Checkpointed::Refused)
+            }
+        }
+    }
+
+    fn note_saved(&self, checkpoint: &Checkpoint) {
+        let mut progress = self.progress();
+        let finished = progress.finished.as_ref().and_then(Position::finished);
+        if checkpoint.position.finished() >= finished {
+            progress.unsaved = Unsaved::default();
+        }
+        progress.saved = Some(checkpoint.clone());
+    }
+
+    /// A batch that ends with this event is handed to the processor.
+    pub(crate) fn delivering(&self, last: &Event) {
+        let mut progress = self.progress();
+        progress.current = Some(Position::of(last));
+        progress.delivered = progress.delivered.max(Some(last.sequence));
+    }
+
+    /// The processor returned from a batch, one way or the other.
+    pub(crate) fn delivered(&self) {
+        self.progress().current = None;
+    }
+
+    /// The batch up to `last` is finished with.
+    pub(crate) fn finished(&self, last: &Event, events: u64, now: Monotonic) {
+        let mut progress = self.progress();
+        let saved = progress.saved.as_ref().and_then(|saved| saved.position.finished());
+        if saved.is_none_or(|saved| saved < last.sequence) {
+            progress.unsaved.add(events, now);
+        }
+        progress.finished = Some(Position::of(last));
+        progress.events += events;
+    }
+}
+
+fn finished_of(position: &Position) -> Option<(SequenceNumber, Option<Timestamp>)> {
+    match position {
+        Position::Finished { sequence, enqueued_at, .. } => Some((*sequence, *enqueued_at)),
+        Position::Start(_) => None,
+    }
+}
+
+/// The labels of everything that is counted per partition.
+pub(crate) fn partition_labels(store: &StoreCalls, partition: PartitionId) -> [(&'static str, String); 3] {
+    let group = store.group();
+    [("hub", group.hub.to_string()), ("group", group.group.to_string()), ("partition", partition.to_string())]
+}
+
+impl fmt::Debug for PartitionContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PartitionContext({}, {:?})", self.0.store.group(), self.0.lease.token())
+    }
+}

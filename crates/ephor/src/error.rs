@@ -1,0 +1,210 @@
+//! What goes wrong inside the host, in words for whoever is on call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ephor_core::BoxError;
+use ephor_core::epoch::Epoch;
+use ephor_core::ids::{HostId, PartitionId};
+use ephor_core::position::SequenceNumber;
+use ephor_core::resume::LostGround;
+use ephor_core::source::SourceError;
+use ephor_core::store::StoreError;
+
+/// A store call that did not succeed. Whether it took effect is unknown.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StoreCallError {
+    /// No answer in time.
+    #[error("no answer from the store within {after:?}")]
+    TimedOut {
+        /// How long it was waited for.
+        after: Duration,
+    },
+    /// The store said that it failed.
+    #[error(transparent)]
+    Failed(Arc<StoreError>),
+}
+
+/// Why a call to the processor failed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ProcessorError {
+    /// It returned an error.
+    #[error("{0}")]
+    Failed(#[source] Arc<dyn std::error::Error + Send + Sync>),
+    /// It panicked. The instance is discarded.
+    #[error("the processor panicked: {message}")]
+    Panicked {
+        /// The panic's message.
+        message: String,
+    },
+    /// It took longer than `process_timeout` and was given up.
+    #[error("no progress within process_timeout ({after:?})")]
+    TimedOut {
+        /// How long it was waited for.
+        after: Duration,
+    },
+}
+
+impl From<BoxError> for ProcessorError {
+    fn from(error: BoxError) -> Self {
+        Self::Failed(Arc::from(error))
+    }
+}
+
+/// What [`EventProcessor::process_error`](crate::EventProcessor::process_error) hears of.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PartitionError {
+    /// `process_events` failed; the failure policy decides what comes next.
+    #[error("events {first} to {last} failed (attempt {attempt}): {error}")]
+    Processing {
+        /// The first event of the batch.
+        first: SequenceNumber,
+        /// The last event of the batch.
+        last: SequenceNumber,
+        /// Which attempt this was, from 1.
+        attempt: u32,
+        /// What went wrong.
+        error: ProcessorError,
+    },
+    /// The failure policy gave up on an event. It will not be delivered again.
+    #[error("event {sequence} is skipped after {attempts} attempts: {error}")]
+    Skipped {
+        /// The event.
+        sequence: SequenceNumber,
+        /// How often it was tried by itself.
+        attempts: u32,
+        /// What went wrong the last time.
+        error: ProcessorError,
+    },
+    /// The hub could not be read.
+    #[error("the partition could not be read: {message}")]
+    Source {
+        /// What the source said.
+        message: String,
+    },
+    /// Events that were never delivered are gone.
+    #[error("{0}")]
+    LostGround(LostGround),
+    /// A checkpoint that the policy asked for could not be written.
+    #[error("the checkpoint could not be written: {message}")]
+    Checkpoint {
+        /// What the store said.
+        message: String,
+    },
+}
+
+/// Something that went wrong inside the host, for the log and the error handler.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// A store call did not succeed.
+    #[error("store: {operation} failed, the store has been failing for {failing_for:?}: {error}")]
+    Store {
+        /// What was asked of the store.
+        operation: &'static str,
+        /// For which partition, if for one.
+        partition: Option<PartitionId>,
+        /// Since the first failure without a success in between.
+        failing_for: Duration,
+        /// What went wrong.
+        error: StoreCallError,
+    },
+    /// The hub's properties could not be read.
+    #[error("the hub could not be read: {error}")]
+    Hub {
+        /// What went wrong.
+        error: SourceError,
+    },
+    /// Another host that is alive has the same name.
+    #[error(
+        "another host runs under the name {:?} (as {other}); both work, each with partitions of its own, \
+         but people cannot tell them apart: give each a name of its own",
+        other.name.as_str()
+    )]
+    NameInUse {
+        /// The other one.
+        other: HostId,
+    },
+    /// The store's clock and ours advanced differently; nobody was declared dead in this scan.
+    #[error("the store's clock jumped, so no lease counts as expired in this scan")]
+    ClockSkew,
+    /// A partition's processor could not be made or opened.
+    #[error("partition {partition}: the processor does not open: {error}")]
+    OpenFailed {
+        /// The partition.
+        partition: PartitionId,
+        /// What went wrong.
+        error: ProcessorError,
+    },
+    /// A partition's processor failed to close.
+    #[error(
+        "partition {partition}: the processor failed to close, so no final checkpoint is written: {error}"
+    )]
+    CloseFailed {
+        /// The partition.
+        partition: PartitionId,
+        /// What went wrong.
+        error: ProcessorError,
+    },
+    /// Something that the partition's processor heard of too.
+    #[error("partition {partition}: {error}")]
+    Partition {
+        /// The partition.
+        partition: PartitionId,
+        /// What went wrong.
+        error: PartitionError,
+    },
+    /// The position to go on from does not exist, and the options say to stop.
+    #[error("partition {partition} stands still until somebody seeks: {ground}")]
+    Halted {
+        /// The partition.
+        partition: PartitionId,
+        /// Why.
+        ground: LostGround,
+    },
+    /// A reader that is none of ours took the partition with a newer epoch.
+    #[error(
+        "partition {partition}: a foreign reader ({}) took it with epoch {epoch}; claiming it back, attempt {attempt}",
+        by.as_deref().unwrap_or("without a name")
+    )]
+    ForeignReader {
+        /// The partition.
+        partition: PartitionId,
+        /// The reader's name, if it has one.
+        by: Option<String>,
+        /// Its epoch.
+        epoch: Epoch,
+        /// How often this happened in a row.
+        attempt: u32,
+    },
+    /// The lease could not be renewed in time, so the host stopped by itself.
+    #[error("partition {partition}: stopped by itself, its lease was not renewed in time")]
+    SelfFenced {
+        /// The partition.
+        partition: PartitionId,
+    },
+    /// A call to the processor blocks its thread, or does not end when told to.
+    #[error(
+        "partition {partition}: a call to the processor has not returned for {running:?} and cannot be given up; \
+         its lease is left to run out"
+    )]
+    Stuck {
+        /// The partition.
+        partition: PartitionId,
+        /// For how long the call has run.
+        running: Duration,
+    },
+    /// What was finished could not be saved before the partition was given away.
+    #[error("partition {partition}: given away without its final checkpoint, events will be repeated")]
+    Unsettled {
+        /// The partition.
+        partition: PartitionId,
+    },
+    /// All hosts are at their maximum.
+    #[error("{partitions} partitions have no owner, because every host is at its max_partitions")]
+    Unplaced {
+        /// How many.
+        partitions: usize,
+    },
+}

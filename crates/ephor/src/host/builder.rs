@@ -1,0 +1,173 @@
+//! Putting a host together.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use ephor_core::BoxError;
+use ephor_core::event::Event;
+use ephor_core::ids::{ConsumerGroup, DEFAULT_CONSUMER_GROUP, GroupId, HostName, InvalidName};
+use ephor_core::rules::Rules;
+use ephor_core::source::EventSource;
+use ephor_core::store::Store;
+
+use super::{Config, EventProcessorHost};
+use crate::context::PartitionContext;
+use crate::environment::{Environment, TokioEnvironment};
+use crate::options::{EventProcessorOptions, InvalidOption, PartitionManagerOptions};
+use crate::processor::{EventProcessor, PerBatch, PerEvent};
+use crate::pump::{self, Factory};
+
+/// What is wrong with how a host was put together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BuildError {
+    /// A name that cannot be used.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    /// An option that cannot be used.
+    #[error(transparent)]
+    Option(#[from] InvalidOption),
+}
+
+/// A host name that no other host has: the prefix and random digits.
+///
+/// ```
+/// assert_ne!(ephor::host_name("vm"), ephor::host_name("vm"));
+/// ```
+pub fn host_name(prefix: &str) -> String {
+    format!("{prefix}-{:08x}", fastrand::u32(..))
+}
+
+/// Puts a host together: what it reads, where it keeps its state, and what
+/// handles the events. Finished by one of the methods that take a processor.
+#[must_use = "finish with `processor`, `for_each_batch` or `for_each_event`"]
+pub struct HostBuilder {
+    source: Arc<dyn EventSource>,
+    store: Arc<dyn Store>,
+    environment: Arc<dyn Environment>,
+    group: String,
+    name: Option<String>,
+    options: EventProcessorOptions,
+    manager: PartitionManagerOptions,
+    rules: Rules,
+}
+
+impl HostBuilder {
+    pub(crate) fn new(source: Arc<dyn EventSource>, store: Arc<dyn Store>) -> Self {
+        Self {
+            source,
+            store,
+            environment: Arc::new(TokioEnvironment),
+            group: DEFAULT_CONSUMER_GROUP.into(),
+            name: None,
+            options: EventProcessorOptions::default(),
+            manager: PartitionManagerOptions::default(),
+            rules: Rules::default(),
+        }
+    }
+
+    /// The consumer group; `$Default` if it is not called. Names keep their case.
+    pub fn consumer_group(mut self, group: impl Into<String>) -> Self {
+        self.group = group.into();
+        self
+    }
+
+    /// The host's name, which should be its own within the group: see [`host_name`].
+    pub fn host_name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// How events are read and handed to the processor.
+    pub fn options(mut self, options: EventProcessorOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// How partitions are shared among hosts.
+    pub fn manager_options(mut self, options: PartitionManagerOptions) -> Self {
+        self.manager = options;
+        self
+    }
+
+    /// Where time, tasks and chance come from; tokio and this machine if it is not called.
+    pub fn environment(mut self, environment: Arc<dyn Environment>) -> Self {
+        self.environment = environment;
+        self
+    }
+
+    /// Takes rules away, to see that tests notice. Never in the field.
+    #[doc(hidden)]
+    pub fn rules(mut self, rules: Rules) -> Self {
+        self.rules = rules;
+        self
+    }
+
+    /// Makes a processor for each owned partition.
+    pub fn processor<P: EventProcessor>(
+        self,
+        make: impl Fn(&PartitionContext) -> P + Send + Sync + 'static,
+    ) -> Result<EventProcessorHost, BuildError> {
+        self.try_processor(move |context| Ok(make(context)))
+    }
+
+    /// Makes a processor for each owned partition, which may fail. The
+    /// partition is then released and tried again later.
+    pub fn try_processor<P: EventProcessor>(
+        self,
+        make: impl Fn(&PartitionContext) -> Result<P, BoxError> + Send + Sync + 'static,
+    ) -> Result<EventProcessorHost, BuildError> {
+        self.options.validate()?;
+        self.manager.validate()?;
+        let group = GroupId {
+            namespace: self.source.namespace().clone(),
+            hub: self.source.hub().clone(),
+            group: self.group.parse::<ConsumerGroup>()?,
+        };
+        let name: HostName = self.name.unwrap_or_else(|| host_name("host")).parse()?;
+        let factory: Factory<P> = Arc::new(make);
+        Ok(EventProcessorHost::new(Config {
+            source: self.source,
+            store: self.store,
+            environment: self.environment,
+            group,
+            name,
+            options: self.options,
+            manager: self.manager,
+            rules: self.rules,
+            run_pump: Arc::new(move |seed| Box::pin(pump::run(seed, factory.clone()))),
+        }))
+    }
+
+    /// Calls a function with each batch.
+    pub fn for_each_batch<F, Fut>(self, handle: F) -> Result<EventProcessorHost, BuildError>
+    where
+        F: Fn(PartitionContext, Vec<Event>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        let handle = Arc::new(handle);
+        self.processor(move |_| {
+            let handle = handle.clone();
+            PerBatch(move |context, events| handle(context, events))
+        })
+    }
+
+    /// Calls a function with each event. If it fails, the events before it are not repeated.
+    pub fn for_each_event<F, Fut>(self, handle: F) -> Result<EventProcessorHost, BuildError>
+    where
+        F: Fn(PartitionContext, Event) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        let handle = Arc::new(handle);
+        self.processor(move |_| {
+            let handle = handle.clone();
+            PerEvent { handle: move |context, event| handle(context, event), finished: None }
+        })
+    }
+}
+
+impl fmt::Debug for HostBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostBuilder({}, {:?})", self.source.hub(), self.group)
+    }
+}

@@ -1,0 +1,342 @@
+//! The loop that looks at the fleet and carries out this host's part of the plan.
+//!
+//! ```text
+//!   heartbeat ─► view ─► judge who is alive ─► plan ─► reconcile, answer, ask, claim ─► wait
+//!      ▲                                                                                 │
+//!      └── a change in the store, a pump's end, or the next scan's time ◄─────────────────┘
+//! ```
+//!
+//! Nothing that the store or the hub does ends this loop.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ephor_core::balance::{self, Fleet, Plan};
+use ephor_core::epoch::Epoch;
+use ephor_core::expiry::{Tolerance, Watch};
+use ephor_core::handover::Ask;
+use ephor_core::host_record::{Answer, HostRecord, HostState};
+use ephor_core::ids::{HostId, LogId, PartitionId};
+use ephor_core::store::{Founding, View};
+use ephor_core::time::Monotonic;
+use tokio::sync::{mpsc, oneshot};
+
+use super::changes::{OwnershipEvent, OwnershipReason};
+use super::fitness::Fitness;
+use super::shared::HostShared;
+use crate::error::HostError;
+use crate::metric_names as names;
+use crate::pump::PumpEnd;
+use crate::stop_report::StopReport;
+
+/// Two scans are at least this far apart, however often the store wakes us.
+const SHORTEST_SCAN: Duration = Duration::from_millis(50);
+/// How often the hub is asked for its partitions.
+const HUB_REFRESH: Duration = Duration::from_secs(30);
+
+/// What the host's handle asks of the manager.
+pub(crate) enum Command {
+    Stop { within: Duration, reply: oneshot::Sender<StopReport> },
+}
+
+/// Why a partition is left alone for a while.
+#[derive(Clone, Debug)]
+pub(super) struct Cooling {
+    pub(super) until: Monotonic,
+    /// A foreign reader took it: its epoch, its name, how often in a row, and whether that was reported.
+    pub(super) foreign: Option<Foreign>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Foreign {
+    pub(super) epoch: Epoch,
+    pub(super) by: Option<String>,
+    pub(super) attempts: u32,
+    pub(super) reported: bool,
+}
+
+pub(crate) struct Manager {
+    pub(super) shared: Arc<HostShared>,
+    pub(super) commands: mpsc::Receiver<Command>,
+    pub(super) ends: mpsc::UnboundedReceiver<PumpEnd>,
+    pub(super) end_sender: mpsc::UnboundedSender<PumpEnd>,
+    watch: Watch,
+    pub(super) partitions: Vec<PartitionId>,
+    pub(super) log: Option<LogId>,
+    refresh_at: Monotonic,
+    pub(super) founding: Option<Founding>,
+    pub(super) asks: BTreeMap<PartitionId, Ask>,
+    pub(super) answers: BTreeMap<PartitionId, Answer>,
+    /// The highest epoch that a pump of ours has served: none is served twice.
+    pub(super) served: BTreeMap<PartitionId, Epoch>,
+    pub(super) cooling: BTreeMap<PartitionId, Cooling>,
+    pub(super) fitness: Fitness,
+    pub(super) draining: bool,
+    pub(super) stopping: bool,
+    beat: u64,
+    written: Option<(Monotonic, HostRecord)>,
+    namesakes: BTreeSet<HostId>,
+    unplaced: usize,
+    last_scan: Monotonic,
+}
+
+/// What a scan sees.
+pub(super) struct Sight {
+    pub(super) view: View,
+    pub(super) fleet: Fleet,
+    pub(super) plan: Plan,
+    pub(super) me: usize,
+    pub(super) sent: Monotonic,
+    pub(super) received: Monotonic,
+}
+
+impl Manager {
+    pub(crate) fn new(
+        shared: Arc<HostShared>,
+        commands: mpsc::Receiver<Command>,
+        partitions: Vec<PartitionId>,
+        log: Option<LogId>,
+    ) -> Self {
+        let resolution = shared.store.store().capabilities().clock_resolution;
+        let default = Tolerance::default();
+        let tolerance = Tolerance { fixed: default.fixed + resolution, ..default };
+        let (end_sender, ends) = mpsc::unbounded_channel();
+        let now = shared.now();
+        let refresh_at = if partitions.is_empty() { now } else { now + HUB_REFRESH };
+        Self {
+            watch: Watch::new(tolerance, shared.manager.foreign_expiry),
+            shared,
+            commands,
+            ends,
+            end_sender,
+            partitions,
+            log,
+            refresh_at,
+            founding: None,
+            asks: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            served: BTreeMap::new(),
+            cooling: BTreeMap::new(),
+            fitness: Fitness::default(),
+            draining: false,
+            stopping: false,
+            beat: 0,
+            written: None,
+            namesakes: BTreeSet::new(),
+            unplaced: 0,
+            last_scan: now,
+        }
+    }
+
+    /// Runs until the host is told to stop or dropped.
+    pub(crate) async fn run(mut self) {
+        let shared = self.shared.clone();
+        let mut next = shared.now();
+        loop {
+            tokio::select! {
+                biased;
+                command = self.commands.recv() => match command {
+                    Some(Command::Stop { within, reply }) => {
+                        let report = self.stop(within).await;
+                        // Whoever asked may have gone away; stopped is stopped.
+                        let _ = reply.send(report);
+                        return;
+                    }
+                    None => return,
+                },
+                end = self.ends.recv() => {
+                    if let Some(end) = end {
+                        self.pump_ended(end);
+                    }
+                    next = next.min(shared.now() + SHORTEST_SCAN);
+                }
+                () = shared.store.store().changed(shared.store.group(), &shared.me) => {
+                    next = shared.now().max(self.last_scan + SHORTEST_SCAN);
+                }
+                () = shared.environment.sleep_until(next) => {
+                    let busy = self.scan().await;
+                    let interval = if busy { shared.manager.fast_scan } else { shared.manager.slow_scan };
+                    next = self.last_scan + self.jitter(interval);
+                }
+            }
+        }
+    }
+
+    /// One look at the fleet, and everything that follows from it. True if
+    /// something is under way.
+    async fn scan(&mut self) -> bool {
+        self.last_scan = self.shared.now();
+        self.refresh_hub().await;
+        self.notice_stuck_calls();
+        let beaten = self.heartbeat().await;
+        let Some(sight) = self.look().await else { return true };
+        self.reconcile(&sight).await;
+        self.answer(&sight);
+        self.ask(&sight).await;
+        self.claim(&sight).await;
+        let said = self.heartbeat().await;
+        if !said {
+            // Nobody has seen what we ask: the clock of silence must not run.
+            self.asks.retain(|_, ask| ask.asked_at < sight.received);
+        }
+        self.note_status(&sight);
+        !beaten || !sight.plan.settled() || !self.asks.is_empty() || !self.answers.is_empty()
+    }
+
+    /// Asks the hub for its partitions from time to time: it may grow.
+    async fn refresh_hub(&mut self) {
+        if self.shared.now() < self.refresh_at {
+            return;
+        }
+        let limit =
+            self.shared.environment.sleep_until(self.shared.now() + self.shared.manager.store_timeout);
+        let asked = tokio::select! {
+            biased;
+            asked = self.shared.source.hub_properties() => Some(asked),
+            () = limit => None,
+        };
+        match asked {
+            Some(Ok(hub)) => {
+                self.refresh_at = self.shared.now() + HUB_REFRESH;
+                self.partitions = hub.partitions;
+                self.partitions.sort_unstable();
+                self.log = hub.log;
+            }
+            // The pumps will tell whether the hub is really out of reach.
+            Some(Err(error)) => {
+                self.refresh_at = self.shared.now() + self.shared.manager.slow_scan;
+                self.shared.reporter.report(&HostError::Hub { error });
+            }
+            None => self.refresh_at = self.shared.now() + self.shared.manager.slow_scan,
+        }
+    }
+
+    pub(super) fn takes_part(&self) -> bool {
+        !self.draining && !self.stopping && !self.fitness.is_unfit(self.shared.now())
+    }
+
+    fn state(&self) -> HostState {
+        if self.draining || self.stopping {
+            HostState::Draining
+        } else if self.fitness.is_unfit(self.shared.now()) {
+            HostState::Unfit
+        } else if self.shared.slots().is_empty() && self.shared.status().share == 0 {
+            HostState::Standby
+        } else {
+            HostState::Active
+        }
+    }
+
+    /// Writes our record if it says something new, or is due. False if it could not be written.
+    pub(super) async fn heartbeat(&mut self) -> bool {
+        let now = self.shared.now();
+        let record = HostRecord {
+            id: self.shared.me.clone(),
+            beat: self.beat,
+            state: self.state(),
+            lease_duration: self.shared.manager.lease_duration,
+            max_partitions: self.shared.manager.max_partitions,
+            wants: self.asks.values().map(Ask::want).collect(),
+            answers: self.answers.values().cloned().collect(),
+            statistics: self.shared.statistics(),
+            software: concat!("ephor ", env!("CARGO_PKG_VERSION")).into(),
+        };
+        let news = self.written.as_ref().is_none_or(|(at, old)| {
+            now >= *at + self.shared.manager.renew_interval
+                || (&old.wants, &old.answers, old.state) != (&record.wants, &record.answers, record.state)
+        });
+        if !news {
+            return true;
+        }
+        self.beat += 1;
+        let record = HostRecord { beat: self.beat, ..record };
+        let store = &self.shared.store;
+        let call = store.store().heartbeat(store.group(), &record);
+        match store.call("heartbeat", None, call).await {
+            Ok(orders) => {
+                self.draining = orders.drain;
+                self.written = Some((now, record));
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Reads the view and makes the plan. None if that was not possible.
+    pub(super) async fn look(&mut self) -> Option<Sight> {
+        let shared = self.shared.clone();
+        let store = &shared.store;
+        if self.founding.is_none() && !self.partitions.is_empty() {
+            let founding = Founding { partitions: self.partitions.clone(), log: self.log.clone() };
+            let call = store.store().found(store.group(), &founding);
+            self.founding = Some(store.call("found", None, call).await.ok()?);
+        }
+        let sent = shared.now();
+        let view = store.call("view", None, store.store().view(store.group())).await.ok()?;
+        let received = shared.now();
+        let judgement = self.watch.observe(&view, sent, received);
+        if judgement.skewed {
+            shared.reporter.report(&HostError::ClockSkew);
+        }
+        self.notice_namesakes(&judgement.alive);
+        let patience = shared.manager.slow_scan * 2;
+        let mut fleet = Fleet::read(&view, &judgement, &self.partitions, patience);
+        let me = fleet.member(&shared.me)?;
+        fleet.members[me].takes_part = self.takes_part();
+        let plan = balance::plan(&fleet);
+        Some(Sight { view, fleet, plan, me, sent, received })
+    }
+
+    /// Two hosts under one name are two hosts; people should know.
+    fn notice_namesakes(&mut self, alive: &[HostId]) {
+        let me = &self.shared.me;
+        for other in alive.iter().filter(|other| other.name == me.name && *other != me) {
+            if self.namesakes.insert(other.clone()) {
+                self.shared.reporter.report(&HostError::NameInUse { other: other.clone() });
+            }
+        }
+    }
+
+    fn note_status(&mut self, sight: &Sight) {
+        let state = self.state();
+        {
+            let mut status = self.shared.status();
+            status.state = state;
+            status.share = sight.plan.shares[sight.me];
+            status.hosts_alive = sight.fleet.members.len();
+            status.partitions = self.partitions.len();
+            status.scans += 1;
+        }
+        metrics::gauge!(names::PARTITIONS_OWNED).set(f64::from(self.shared.statistics().owned));
+        if sight.plan.unplaced > 0 && self.unplaced != sight.plan.unplaced {
+            self.shared.reporter.report(&HostError::Unplaced { partitions: sight.plan.unplaced });
+        }
+        self.unplaced = sight.plan.unplaced;
+    }
+
+    /// Up to a quarter earlier, so that hosts do not scan in step.
+    fn jitter(&self, interval: Duration) -> Duration {
+        let quarter = u64::try_from(interval.as_nanos() / 4).unwrap_or(u64::MAX).max(1);
+        interval - Duration::from_nanos(self.shared.environment.random() % quarter)
+    }
+
+    pub(super) fn announce(
+        &self,
+        partition: PartitionId,
+        epoch: Epoch,
+        from: Option<HostId>,
+        to: Option<HostId>,
+        reason: OwnershipReason,
+    ) {
+        let at = self.shared.environment.wall();
+        let event = OwnershipEvent { at, partition, epoch, from, to, reason };
+        let gained = event.to.as_ref() == Some(&self.shared.me);
+        let (group, host) = (self.shared.store.group(), &self.shared.me);
+        tracing::info!(%group, %host, %partition, %epoch, %event, "ownership changed");
+        let name = if gained { names::PARTITIONS_GAINED } else { names::PARTITIONS_GONE };
+        metrics::counter!(name, "reason" => reason.label()).increment(1);
+        // Nobody may be listening.
+        let _ = self.shared.changes.send(event);
+    }
+}

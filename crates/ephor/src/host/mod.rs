@@ -1,0 +1,346 @@
+//! The host: one per process, the unit of scale and of failure.
+//!
+//! | task | owns |
+//! |---|---|
+//! | [`manager`] | the scan loop: what to claim, ask for, hand over |
+//! | [`renewer`] | the leases' deadlines |
+//! | a pump per partition ([`crate::pump`]) | the processor and the receiver |
+
+pub(crate) mod builder;
+pub(crate) mod changes;
+mod fitness;
+pub(crate) mod manager;
+mod ownership;
+mod renewer;
+pub(crate) mod shared;
+pub(crate) mod snapshot;
+mod stop;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ephor_core::ids::{GroupId, HostId, HostName, Incarnation, PartitionId};
+use ephor_core::position::StartPosition;
+use ephor_core::rules::Rules;
+use ephor_core::source::{EventSource, HubProperties, OpenError, OpenRequest, SourceError};
+use ephor_core::store::Store;
+use tokio::sync::{broadcast, mpsc, oneshot};
+
+use crate::environment::{Environment, TaskHandle};
+use crate::error::HostError;
+use crate::options::{EventProcessorOptions, PartitionManagerOptions};
+use crate::report::Reporter;
+use crate::stop_report::StopReport;
+use crate::store_calls::StoreCalls;
+use builder::HostBuilder;
+use changes::{OwnershipChanges, OwnershipEvent};
+use manager::{Command, Manager};
+use shared::{HostParts, HostShared, RunPump};
+use snapshot::HostSnapshot;
+
+/// Why a host does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// It is running.
+    #[error("the host {host} is running already; stop it before starting it again")]
+    AlreadyStarted {
+        /// The host.
+        host: HostId,
+    },
+    /// The hub says no, and would say so again.
+    #[error("the hub {hub} cannot be read: {error}")]
+    Hub {
+        /// The hub.
+        hub: String,
+        /// What it said.
+        error: SourceError,
+    },
+    /// The hub has no partitions.
+    #[error("the hub {hub} has no partitions, so there is nothing to process")]
+    EmptyHub {
+        /// The hub.
+        hub: String,
+    },
+}
+
+/// Why a running host could not be stopped: it was not running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the host is not running")]
+pub struct NotRunning;
+
+/// Runs your processor on its share of a hub's partitions.
+///
+/// ```
+/// use std::time::Duration;
+/// use ephor::EventProcessorHost;
+/// use ephor::memory::{MemoryHub, MemoryStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let hub = MemoryHub::new("homes", 4)?;
+/// hub.send(ephor::PartitionId(2), "the front door is open")?;
+///
+/// let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
+/// let host = EventProcessorHost::builder(hub, MemoryStore::default())
+///     .host_name(ephor::host_name("doc"))
+///     .for_each_event(move |context, event| {
+///         let sender = sender.clone();
+///         async move {
+///             sender.send((context.partition(), event.text().map(str::to_string)))?;
+///             Ok(())
+///         }
+///     })?;
+/// host.start().await?;
+/// let (partition, text) = seen.recv().await.expect("the event arrives");
+/// assert_eq!((partition.0, text.as_deref()), (2, Some("the front door is open")));
+///
+/// let report = host.stop(Duration::from_secs(5)).await?;
+/// assert!(report.is_clean());
+/// # Ok(())
+/// # }
+/// ```
+pub struct EventProcessorHost {
+    config: Config,
+    changes: broadcast::Sender<OwnershipEvent>,
+    state: Mutex<State>,
+}
+
+pub(crate) struct Config {
+    pub(crate) source: Arc<dyn EventSource>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) environment: Arc<dyn Environment>,
+    pub(crate) group: GroupId,
+    pub(crate) name: HostName,
+    pub(crate) options: EventProcessorOptions,
+    pub(crate) manager: PartitionManagerOptions,
+    pub(crate) rules: Rules,
+    pub(crate) run_pump: RunPump,
+}
+
+#[derive(Default)]
+struct State {
+    running: Option<Running>,
+    /// Set while `start` is under way.
+    starting: Option<HostId>,
+    paused: BTreeSet<PartitionId>,
+}
+
+struct Running {
+    shared: Arc<HostShared>,
+    commands: mpsc::Sender<Command>,
+    _tasks: [TaskHandle; 2],
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Pumps hold the shared state and the shared state holds the pumps: cut the knot.
+        let slots = std::mem::take(&mut *self.shared.slots());
+        for slot in slots.values() {
+            slot.context.inner().lease.end();
+            slot.context.cancel();
+        }
+    }
+}
+
+impl EventProcessorHost {
+    /// A host that reads `source` and keeps its leases and checkpoints in `store`.
+    pub fn builder(source: impl EventSource, store: impl Store) -> HostBuilder {
+        HostBuilder::new(Arc::new(source), Arc::new(store))
+    }
+
+    /// Like [`builder`](Self::builder), for a source and a store chosen at run time.
+    pub fn builder_from(source: Arc<dyn EventSource>, store: Arc<dyn Store>) -> HostBuilder {
+        HostBuilder::new(source, store)
+    }
+
+    pub(crate) fn new(config: Config) -> Self {
+        let (changes, _) = broadcast::channel(changes::CHANGES_KEPT);
+        Self { config, changes, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The group that this host works for.
+    pub fn group(&self) -> &GroupId {
+        &self.config.group
+    }
+
+    /// Joins the fleet and begins to claim partitions.
+    ///
+    /// A hub that cannot be reached now is tried again in the background. What
+    /// would fail again is an error: a hub or consumer group that does not
+    /// exist, credentials that do not permit it, a hub without partitions.
+    pub async fn start(&self) -> Result<(), StartError> {
+        let config = &self.config;
+        let me = HostId { name: config.name.clone(), incarnation: Incarnation(config.environment.random()) };
+        {
+            let mut state = self.state();
+            let other = state.running.as_ref().map(|running| running.shared.me.clone());
+            if let Some(host) = other.or_else(|| state.starting.clone()) {
+                return Err(StartError::AlreadyStarted { host });
+            }
+            state.starting = Some(me.clone());
+        }
+        // Also cleared if this future is dropped half-way.
+        let _starting = Starting(self);
+        let reporter = Reporter::new(config.group.clone(), me.clone(), config.options.on_error.clone());
+        let hub = self.look_at_hub(&reporter).await?;
+        let store = StoreCalls::new(
+            config.store.clone(),
+            config.environment.clone(),
+            reporter.clone(),
+            config.group.clone(),
+            config.manager.store_timeout,
+        );
+        let shared = Arc::new(HostShared::new(HostParts {
+            environment: config.environment.clone(),
+            source: config.source.clone(),
+            store,
+            me,
+            options: config.options.clone(),
+            manager: config.manager.clone(),
+            rules: config.rules,
+            reporter,
+            run_pump: config.run_pump.clone(),
+            changes: self.changes.clone(),
+            paused: self.state().paused.clone(),
+        }));
+        let (commands, orders) = mpsc::channel(1);
+        let (mut partitions, log) = hub.map_or((vec![], None), |hub| (hub.partitions, hub.log));
+        partitions.sort_unstable();
+        let manager = Manager::new(shared.clone(), orders, partitions, log);
+        let tasks = [
+            config.environment.spawn(Box::pin(manager.run())),
+            config.environment.spawn(Box::pin(renewer::run(shared.clone()))),
+        ];
+        tracing::info!(group = %config.group, host = %shared.me, "started");
+        self.state().running = Some(Running { shared, commands, _tasks: tasks });
+        Ok(())
+    }
+
+    /// Makes sure that the hub and the group exist, as far as the hub answers.
+    async fn look_at_hub(&self, reporter: &Reporter) -> Result<Option<HubProperties>, StartError> {
+        let config = &self.config;
+        let name = || format!("{}/{}", config.group.namespace, config.group.hub);
+        let passing = |error: SourceError| match error {
+            SourceError::Unavailable(_) => {
+                reporter.report(&HostError::Hub { error });
+                Ok(None)
+            }
+            error => Err(StartError::Hub { hub: name(), error }),
+        };
+        let hub = match config.source.hub_properties().await {
+            Ok(hub) => hub,
+            Err(error) => return passing(error),
+        };
+        let Some(first) = hub.partitions.first().copied() else {
+            return Err(StartError::EmptyHub { hub: name() });
+        };
+        // Opening a receiver without epoch disturbs nobody, and tells whether the group exists.
+        let probe = OpenRequest {
+            group: config.group.group.clone(),
+            partition: first,
+            start: StartPosition::Latest,
+            epoch: None,
+            receiver: format!("{}-probe", config.name),
+            prefetch_events: 1,
+            prefetch_bytes: 1,
+        };
+        match config.source.open(probe).await {
+            Ok(receiver) => receiver.close().await,
+            Err(OpenError::Source(error)) => return Ok(passing(error)?.or(Some(hub))),
+            // Somebody reads it: it exists.
+            Err(_) => {}
+        }
+        Ok(Some(hub))
+    }
+
+    /// Drains, closes, checkpoints and releases everything, and leaves the
+    /// fleet. Calls in flight that take longer than `within` are given up.
+    pub async fn stop(&self, within: Duration) -> Result<StopReport, NotRunning> {
+        let commands = match &self.state().running {
+            Some(running) => running.commands.clone(),
+            None => return Err(NotRunning),
+        };
+        let (reply, report) = oneshot::channel();
+        // The manager ends only by being stopped or dropped.
+        commands.send(Command::Stop { within, reply }).await.map_err(|_| NotRunning)?;
+        let report = report.await.map_err(|_| NotRunning)?;
+        let running = self.state().running.take();
+        drop(running);
+        tracing::info!(group = %self.config.group, %report, "stopped");
+        Ok(report)
+    }
+
+    /// Starts, waits for `shutdown`, and stops with `within` to spare for calls in flight.
+    pub async fn run_until(
+        &self,
+        shutdown: impl Future<Output = ()>,
+        within: Duration,
+    ) -> Result<StopReport, StartError> {
+        self.start().await?;
+        shutdown.await;
+        // Only somebody else's `stop` could have come first, and then there is nothing left to report.
+        Ok(self.stop(within).await.unwrap_or_default())
+    }
+
+    /// Delivers nothing more from this partition, and keeps owning it, until
+    /// [`resume`](Self::resume). A call in flight ends normally.
+    pub fn pause(&self, partition: PartitionId) {
+        self.set_paused(partition, true);
+    }
+
+    /// Goes on with a partition that was paused.
+    pub fn resume(&self, partition: PartitionId) {
+        self.set_paused(partition, false);
+    }
+
+    fn set_paused(&self, partition: PartitionId, paused: bool) {
+        let mut state = self.state();
+        let change = |set: &mut BTreeSet<PartitionId>| {
+            if paused {
+                set.insert(partition)
+            } else {
+                set.remove(&partition)
+            };
+        };
+        change(&mut state.paused);
+        if let Some(running) = &state.running {
+            change(&mut running.shared.status().paused);
+            if let Some(slot) = running.shared.slots().get(&partition) {
+                slot.control.send_modify(|control| control.paused = paused);
+            }
+        }
+    }
+
+    /// What the host owns and does right now; none while it is not running.
+    pub fn snapshot(&self) -> Option<HostSnapshot> {
+        self.state().running.as_ref().map(|running| HostSnapshot::of(&running.shared))
+    }
+
+    /// Ownership changes from now on.
+    pub fn changes(&self) -> OwnershipChanges {
+        OwnershipChanges(self.changes.subscribe())
+    }
+}
+
+/// Clears the mark that a start is under way.
+struct Starting<'a>(&'a EventProcessorHost);
+
+impl Drop for Starting<'_> {
+    fn drop(&mut self) {
+        self.0.state().starting = None;
+    }
+}
+
+impl fmt::Debug for EventProcessorHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EventProcessorHost({:?}, {})", self.config.name, self.config.group)
+    }
+}

@@ -1,0 +1,56 @@
+//! Keeps the leases of the partitions that are served, in one call.
+
+use std::sync::Arc;
+
+use ephor_core::expiry::deadline;
+use ephor_core::lease::LeaseToken;
+use ephor_core::store::Renewal;
+
+use super::shared::{HostShared, loss_reason};
+
+/// Renews until it is dropped. One failed renewal is reported, tried again
+/// soon, and changes nothing else: the deadline decides.
+pub(crate) async fn run(shared: Arc<HostShared>) {
+    let manager = &shared.manager;
+    let mut next = shared.now() + manager.renew_interval;
+    loop {
+        shared.environment.sleep_until(next).await;
+        let sent = shared.now();
+        let well = renew(&shared).await;
+        let pause = if well { manager.renew_interval } else { manager.fast_scan };
+        next = sent + pause;
+    }
+}
+
+/// One renewal of everything that is served. False if the store failed.
+async fn renew(shared: &HostShared) -> bool {
+    let sent = shared.now();
+    let tokens: Vec<LeaseToken> = shared
+        .slots()
+        .values()
+        .filter(|slot| {
+            let lease = &slot.context.inner().lease;
+            lease.is_ours(sent) && !lease.is_stuck()
+        })
+        .map(|slot| slot.token().clone())
+        .collect();
+    if tokens.is_empty() {
+        return true;
+    }
+    let store = &shared.store;
+    let duration = shared.manager.lease_duration;
+    let call = store.store().renew(store.group(), duration, &tokens);
+    let Ok(renewals) = store.call("renew", None, call).await else { return false };
+    let slots = shared.slots();
+    for (token, renewal) in tokens.iter().zip(renewals) {
+        let Some(slot) = slots.get(&token.partition).filter(|slot| slot.token() == token) else { continue };
+        match renewal {
+            Renewal::Renewed => {
+                let until = deadline(sent, duration, shared.manager.fence_margin);
+                slot.context.inner().lease.extend(until);
+            }
+            Renewal::Lost { holder } => slot.lose(loss_reason(holder.as_ref(), &shared.me)),
+        }
+    }
+    true
+}

@@ -1,0 +1,170 @@
+//! What the tasks of one running host share.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ephor_core::BoxFuture;
+use ephor_core::host_record::{HostState, HostStatistics};
+use ephor_core::ids::{HostId, PartitionId};
+use ephor_core::lease::{Lease, LeaseToken};
+use ephor_core::rules::Rules;
+use ephor_core::source::EventSource;
+use ephor_core::time::{Monotonic, Timestamp};
+use tokio::sync::{broadcast, watch};
+
+use super::changes::{OwnershipEvent, OwnershipReason};
+use crate::context::PartitionContext;
+use crate::environment::{Environment, TaskHandle};
+use crate::options::{EventProcessorOptions, PartitionManagerOptions};
+use crate::processor::CloseReason;
+use crate::pump::guard::{Control, Stop};
+use crate::pump::{PumpEnd, PumpSeed};
+use crate::report::Reporter;
+use crate::store_calls::StoreCalls;
+
+/// Runs a pump; the processor's type is hidden in here.
+pub(crate) type RunPump = Arc<dyn Fn(PumpSeed) -> BoxFuture<'static, PumpEnd> + Send + Sync>;
+
+pub(crate) struct HostShared {
+    pub(crate) environment: Arc<dyn Environment>,
+    pub(crate) source: Arc<dyn EventSource>,
+    pub(crate) store: StoreCalls,
+    pub(crate) me: HostId,
+    pub(crate) options: EventProcessorOptions,
+    pub(crate) manager: PartitionManagerOptions,
+    pub(crate) rules: Rules,
+    pub(crate) reporter: Reporter,
+    pub(crate) run_pump: RunPump,
+    pub(crate) changes: broadcast::Sender<OwnershipEvent>,
+    slots: Mutex<BTreeMap<PartitionId, Slot>>,
+    status: Mutex<Status>,
+    events: AtomicU64,
+    failures: AtomicU64,
+}
+
+/// A partition that this host serves.
+pub(crate) struct Slot {
+    pub(crate) context: PartitionContext,
+    pub(crate) control: watch::Sender<Control>,
+    /// Dropping it ends the pump.
+    pub(crate) _task: TaskHandle,
+    pub(crate) since: Timestamp,
+    pub(crate) started: Monotonic,
+    pub(crate) reason: OwnershipReason,
+    /// When it was first seen that the lease is over while the pump still runs.
+    pub(crate) over_since: Option<Monotonic>,
+}
+
+impl Slot {
+    pub(crate) fn token(&self) -> &LeaseToken {
+        self.context.inner().lease.token()
+    }
+
+    /// Tells the pump that the partition is lost.
+    pub(crate) fn lose(&self, reason: CloseReason) {
+        self.control.send_if_modified(|control| {
+            let news = !matches!(control.stop, Some(Stop::Lost(_)));
+            if news {
+                control.stop = Some(Stop::Lost(reason));
+            }
+            news
+        });
+        self.context.inner().lease.end();
+    }
+
+    /// Tells the pump to stop in good order, unless it was told to stop before.
+    pub(crate) fn stop(&self, stop: Stop) {
+        self.control.send_if_modified(|control| {
+            let first = control.stop.is_none();
+            if first {
+                control.stop = Some(stop);
+            }
+            first
+        });
+    }
+}
+
+/// Why a lease that was ours is not any more.
+pub(crate) fn loss_reason(lease: Option<&Lease>, me: &HostId) -> CloseReason {
+    match lease {
+        Some(lease) if lease.owner.is_none() && lease.previous.as_ref() == Some(me) => CloseReason::Seek,
+        _ => CloseReason::LeaseLost,
+    }
+}
+
+/// What the manager last knew of the fleet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Status {
+    pub(crate) state: HostState,
+    pub(crate) share: u32,
+    pub(crate) hosts_alive: usize,
+    pub(crate) partitions: usize,
+    pub(crate) scans: u64,
+    pub(crate) paused: BTreeSet<PartitionId>,
+}
+
+pub(crate) struct HostParts {
+    pub(crate) environment: Arc<dyn Environment>,
+    pub(crate) source: Arc<dyn EventSource>,
+    pub(crate) store: StoreCalls,
+    pub(crate) me: HostId,
+    pub(crate) options: EventProcessorOptions,
+    pub(crate) manager: PartitionManagerOptions,
+    pub(crate) rules: Rules,
+    pub(crate) reporter: Reporter,
+    pub(crate) run_pump: RunPump,
+    pub(crate) changes: broadcast::Sender<OwnershipEvent>,
+    pub(crate) paused: BTreeSet<PartitionId>,
+}
+
+impl HostShared {
+    pub(crate) fn new(parts: HostParts) -> Self {
+        Self {
+            environment: parts.environment,
+            source: parts.source,
+            store: parts.store,
+            me: parts.me,
+            options: parts.options,
+            manager: parts.manager,
+            rules: parts.rules,
+            reporter: parts.reporter,
+            run_pump: parts.run_pump,
+            changes: parts.changes,
+            slots: Mutex::default(),
+            status: Mutex::new(Status { paused: parts.paused, ..Status::default() }),
+            events: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Monotonic {
+        self.environment.now()
+    }
+
+    pub(crate) fn slots(&self) -> MutexGuard<'_, BTreeMap<PartitionId, Slot>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn status(&self) -> MutexGuard<'_, Status> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn count_events(&self, events: u64) {
+        self.events.fetch_add(events, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_failure(&self) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn statistics(&self) -> HostStatistics {
+        let slots = self.slots();
+        HostStatistics {
+            owned: u32::try_from(slots.len()).unwrap_or(u32::MAX),
+            events: self.events.load(Ordering::Relaxed),
+            lag_events: slots.values().map(|slot| slot.context.lag().events).sum(),
+            failures: self.failures.load(Ordering::Relaxed),
+        }
+    }
+}

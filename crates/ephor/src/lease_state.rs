@@ -1,0 +1,154 @@
+//! A lease that this host holds: until when, and whether it is over.
+//!
+//! Shared by the pump that serves the partition, the renewer that moves the
+//! deadline, and the contexts that processors keep. All of it is atomics: a
+//! pump looks at it before every delivery.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use ephor_core::lease::LeaseToken;
+use ephor_core::time::Monotonic;
+
+/// What a partition's pump is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Stage {
+    /// The partition is ours; waiting until its previous owner has certainly stopped.
+    Waiting,
+    /// Finding the position, making and opening the processor, attaching the receiver.
+    Opening,
+    /// Receiving and delivering.
+    Running,
+    /// Held by `pause`: owned, and nothing is delivered.
+    Paused,
+    /// The hub cannot be read; trying again.
+    Retrying,
+    /// The position does not exist, and the options say to stop.
+    Halted,
+    /// Finishing, closing, saving and giving away.
+    Closing,
+}
+
+impl Stage {
+    const ALL: [Self; 7] = [
+        Self::Waiting,
+        Self::Opening,
+        Self::Running,
+        Self::Paused,
+        Self::Retrying,
+        Self::Halted,
+        Self::Closing,
+    ];
+}
+
+#[derive(Debug)]
+pub(crate) struct LeaseState {
+    token: LeaseToken,
+    deadline: AtomicU64,
+    over: AtomicBool,
+    /// When the call that is running now was made; zero if none is.
+    call_started: AtomicU64,
+    stuck: AtomicBool,
+    stage: AtomicU8,
+}
+
+impl LeaseState {
+    pub(crate) fn new(token: LeaseToken, deadline: Monotonic) -> Self {
+        Self {
+            token,
+            deadline: AtomicU64::new(deadline.0),
+            over: AtomicBool::new(false),
+            call_started: AtomicU64::new(0),
+            stuck: AtomicBool::new(false),
+            stage: AtomicU8::new(Stage::Opening as u8),
+        }
+    }
+
+    pub(crate) fn token(&self) -> &LeaseToken {
+        &self.token
+    }
+
+    /// The instant after which nothing may be delivered.
+    pub(crate) fn deadline(&self) -> Monotonic {
+        Monotonic(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// A renewal succeeded. A deadline only moves forward.
+    pub(crate) fn extend(&self, deadline: Monotonic) {
+        self.deadline.fetch_max(deadline.0, Ordering::AcqRel);
+    }
+
+    /// The lease is lost, or given away. There is no way back.
+    pub(crate) fn end(&self) {
+        self.over.store(true, Ordering::Release);
+    }
+
+    /// Whether this host may act for the partition now.
+    pub(crate) fn is_ours(&self, now: Monotonic) -> bool {
+        !self.over.load(Ordering::Acquire) && now < self.deadline()
+    }
+
+    pub(crate) fn call_starts(&self, now: Monotonic) {
+        self.call_started.store(now.0.max(1), Ordering::Release);
+    }
+
+    pub(crate) fn call_ended(&self) {
+        self.call_started.store(0, Ordering::Release);
+    }
+
+    /// When the call that is running now was made.
+    pub(crate) fn call_running_since(&self) -> Option<Monotonic> {
+        let started = self.call_started.load(Ordering::Acquire);
+        (started != 0).then_some(Monotonic(started))
+    }
+
+    /// A call does not return and cannot be given up: the lease is no longer
+    /// renewed. True if that is news.
+    pub(crate) fn mark_stuck(&self) -> bool {
+        !self.stuck.swap(true, Ordering::AcqRel)
+    }
+
+    pub(crate) fn set_stage(&self, stage: Stage) {
+        self.stage.store(stage as u8, Ordering::Release);
+    }
+
+    pub(crate) fn stage(&self) -> Stage {
+        Stage::ALL[usize::from(self.stage.load(Ordering::Acquire))]
+    }
+
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.stuck.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ephor_core::epoch::Epoch;
+    use ephor_core::ids::{HostId, Incarnation, PartitionId};
+
+    #[test]
+    fn a_lease_is_ours_until_its_deadline_or_its_end() {
+        let owner = HostId { name: "a".parse().unwrap(), incarnation: Incarnation(1) };
+        let token = LeaseToken { partition: PartitionId(0), owner, epoch: Epoch::NONE.next() };
+        let lease = LeaseState::new(token, Monotonic(10));
+        assert!(lease.is_ours(Monotonic(9)));
+        assert!(!lease.is_ours(Monotonic(10)));
+        lease.extend(Monotonic(20));
+        lease.extend(Monotonic(15));
+        assert!(lease.is_ours(Monotonic(19)));
+        lease.end();
+        assert!(!lease.is_ours(Monotonic(11)));
+        lease.call_starts(Monotonic(0));
+        assert_eq!(lease.call_running_since(), Some(Monotonic(1)));
+        lease.call_ended();
+        assert_eq!(lease.call_running_since(), None);
+        assert!(lease.mark_stuck());
+        assert!(!lease.mark_stuck());
+        assert!(lease.is_stuck());
+        for stage in Stage::ALL {
+            lease.set_stage(stage);
+            assert_eq!(lease.stage(), stage);
+        }
+    }
+}

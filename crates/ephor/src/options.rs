@@ -1,0 +1,367 @@
+//! Everything that can be set, with its default, its meaning and what is wrong with a wrong value.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ephor_core::checkpoint::CheckpointPolicy;
+use ephor_core::failure::FailurePolicy;
+use ephor_core::ids::PartitionId;
+use ephor_core::position::StartPosition;
+use ephor_core::resume::OnInvalidPosition;
+
+use crate::error::HostError;
+
+/// [`EventProcessorOptions::max_batch_size`].
+pub const DEFAULT_MAX_BATCH_SIZE: usize = 100;
+/// [`EventProcessorOptions::prefetch_count`].
+pub const DEFAULT_PREFETCH_COUNT: usize = 300;
+/// [`EventProcessorOptions::prefetch_bytes`].
+pub const DEFAULT_PREFETCH_BYTES: usize = 16 * 1024 * 1024;
+/// [`EventProcessorOptions::receive_timeout`].
+pub const DEFAULT_RECEIVE_TIMEOUT: Duration = Duration::from_secs(60);
+/// [`EventProcessorOptions::source_patience`].
+pub const DEFAULT_SOURCE_PATIENCE: Duration = Duration::from_secs(30);
+/// [`PartitionManagerOptions::lease_duration`].
+pub const DEFAULT_LEASE_DURATION: Duration = Duration::from_secs(30);
+/// [`PartitionManagerOptions::renew_interval`].
+pub const DEFAULT_RENEW_INTERVAL: Duration = Duration::from_secs(10);
+/// [`PartitionManagerOptions::slow_scan`].
+pub const DEFAULT_SLOW_SCAN: Duration = Duration::from_secs(5);
+/// [`PartitionManagerOptions::fast_scan`].
+pub const DEFAULT_FAST_SCAN: Duration = Duration::from_secs(1);
+/// [`PartitionManagerOptions::handover_timeout`].
+pub const DEFAULT_HANDOVER_TIMEOUT: Duration = Duration::from_secs(30);
+/// [`PartitionManagerOptions::fence_margin`].
+pub const DEFAULT_FENCE_MARGIN: Duration = Duration::from_secs(3);
+/// [`PartitionManagerOptions::store_timeout`].
+pub const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_secs(5);
+/// [`PartitionManagerOptions::foreign_expiry`].
+pub const DEFAULT_FOREIGN_EXPIRY: Duration = Duration::from_secs(120);
+
+/// An option that cannot be used as it is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidOption(String);
+
+/// Where a partition without checkpoint begins: a position, or a function of the partition.
+#[derive(Clone)]
+pub struct InitialPosition(Arc<dyn Fn(PartitionId) -> StartPosition + Send + Sync>);
+
+impl InitialPosition {
+    /// Asks the function for each partition that has no checkpoint.
+    pub fn by_partition(choose: impl Fn(PartitionId) -> StartPosition + Send + Sync + 'static) -> Self {
+        Self(Arc::new(choose))
+    }
+
+    pub(crate) fn of(&self, partition: PartitionId) -> StartPosition {
+        (self.0)(partition)
+    }
+}
+
+impl From<StartPosition> for InitialPosition {
+    fn from(position: StartPosition) -> Self {
+        Self::by_partition(move |_| position.clone())
+    }
+}
+
+impl fmt::Debug for InitialPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "InitialPosition({} for partition 0)", self.of(PartitionId(0)))
+    }
+}
+
+/// Hears of everything that goes wrong inside the host.
+#[derive(Clone)]
+pub struct ErrorHandler(pub(crate) Arc<dyn Fn(&HostError) + Send + Sync>);
+
+impl ErrorHandler {
+    /// Calls the function with every [`HostError`]. It must not block.
+    pub fn new(handler: impl Fn(&HostError) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(handler))
+    }
+}
+
+impl fmt::Debug for ErrorHandler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ErrorHandler")
+    }
+}
+
+/// How events are read and handed to the processor.
+///
+/// ```
+/// use ephor::{CheckpointPolicy, EventProcessorOptions};
+/// let options = EventProcessorOptions {
+///     max_batch_size: 500,
+///     prefetch_count: 1_000,
+///     checkpoint: CheckpointPolicy::every_events(10_000),
+///     ..EventProcessorOptions::default()
+/// };
+/// assert!(options.validate().is_ok());
+/// ```
+#[derive(Clone, Debug)]
+pub struct EventProcessorOptions {
+    /// The most events in one call of `process_events`. It is a maximum: nothing
+    /// is waited for to fill a batch. Default 100.
+    pub max_batch_size: usize,
+    /// The most events that wait on this side, per partition; at least
+    /// `max_batch_size`. Default 300.
+    pub prefetch_count: usize,
+    /// About the most bytes that wait on this side, per partition. Default 16 MiB.
+    pub prefetch_bytes: usize,
+    /// After this long without events a partition counts as idle. Default 60 s.
+    pub receive_timeout: Duration,
+    /// Whether `process_events` is called with an empty batch on an idle partition. Default no.
+    pub invoke_after_receive_timeout: bool,
+    /// Where a partition without checkpoint begins. Default: the earliest event.
+    ///
+    /// What moves with time ([`StartPosition::Latest`], [`StartPosition::EnqueuedTime`]) is
+    /// resolved once, by the first owner, and written down: its successor begins there too.
+    pub initial_position: InitialPosition,
+    /// What to do if the position to go on from does not exist. Default: the
+    /// earliest event, with a report of how many are gone.
+    pub on_invalid_position: OnInvalidPosition,
+    /// A call of `process_events` that takes longer is given up and counts as
+    /// failed. Default off.
+    pub process_timeout: Option<Duration>,
+    /// When the host writes checkpoints by itself. Default: when a partition closes in good order.
+    pub checkpoint: CheckpointPolicy,
+    /// What to do when `process_events` fails. Default: the same batch again, with backoff.
+    pub failure: FailurePolicy,
+    /// How long a partition is kept while the hub cannot be read, before it is
+    /// closed and released. Default 30 s.
+    pub source_patience: Duration,
+    /// Hears of everything that goes wrong inside the host. Default: only the log does.
+    pub on_error: Option<ErrorHandler>,
+}
+
+impl Default for EventProcessorOptions {
+    fn default() -> Self {
+        Self {
+            max_batch_size: DEFAULT_MAX_BATCH_SIZE,
+            prefetch_count: DEFAULT_PREFETCH_COUNT,
+            prefetch_bytes: DEFAULT_PREFETCH_BYTES,
+            receive_timeout: DEFAULT_RECEIVE_TIMEOUT,
+            invoke_after_receive_timeout: false,
+            initial_position: StartPosition::Earliest.into(),
+            on_invalid_position: OnInvalidPosition::default(),
+            process_timeout: None,
+            checkpoint: CheckpointPolicy::default(),
+            failure: FailurePolicy::default(),
+            source_patience: DEFAULT_SOURCE_PATIENCE,
+            on_error: None,
+        }
+    }
+}
+
+fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), InvalidOption> {
+    if holds { Ok(()) } else { Err(InvalidOption(message())) }
+}
+
+impl EventProcessorOptions {
+    /// Says what is wrong, and what to write instead.
+    pub fn validate(&self) -> Result<(), InvalidOption> {
+        ensure(self.max_batch_size > 0, || {
+            format!("max_batch_size is 0, so no event could be delivered; try {DEFAULT_MAX_BATCH_SIZE}")
+        })?;
+        ensure(self.prefetch_count >= self.max_batch_size, || {
+            format!(
+                "prefetch_count ({}) must be at least max_batch_size ({}), or no batch is ever full; try {}",
+                self.prefetch_count,
+                self.max_batch_size,
+                self.max_batch_size.saturating_mul(3)
+            )
+        })?;
+        ensure(self.prefetch_bytes > 0, || {
+            format!("prefetch_bytes is 0, so no event could be received; try {DEFAULT_PREFETCH_BYTES}")
+        })?;
+        ensure(!self.receive_timeout.is_zero(), || {
+            format!(
+                "receive_timeout is zero, so every partition would be idle; try {DEFAULT_RECEIVE_TIMEOUT:?}"
+            )
+        })?;
+        ensure(self.process_timeout.is_none_or(|timeout| !timeout.is_zero()), || {
+            "process_timeout is zero, so every call would be given up; leave it out, or try 60s".into()
+        })?;
+        ensure(self.checkpoint.every_events != Some(0), || {
+            "a checkpoint every 0 events makes no sense; try every 1000, or leave it out".into()
+        })?;
+        ensure(self.checkpoint.every.is_none_or(|period| !period.is_zero()), || {
+            "a checkpoint every 0s makes no sense; try every 5s, or leave it out".into()
+        })?;
+        let attempts = match self.failure {
+            FailurePolicy::SkipAfter { attempts, .. } => attempts,
+            _ => 1,
+        };
+        ensure(attempts > 0, || {
+            "a failure policy that skips after 0 attempts would skip everything; try 3".into()
+        })
+    }
+}
+
+/// How partitions are shared among hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionManagerOptions {
+    /// How long a lease lasts without renewal: how long a crashed host's
+    /// partitions wait for a new owner. Default 30 s, as the original.
+    pub lease_duration: Duration,
+    /// How often leases are renewed. Default 10 s, as the original.
+    pub renew_interval: Duration,
+    /// How often the fleet is looked at while nothing changes. Default 5 s, with jitter.
+    pub slow_scan: Duration,
+    /// How often it is looked at while something does. Default 1 s, with jitter.
+    pub fast_scan: Duration,
+    /// How long a handover may take before the call in flight is given up, and
+    /// how long an owner may be silent before it is robbed. Default 30 s.
+    pub handover_timeout: Duration,
+    /// An owner stops by itself this long before its lease ends. It covers the
+    /// difference between two clocks and the time that giving up a call takes. Default 3 s.
+    pub fence_margin: Duration,
+    /// A store call that takes longer is given up, its outcome unknown. Default 5 s.
+    pub store_timeout: Duration,
+    /// A lease that does not say how long it lasts (another SDK wrote it) lasts this long. Default 120 s.
+    pub foreign_expiry: Duration,
+    /// This host never owns more partitions than this. Default: no limit.
+    pub max_partitions: Option<u32>,
+}
+
+impl Default for PartitionManagerOptions {
+    fn default() -> Self {
+        Self {
+            lease_duration: DEFAULT_LEASE_DURATION,
+            renew_interval: DEFAULT_RENEW_INTERVAL,
+            slow_scan: DEFAULT_SLOW_SCAN,
+            fast_scan: DEFAULT_FAST_SCAN,
+            handover_timeout: DEFAULT_HANDOVER_TIMEOUT,
+            fence_margin: DEFAULT_FENCE_MARGIN,
+            store_timeout: DEFAULT_STORE_TIMEOUT,
+            foreign_expiry: DEFAULT_FOREIGN_EXPIRY,
+            max_partitions: None,
+        }
+    }
+}
+
+impl PartitionManagerOptions {
+    /// Says what is wrong, and what to write instead.
+    pub fn validate(&self) -> Result<(), InvalidOption> {
+        let Self {
+            lease_duration, renew_interval, slow_scan, fast_scan, fence_margin, store_timeout, ..
+        } = *self;
+        for (name, value, default) in [
+            ("lease_duration", lease_duration, DEFAULT_LEASE_DURATION),
+            ("renew_interval", renew_interval, DEFAULT_RENEW_INTERVAL),
+            ("slow_scan", slow_scan, DEFAULT_SLOW_SCAN),
+            ("fast_scan", fast_scan, DEFAULT_FAST_SCAN),
+            ("handover_timeout", self.handover_timeout, DEFAULT_HANDOVER_TIMEOUT),
+            ("fence_margin", fence_margin, DEFAULT_FENCE_MARGIN),
+            ("store_timeout", store_timeout, DEFAULT_STORE_TIMEOUT),
+            ("foreign_expiry", self.foreign_expiry, DEFAULT_FOREIGN_EXPIRY),
+        ] {
+            ensure(!value.is_zero(), || format!("{name} is zero; try {default:?}"))?;
+        }
+        ensure(lease_duration >= renew_interval * 2, || {
+            format!(
+                "lease_duration ({lease_duration:?}) must be at least 2 x renew_interval ({renew_interval:?}), \
+                 or leases expire between renewals; try {:?}",
+                renew_interval * 3
+            )
+        })?;
+        let needed = renew_interval + store_timeout + fence_margin;
+        ensure(lease_duration >= needed, || {
+            format!(
+                "lease_duration ({lease_duration:?}) must be at least renew_interval ({renew_interval:?}) + \
+                 store_timeout ({store_timeout:?}) + fence_margin ({fence_margin:?}), or one slow renewal \
+                 stops a healthy host; try {needed:?}"
+            )
+        })?;
+        ensure(fast_scan <= slow_scan, || {
+            format!(
+                "fast_scan ({fast_scan:?}) must not be longer than slow_scan ({slow_scan:?}); try {slow_scan:?}"
+            )
+        })?;
+        ensure(slow_scan < lease_duration, || {
+            format!(
+                "slow_scan ({slow_scan:?}) must be shorter than lease_duration ({lease_duration:?}), \
+                 or partitions are free for longer than they are owned; try {:?}",
+                lease_duration / 6
+            )
+        })?;
+        ensure(self.max_partitions != Some(0), || {
+            "max_partitions is 0, so this host could own nothing; leave it out, or try 1".into()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Change<T> = fn(&mut T);
+
+    #[test]
+    fn the_defaults_are_valid_and_as_documented() {
+        let options = EventProcessorOptions::default();
+        assert_eq!(options.validate(), Ok(()));
+        assert_eq!(PartitionManagerOptions::default().validate(), Ok(()));
+        assert_eq!((options.max_batch_size, options.prefetch_count), (100, 300));
+        let manager = PartitionManagerOptions::default();
+        assert_eq!((manager.lease_duration.as_secs(), manager.renew_interval.as_secs()), (30, 10));
+        assert_eq!((manager.slow_scan.as_secs(), manager.fast_scan.as_secs()), (5, 1));
+        assert_eq!(options.initial_position.of(PartitionId(3)), StartPosition::Earliest);
+    }
+
+    #[test]
+    fn wrong_processor_options_are_named_with_a_way_out() {
+        let cases: [(Change<EventProcessorOptions>, &str); 8] = [
+            (|o| o.max_batch_size = 0, "max_batch_size is 0"),
+            (|o| o.prefetch_count = 99, "prefetch_count (99) must be at least max_batch_size (100)"),
+            (|o| o.prefetch_bytes = 0, "prefetch_bytes is 0"),
+            (|o| o.receive_timeout = Duration::ZERO, "receive_timeout is zero"),
+            (|o| o.process_timeout = Some(Duration::ZERO), "process_timeout is zero"),
+            (|o| o.checkpoint.every_events = Some(0), "every 0 events"),
+            (|o| o.checkpoint.every = Some(Duration::ZERO), "every 0s"),
+            (
+                |o| {
+                    o.failure = FailurePolicy::SkipAfter {
+                        attempts: 0,
+                        backoff: ephor_core::failure::DEFAULT_BACKOFF,
+                    };
+                },
+                "0 attempts",
+            ),
+        ];
+        for (change, expected) in cases {
+            let mut options = EventProcessorOptions::default();
+            change(&mut options);
+            let message = options.validate().unwrap_err().to_string();
+            assert!(message.contains(expected) && message.contains("try"), "{message}");
+        }
+    }
+
+    #[test]
+    fn wrong_manager_options_are_named_with_a_way_out() {
+        let cases: [(Change<PartitionManagerOptions>, &str); 7] = [
+            (|o| o.fast_scan = Duration::ZERO, "fast_scan is zero; try 1s"),
+            (
+                |o| o.lease_duration = Duration::from_secs(19),
+                "lease_duration (19s) must be at least 2 x renew_interval (10s), or leases expire between \
+                 renewals; try 30s",
+            ),
+            (
+                |o| o.store_timeout = Duration::from_secs(18),
+                "or one slow renewal stops a healthy host; try 31s",
+            ),
+            (|o| o.fast_scan = Duration::from_secs(6), "fast_scan (6s) must not be longer"),
+            (|o| o.slow_scan = Duration::from_secs(30), "slow_scan (30s) must be shorter"),
+            (|o| o.max_partitions = Some(0), "max_partitions is 0"),
+            (|o| o.handover_timeout = Duration::ZERO, "handover_timeout is zero"),
+        ];
+        for (change, expected) in cases {
+            let mut options = PartitionManagerOptions::default();
+            change(&mut options);
+            let message = options.validate().unwrap_err().to_string();
+            assert!(message.contains(expected) && message.contains("try"), "{message}");
+        }
+    }
+}

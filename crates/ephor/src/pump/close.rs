@@ -1,0 +1,179 @@
+//! The way out: close, final checkpoint, and giving the partition away.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use ephor_core::checkpoint::Position;
+use ephor_core::ids::HostId;
+use ephor_core::lease::{ReleaseCause, ReleaseRequest, TransferRequest};
+use ephor_core::store::GiveAway;
+use ephor_core::time::Monotonic;
+use futures_util::FutureExt;
+
+use super::guard::{Heed, Way};
+use super::open::panicked;
+use super::{Ending, Outcome, Pump, PumpEnd};
+use crate::context::Checkpointed;
+use crate::error::{HostError, ProcessorError};
+use crate::lease_state::Stage;
+use crate::processor::{CloseReason, EventProcessor};
+
+/// What `close` may take when the time for the call in flight is used up.
+pub(crate) const CLOSE_GRACE: Duration = Duration::from_secs(3);
+/// The wait between attempts at the final checkpoint.
+const FINAL_CHECKPOINT_RETRY: Duration = Duration::from_millis(500);
+
+impl<P: EventProcessor> Pump<P> {
+    /// Closes the processor and does what the ending asks for.
+    pub(super) async fn finish(mut self, ending: Ending) -> PumpEnd {
+        self.stage(Stage::Closing);
+        let until = self.until(&ending);
+        let (reason, way) = match &ending {
+            Ending::Drain(drain) => match &drain.way {
+                Way::HandOver { .. } => (CloseReason::Handover, Some(drain.way.clone())),
+                Way::Release { .. } => (CloseReason::Shutdown, Some(drain.way.clone())),
+            },
+            Ending::Failed { reason, .. } => (*reason, Some(Way::Release { heir: None })),
+            Ending::Lost(reason) => (*reason, None),
+            Ending::Displaced { .. } => (CloseReason::Disconnected, None),
+        };
+        let Some(way) = way else {
+            self.context.inner().lease.end();
+            self.context.cancel();
+            self.close(reason, until).await;
+            let outcome = match ending {
+                Ending::Displaced { epoch, by } => Outcome::Displaced { epoch, by },
+                _ => Outcome::Lost { reason },
+            };
+            return self.end(outcome, false);
+        };
+
+        let closed = self.close(reason, until).await;
+        let early = if self.shared.rules.final_checkpoint_comes_first {
+            None
+        } else {
+            Some(self.give_away(&way, reason, self.nothing_unsaved()).await)
+        };
+        let settled = if closed { self.final_checkpoint(until).await } else { self.nothing_unsaved() };
+        let given = match early {
+            Some(given) => given,
+            None => self.give_away(&way, reason, settled).await,
+        };
+        self.context.inner().lease.end();
+        self.context.cancel();
+        let confirmed = given == Some(GiveAway::Done);
+        let outcome = match ending {
+            _ if given == Some(GiveAway::NotOurs) => Outcome::Lost { reason: CloseReason::LeaseLost },
+            Ending::Failed { reason, pause } => Outcome::Failed { reason, pause },
+            _ => Outcome::GivenAway { reason, to: heir(way), confirmed },
+        };
+        self.end(outcome, settled)
+    }
+
+    /// Calls `close`. True if it went well, or if there was nothing to close.
+    async fn close(&mut self, reason: CloseReason, until: Monotonic) -> bool {
+        let Some(mut processor) = self.processor.take() else { return true };
+        let context = self.context.clone();
+        let inner = context.inner();
+        inner.lease.call_starts(self.now());
+        let limit = inner.environment.sleep_until(until.max(self.now() + CLOSE_GRACE));
+        let call = AssertUnwindSafe(processor.close(&context, reason)).catch_unwind();
+        let still_owner = reason.still_owner();
+        let error = tokio::select! {
+            biased;
+            // Once the partition is lost there is nothing more to lose: `close` may take its time.
+            _ = self.guard.wait(Heed::Loss), if still_owner => {
+                Some(ProcessorError::TimedOut { after: Duration::ZERO })
+            }
+            result = call => match result {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some(error.into()),
+                Err(panic) => Some(panicked(&*panic)),
+            },
+            () = limit => Some(ProcessorError::TimedOut { after: self.shared.manager.handover_timeout }),
+        };
+        inner.lease.call_ended();
+        match error {
+            None => true,
+            Some(error) => {
+                let partition = context.partition();
+                self.shared.reporter.report(&HostError::CloseFailed { partition, error });
+                false
+            }
+        }
+    }
+
+    /// Saves what is finished, if the policy says so. True if nothing finished is unsaved.
+    async fn final_checkpoint(&mut self, until: Monotonic) -> bool {
+        if !self.shared.options.checkpoint.on_close {
+            return self.nothing_unsaved();
+        }
+        let finished = self.context.progress().finished.clone();
+        let Some(position) = finished else { return true };
+        let started = self.now();
+        loop {
+            match self.context.save(position.clone()).await {
+                Ok(Checkpointed::Refused) => break,
+                Ok(_) => return true,
+                Err(_) => {
+                    let environment = &self.context.inner().environment;
+                    environment.sleep_until(environment.now() + FINAL_CHECKPOINT_RETRY).await;
+                    let patience = until.max(started + CLOSE_GRACE);
+                    if self.now() >= patience || !self.context.inner().lease.is_ours(self.now()) {
+                        break;
+                    }
+                }
+            }
+        }
+        let partition = self.context.partition();
+        self.shared.reporter.report(&HostError::Unsettled { partition });
+        false
+    }
+
+    fn nothing_unsaved(&self) -> bool {
+        let progress = self.context.progress();
+        let finished = progress.finished.as_ref().and_then(Position::finished);
+        let saved = progress.saved.as_ref().and_then(|saved| saved.position.finished());
+        finished.is_none() || saved >= finished
+    }
+
+    /// Transfers or releases the lease. None if the store did not answer.
+    async fn give_away(&mut self, way: &Way, reason: CloseReason, settled: bool) -> Option<GiveAway> {
+        let inner = self.context.inner();
+        let (store, token) = (&inner.store, inner.lease.token().clone());
+        let partition = Some(token.partition);
+        let result = match way {
+            Way::HandOver { to, duration } => {
+                let request = TransferRequest { token, to: to.clone(), duration: *duration, settled };
+                store.call("transfer", partition, store.store().transfer(store.group(), &request)).await
+            }
+            Way::Release { heir } => {
+                let cause = match reason {
+                    CloseReason::ProcessorFailed => ReleaseCause::ProcessorFailed,
+                    CloseReason::SourceFailed => ReleaseCause::SourceFailed,
+                    _ => ReleaseCause::Shutdown,
+                };
+                let request = ReleaseRequest { token, cause, heir: heir.clone(), settled };
+                store.call("release", partition, store.store().release(store.group(), &request)).await
+            }
+        };
+        result.ok()
+    }
+
+    fn end(&self, outcome: Outcome, settled: bool) -> PumpEnd {
+        PumpEnd {
+            partition: self.context.partition(),
+            epoch: self.context.epoch(),
+            opened: self.opened,
+            settled,
+            outcome,
+        }
+    }
+}
+
+fn heir(way: Way) -> Option<HostId> {
+    match way {
+        Way::HandOver { to, .. } => Some(to),
+        Way::Release { .. } => None,
+    }
+}

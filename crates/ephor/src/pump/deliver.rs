@@ -1,0 +1,242 @@
+//! Handing events to the processor, and what to do when it fails.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use ephor_core::checkpoint::Position;
+use ephor_core::event::Event;
+use ephor_core::failure::AfterFailure;
+use ephor_core::time::Monotonic;
+use futures_util::FutureExt;
+
+use super::guard::{Heed, Interrupt};
+use super::open::panicked;
+use super::{Ending, Pump};
+use crate::context::{CheckpointError, Checkpointed};
+use crate::error::{PartitionError, ProcessorError};
+use crate::processor::{CloseReason, EventProcessor};
+
+/// A batch that runs into `process_timeout` this often in a row is somebody
+/// else's turn: the partition is given away.
+const TIMEOUTS_BEFORE_GIVING_AWAY: u32 = 3;
+/// How long the partition is then left alone.
+const STALLED_PAUSE: Duration = Duration::from_secs(30);
+/// A checkpoint by policy that failed is tried again no sooner than this.
+const CHECKPOINT_RETRY: Duration = Duration::from_secs(1);
+
+/// How a batch ended.
+enum Delivered {
+    /// Finished, or skipped.
+    Done,
+    /// To be tried again, event by event.
+    OneByOne,
+}
+
+/// How a call ended.
+enum Called {
+    Finished,
+    Failed(ProcessorError),
+}
+
+impl<P: EventProcessor> Pump<P> {
+    /// Delivers a batch, in pieces if its failures ask for it.
+    pub(super) async fn deliver_all(&mut self, events: &[Event]) -> Result<(), Ending> {
+        if let Delivered::OneByOne = self.deliver(events).await? {
+            for event in events {
+                self.deliver(std::slice::from_ref(event)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Delivers a batch until it is finished or the policy gives up on it.
+    async fn deliver(&mut self, batch: &[Event]) -> Result<Delivered, Ending> {
+        let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return Ok(Delivered::Done) };
+        let (mut failures, mut timeouts) = (0, 0);
+        loop {
+            self.may_deliver().await?;
+            let error = match self.call(batch).await? {
+                Called::Finished => {
+                    self.finished(batch, last);
+                    self.checkpoint_if_due().await?;
+                    return Ok(Delivered::Done);
+                }
+                Called::Failed(error) => error,
+            };
+            failures += 1;
+            timeouts = if matches!(error, ProcessorError::TimedOut { .. }) { timeouts + 1 } else { 0 };
+            self.meters.failures.increment(1);
+            self.shared.count_failure();
+            if matches!(error, ProcessorError::Panicked { .. }) {
+                // Whatever state the instance was in, nobody knows: a new one takes over.
+                self.open_processor().await?;
+            }
+            self.tell(PartitionError::Processing {
+                first: first.sequence,
+                last: last.sequence,
+                attempt: failures,
+                error: error.clone(),
+            })
+            .await?;
+            if timeouts >= TIMEOUTS_BEFORE_GIVING_AWAY {
+                return Err(Ending::Failed { reason: CloseReason::ProcessorFailed, pause: STALLED_PAUSE });
+            }
+            match self.shared.options.failure.after(failures, batch.len(), self.random()) {
+                AfterFailure::Again(wait) => self.sleep_until(self.now() + wait).await?,
+                AfterFailure::OneByOne(wait) => {
+                    self.sleep_until(self.now() + wait).await?;
+                    return Ok(Delivered::OneByOne);
+                }
+                AfterFailure::Skip => {
+                    for event in batch {
+                        self.meters.skipped.increment(1);
+                        let (sequence, error) = (event.sequence, error.clone());
+                        self.tell(PartitionError::Skipped { sequence, attempts: failures, error }).await?;
+                    }
+                    self.context.finished(last, batch.len() as u64, self.now());
+                    return Ok(Delivered::Done);
+                }
+                AfterFailure::Close(pause) => {
+                    return Err(Ending::Failed { reason: CloseReason::ProcessorFailed, pause });
+                }
+            }
+        }
+    }
+
+    /// An empty batch, for an idle partition. There is nothing to repeat if it fails.
+    pub(super) async fn deliver_nothing(&mut self) -> Result<(), Ending> {
+        self.may_deliver().await?;
+        if let Called::Failed(error) = self.call(&[]).await? {
+            self.meters.failures.increment(1);
+            self.shared.count_failure();
+            if matches!(error, ProcessorError::Panicked { .. }) {
+                self.open_processor().await?;
+            }
+            let next = self.expected.unwrap_or_default();
+            self.tell(PartitionError::Processing { first: next, last: next, attempt: 1, error }).await?;
+        }
+        Ok(())
+    }
+
+    /// Nothing is delivered past the deadline, while draining, or while paused.
+    async fn may_deliver(&mut self) -> Result<(), Ending> {
+        loop {
+            match self.guard.check(Heed::Everything) {
+                None => return Ok(()),
+                Some(Interrupt::Paused) => self.stay_paused().await?,
+                Some(other) => return Err(self.ending(other)),
+            }
+        }
+    }
+
+    /// One call of `process_events`. It is dropped at its next await when the
+    /// partition is lost, when a drain runs out of time, and at `process_timeout`.
+    async fn call(&mut self, batch: &[Event]) -> Result<Called, Ending> {
+        let Self { guard, context, processor, shared, .. } = self;
+        let Some(processor) = processor.as_mut() else {
+            return Err(Ending::Failed { reason: CloseReason::ProcessorFailed, pause: STALLED_PAUSE });
+        };
+        if let Some(last) = batch.last() {
+            context.delivering(last);
+        }
+        let inner = context.inner();
+        let timeout = shared.options.process_timeout;
+        let limit = timeout.map(|timeout| inner.environment.sleep_until(inner.environment.now() + timeout));
+        let limit = async {
+            match limit {
+                Some(limit) => limit.await,
+                None => std::future::pending().await,
+            }
+        };
+        inner.lease.call_starts(inner.environment.now());
+        let ended = tokio::select! {
+            biased;
+            interrupt = guard.wait(Heed::DrainDeadline) => Err(interrupt),
+            result = AssertUnwindSafe(processor.process_events(context, batch)).catch_unwind() => Ok(match result {
+                Ok(Ok(())) => Called::Finished,
+                Ok(Err(error)) => Called::Failed(error.into()),
+                Err(panic) => Called::Failed(panicked(&*panic)),
+            }),
+            () = limit => Ok(Called::Failed(ProcessorError::TimedOut { after: timeout.unwrap_or_default() })),
+        };
+        inner.lease.call_ended();
+        context.delivered();
+        ended.map_err(|interrupt| {
+            self.context.cancel();
+            self.ending(interrupt)
+        })
+    }
+
+    fn finished(&mut self, batch: &[Event], last: &Event) {
+        let events = batch.len() as u64;
+        self.context.finished(last, events, self.now());
+        self.meters.processed.increment(events);
+        self.shared.count_events(events);
+        let lag = self.context.lag();
+        self.meters.lag_events.set(lag.events as f64);
+        self.meters.lag_seconds.set(lag.seconds());
+    }
+
+    /// Writes a checkpoint if the policy asks for one now.
+    pub(super) async fn checkpoint_if_due(&mut self) -> Result<(), Ending> {
+        let now = self.now();
+        let position = {
+            let progress = self.context.progress();
+            let due = self.shared.options.checkpoint.due(&progress.unsaved, now);
+            progress.finished.clone().filter(|_| due && now >= self.checkpoint_not_before)
+        };
+        let Some(position) = position else { return Ok(()) };
+        match self.save_unless_lost(position).await? {
+            Ok(Checkpointed::Refused) => Err(Ending::Lost(CloseReason::LeaseLost)),
+            Ok(_) => Ok(()),
+            Err(error) => {
+                self.checkpoint_not_before = now + CHECKPOINT_RETRY;
+                self.tell(PartitionError::Checkpoint { message: error.to_string() }).await
+            }
+        }
+    }
+
+    /// Saves a position. A drain waits for it: it is what a drain would do next.
+    async fn save_unless_lost(
+        &mut self,
+        position: Position,
+    ) -> Result<Result<Checkpointed, CheckpointError>, Ending> {
+        let context = self.context.clone();
+        tokio::select! {
+            biased;
+            interrupt = self.guard.wait(Heed::DrainDeadline) => Err(self.ending(interrupt)),
+            result = context.save(position) => Ok(result),
+        }
+    }
+
+    /// Lets the processor hear of something. What it does about it is its own business.
+    pub(super) async fn process_error(&mut self, error: &PartitionError) -> Result<(), Ending> {
+        let Self { guard, context, processor, .. } = self;
+        let Some(processor) = processor.as_mut() else { return Ok(()) };
+        let inner = context.inner();
+        inner.lease.call_starts(inner.environment.now());
+        let ended = tokio::select! {
+            biased;
+            interrupt = guard.wait(Heed::DrainDeadline) => Err(interrupt),
+            // A handler of errors that panics has nobody left to tell but the log.
+            heard = AssertUnwindSafe(processor.process_error(context, error)).catch_unwind() => Ok(heard),
+        };
+        inner.lease.call_ended();
+        match ended {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(panic)) => {
+                tracing::error!(partition = %self.context.partition(), error = %panicked(&*panic), "process_error panicked");
+                Ok(())
+            }
+            Err(interrupt) => Err(self.ending(interrupt)),
+        }
+    }
+
+    /// The end of whatever time a drain has left, or now.
+    pub(super) fn until(&self, ending: &Ending) -> Monotonic {
+        match ending {
+            Ending::Drain(drain) => drain.until,
+            _ => self.now() + self.shared.manager.handover_timeout,
+        }
+    }
+}

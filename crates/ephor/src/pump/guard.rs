@@ -1,0 +1,187 @@
+//! What interrupts a pump: being told to stop, and the lease's deadline.
+//!
+//! The deadline is looked at on every poll, before any of the user's code can
+//! run: a process that was paused and comes back finds out here that its time
+//! is over, not from a timer that may fire a moment later.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use ephor_core::BoxFuture;
+use ephor_core::ids::HostId;
+use ephor_core::time::Monotonic;
+use tokio::sync::watch;
+
+use crate::environment::Environment;
+use crate::lease_state::LeaseState;
+use crate::processor::CloseReason;
+
+/// What a host tells its pumps.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Control {
+    pub(crate) paused: bool,
+    pub(crate) stop: Option<Stop>,
+}
+
+/// An order to stop. Being lost overrules draining; neither is taken back.
+#[derive(Clone, Debug)]
+pub(crate) enum Stop {
+    Drain(Drain),
+    Lost(CloseReason),
+}
+
+/// Give the partition away in good order.
+#[derive(Clone, Debug)]
+pub(crate) struct Drain {
+    /// The call in flight is given up at this instant.
+    pub(crate) until: Monotonic,
+    pub(crate) way: Way,
+}
+
+/// How a partition is given away.
+#[derive(Clone, Debug)]
+pub(crate) enum Way {
+    HandOver { to: HostId, duration: Duration },
+    Release { heir: Option<HostId> },
+}
+
+/// What the guard found.
+#[derive(Debug)]
+pub(crate) enum Interrupt {
+    Lost(CloseReason),
+    Drain(Drain),
+    Paused,
+    Resumed,
+}
+
+/// What to be interrupted by, besides being lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heed {
+    /// A drain, and a pause.
+    Everything,
+    /// A drain, and the end of a pause.
+    Resume,
+    /// A drain.
+    Drain,
+    /// Only the end of a drain's time.
+    DrainDeadline,
+    /// Nothing else.
+    Loss,
+}
+
+pub(crate) struct Guard {
+    environment: Arc<dyn Environment>,
+    lease: Arc<LeaseState>,
+    control: watch::Receiver<Control>,
+    timer: LazyTimer,
+}
+
+impl Guard {
+    pub(crate) fn new(
+        environment: Arc<dyn Environment>,
+        lease: Arc<LeaseState>,
+        control: watch::Receiver<Control>,
+    ) -> Self {
+        Self { environment, lease, control, timer: LazyTimer::default() }
+    }
+
+    /// What interrupts right now.
+    pub(crate) fn check(&self, heed: Heed) -> Option<Interrupt> {
+        check(&*self.environment, &self.lease, &self.control, heed)
+    }
+
+    /// Waits for an interrupt. Costs no allocation as long as the deadline keeps moving ahead.
+    pub(crate) async fn wait(&mut self, heed: Heed) -> Interrupt {
+        let Self { environment, lease, control, timer } = self;
+        loop {
+            if let Some(interrupt) = check(&**environment, lease, control, heed) {
+                return interrupt;
+            }
+            let drain_until = match &control.borrow().stop {
+                Some(Stop::Drain(drain)) if heed != Heed::Loss => drain.until,
+                _ => Monotonic::NEVER,
+            };
+            let next = lease.deadline().min(drain_until);
+            // Seen by `changed` below, whatever happens in between.
+            let changed = async {
+                if control.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            };
+            let mut changed = pin!(changed);
+            let mut due = pin!(timer.until(&**environment, next));
+            poll_fn(|context| {
+                if !lease.is_ours(environment.now())
+                    || changed.as_mut().poll(context).is_ready()
+                    || due.as_mut().poll(context).is_ready()
+                {
+                    return Poll::Ready(());
+                }
+                Poll::Pending
+            })
+            .await;
+        }
+    }
+}
+
+fn check(
+    environment: &dyn Environment,
+    lease: &LeaseState,
+    control: &watch::Receiver<Control>,
+    heed: Heed,
+) -> Option<Interrupt> {
+    let now = environment.now();
+    let control = control.borrow();
+    if !lease.is_ours(now) {
+        let reason = match control.stop {
+            Some(Stop::Lost(reason)) => reason,
+            _ => CloseReason::LeaseLost,
+        };
+        return Some(Interrupt::Lost(reason));
+    }
+    if let Some(Stop::Drain(drain)) = &control.stop {
+        let heeded = match heed {
+            Heed::Loss => false,
+            Heed::DrainDeadline => now >= drain.until,
+            Heed::Everything | Heed::Resume | Heed::Drain => true,
+        };
+        if heeded {
+            return Some(Interrupt::Drain(drain.clone()));
+        }
+    }
+    match heed {
+        Heed::Everything if control.paused => Some(Interrupt::Paused),
+        Heed::Resume if !control.paused => Some(Interrupt::Resumed),
+        _ => None,
+    }
+}
+
+/// A timer that is set once and then left alone: if the instant it waits for
+/// has moved ahead when it fires, it is set anew. A busy pump moves its
+/// instants with every batch and sets a timer only now and then.
+#[derive(Default)]
+pub(crate) struct LazyTimer(Option<(Monotonic, BoxFuture<'static, ()>)>);
+
+impl LazyTimer {
+    /// Completes at `at`.
+    pub(crate) async fn until(&mut self, environment: &dyn Environment, at: Monotonic) {
+        if at == Monotonic::NEVER {
+            return std::future::pending().await;
+        }
+        loop {
+            if environment.now() >= at {
+                return;
+            }
+            if self.0.as_ref().is_none_or(|(set_for, _)| *set_for > at) {
+                self.0 = Some((at, environment.sleep_until(at)));
+            }
+            if let Some((_, sleep)) = &mut self.0 {
+                sleep.as_mut().await;
+                self.0 = None;
+            }
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! One owned partition, from claim to release.
+//!
+//! ```text
+//!   claimed ─► wait until the last owner has stopped ─► find the position ─► open ─► attach
+//!                                                                                      │
+//!        ┌──────────────── link fault: find the position again ◄───────────────┐       ▼
+//!        └────────────────────────────────────────────────────────────► receive, deliver
+//!                                                                              │
+//!   drain:  finish the call ─► close ─► final checkpoint ─► transfer or release ◄┤
+//!   lost:   drop the call ─► close, checkpoints refused ◄─────────────────────────┘
+//! ```
+//!
+//! A pump is one task. It owns the processor and the receiver; others only tell
+//! it to stop, through [`guard::Control`].
+
+pub(crate) mod close;
+mod deliver;
+pub(crate) mod guard;
+mod open;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ephor_core::BoxError;
+use ephor_core::epoch::Epoch;
+use ephor_core::event::Event;
+use ephor_core::failure::Backoff;
+use ephor_core::ids::{HostId, PartitionId};
+use ephor_core::position::SequenceNumber;
+use ephor_core::resume::LostGround;
+use ephor_core::source::{ReceiveError, Receiver, SourceError};
+use ephor_core::store::Founding;
+use ephor_core::time::Monotonic;
+use tokio::sync::watch;
+
+use crate::context::{PartitionContext, partition_labels};
+use crate::error::{HostError, PartitionError};
+use crate::host::shared::HostShared;
+use crate::lease_state::Stage;
+use crate::metric_names as names;
+use crate::processor::{CloseReason, EventProcessor};
+use guard::{Control, Drain, Guard, Heed, Interrupt, LazyTimer};
+
+/// Makes a processor for a partition.
+pub(crate) type Factory<P> = Arc<dyn Fn(&PartitionContext) -> Result<P, BoxError> + Send + Sync>;
+
+/// The wait between attempts to read a hub that does not answer.
+const SOURCE_BACKOFF: Backoff = Backoff { first: Duration::from_millis(250), most: Duration::from_secs(5) };
+/// How long a partition is left alone after the hub could not be read for too long.
+const SOURCE_PAUSE: Duration = Duration::from_secs(5);
+
+/// What a pump starts with.
+pub(crate) struct PumpSeed {
+    pub(crate) shared: Arc<HostShared>,
+    pub(crate) context: PartitionContext,
+    pub(crate) control: watch::Receiver<Control>,
+    pub(crate) founding: Option<Founding>,
+    /// Nothing is delivered before this instant: the last owner may be unaware until then.
+    pub(crate) quiet_until: Monotonic,
+}
+
+/// How a pump ended, for the manager.
+#[derive(Debug)]
+pub(crate) struct PumpEnd {
+    pub(crate) partition: PartitionId,
+    pub(crate) epoch: Epoch,
+    /// Whether the processor had been opened.
+    pub(crate) opened: bool,
+    /// Whether everything finished was saved.
+    pub(crate) settled: bool,
+    pub(crate) outcome: Outcome,
+}
+
+/// What became of the partition.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// Given to another host, or back. `confirmed`: the store said so.
+    GivenAway { reason: CloseReason, to: Option<HostId>, confirmed: bool },
+    /// Lost.
+    Lost { reason: CloseReason },
+    /// A receiver with a newer epoch took our place at the hub.
+    Displaced { epoch: Option<Epoch>, by: Option<String> },
+    /// Released, to be left alone for a while.
+    Failed { reason: CloseReason, pause: Duration },
+}
+
+/// Why a pump stops serving.
+#[derive(Debug)]
+enum Ending {
+    Drain(Drain),
+    Lost(CloseReason),
+    Displaced { epoch: Option<Epoch>, by: Option<String> },
+    Failed { reason: CloseReason, pause: Duration },
+}
+
+struct Pump<P> {
+    shared: Arc<HostShared>,
+    context: PartitionContext,
+    guard: Guard,
+    factory: Factory<P>,
+    founding: Option<Founding>,
+    processor: Option<P>,
+    opened: bool,
+    /// Fires for idleness and for checkpoints by time.
+    ticker: LazyTimer,
+    last_activity: Monotonic,
+    /// A failed checkpoint by policy is not tried again before this.
+    checkpoint_not_before: Monotonic,
+    /// The event that should come next, where it is known.
+    expected: Option<SequenceNumber>,
+    source_failures: u32,
+    source_failing_since: Option<Monotonic>,
+    meters: Meters,
+}
+
+struct Meters {
+    processed: metrics::Counter,
+    failures: metrics::Counter,
+    skipped: metrics::Counter,
+    lag_events: metrics::Gauge,
+    lag_seconds: metrics::Gauge,
+}
+
+/// Serves the partition until it is given away or lost.
+pub(crate) async fn run<P: EventProcessor>(seed: PumpSeed, factory: Factory<P>) -> PumpEnd {
+    let PumpSeed { shared, context, control, founding, quiet_until } = seed;
+    let inner = context.inner();
+    let labels = partition_labels(&inner.store, context.partition());
+    let guard = Guard::new(inner.environment.clone(), inner.lease.clone(), control);
+    let now = inner.environment.now();
+    let mut pump = Pump {
+        guard,
+        factory,
+        founding,
+        processor: None,
+        opened: false,
+        ticker: LazyTimer::default(),
+        last_activity: now,
+        checkpoint_not_before: now,
+        expected: None,
+        source_failures: 0,
+        source_failing_since: None,
+        meters: Meters {
+            processed: metrics::counter!(names::EVENTS_PROCESSED, &labels),
+            failures: metrics::counter!(names::PROCESSOR_FAILURES, &labels),
+            skipped: metrics::counter!(names::EVENTS_SKIPPED, &labels),
+            lag_events: metrics::gauge!(names::LAG_EVENTS, &labels),
+            lag_seconds: metrics::gauge!(names::LAG_SECONDS, &labels),
+        },
+        shared,
+        context,
+    };
+    let Err(ending) = pump.serve(quiet_until).await;
+    pump.finish(ending).await
+}
+
+impl<P: EventProcessor> Pump<P> {
+    async fn serve(&mut self, quiet_until: Monotonic) -> Result<std::convert::Infallible, Ending> {
+        self.stage(Stage::Waiting);
+        self.sleep_until(quiet_until).await?;
+        self.stage(Stage::Opening);
+        let mut start = self.find_start().await?;
+        self.open_processor().await?;
+        loop {
+            let receiver = self.attach(start).await?;
+            self.receive(receiver).await?;
+            start = self.find_start().await?;
+        }
+    }
+
+    /// Receives and delivers until the receiver yields no more, which is worth another try.
+    async fn receive(&mut self, mut receiver: Box<dyn Receiver>) -> Result<(), Ending> {
+        self.stage(Stage::Running);
+        self.last_activity = self.now();
+        let most = self.shared.options.max_batch_size;
+        let mut events: Vec<Event> = Vec::with_capacity(most);
+        loop {
+            events.clear();
+            let wake_at = self.wake_at();
+            let Self { guard, ticker, context, .. } = self;
+            let environment = &*context.inner().environment;
+            let received = tokio::select! {
+                biased;
+                interrupt = guard.wait(Heed::Everything) => match interrupt {
+                    Interrupt::Paused => {
+                        self.stay_paused().await?;
+                        self.stage(Stage::Running);
+                        continue;
+                    }
+                    other => return Err(self.ending(other)),
+                },
+                result = receiver.receive(&mut events, most) => Some(result),
+                () = ticker.until(environment, wake_at) => None,
+            };
+            match received {
+                Some(Ok(())) => {
+                    self.note_enqueued(&*receiver);
+                    self.last_activity = self.now();
+                    if self.lost_ground(&events).await? {
+                        return Ok(());
+                    }
+                    self.source_well();
+                    self.deliver_all(&events).await?;
+                    self.last_activity = self.now();
+                }
+                Some(Err(ReceiveError::Disconnected { epoch, by, message })) => {
+                    tracing::info!(partition = %self.context.partition(), message, "disconnected");
+                    return Err(Ending::Displaced { epoch, by });
+                }
+                Some(Err(ReceiveError::Source(error))) => {
+                    drop(receiver);
+                    self.source_failed(&error).await?;
+                    return Ok(());
+                }
+                None => self.tick().await?,
+            }
+        }
+    }
+
+    /// When the pump has something to do although no event arrives.
+    fn wake_at(&self) -> Monotonic {
+        let options = &self.shared.options;
+        let idle = if options.invoke_after_receive_timeout {
+            self.last_activity + options.receive_timeout
+        } else {
+            Monotonic::NEVER
+        };
+        let checkpoint = options.checkpoint.every.and_then(|_| {
+            let due = options.checkpoint.due_at(&self.context.progress().unsaved)?;
+            Some(due.max(self.checkpoint_not_before))
+        });
+        idle.min(checkpoint.unwrap_or(Monotonic::NEVER))
+    }
+
+    async fn tick(&mut self) -> Result<(), Ending> {
+        self.checkpoint_if_due().await?;
+        let options = &self.shared.options;
+        if options.invoke_after_receive_timeout && self.now() >= self.last_activity + options.receive_timeout
+        {
+            self.deliver_nothing().await?;
+            self.last_activity = self.now();
+        }
+        Ok(())
+    }
+
+    /// Reports events that were removed before they could be read. True if
+    /// reading should begin elsewhere.
+    async fn lost_ground(&mut self, events: &[Event]) -> Result<bool, Ending> {
+        let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(false) };
+        let wanted = self.expected.replace(last.sequence.next());
+        match wanted.filter(|wanted| first.sequence > *wanted) {
+            None => Ok(false),
+            Some(wanted) => {
+                let ground = LostGround::Overtaken { wanted, oldest: first.sequence };
+                self.accept_lost_ground(ground).await
+            }
+        }
+    }
+
+    fn note_enqueued(&self, receiver: &dyn Receiver) {
+        if let Some(last) = receiver.last_enqueued() {
+            self.context.progress().last_enqueued = Some(last);
+        }
+    }
+
+    /// The hub could not be read: reports it and waits, or gives up after too long.
+    async fn source_failed(&mut self, error: &SourceError) -> Result<(), Ending> {
+        let now = self.now();
+        let since = *self.source_failing_since.get_or_insert(now);
+        self.source_failures += 1;
+        self.stage(Stage::Retrying);
+        self.tell(PartitionError::Source { message: error.to_string() }).await?;
+        let hopeless = !matches!(error, SourceError::Unavailable(_));
+        if hopeless || now.since(since) >= self.shared.options.source_patience {
+            return Err(Ending::Failed { reason: CloseReason::SourceFailed, pause: SOURCE_PAUSE });
+        }
+        let wait = SOURCE_BACKOFF.delay(self.source_failures, self.random());
+        self.sleep_until(now + wait).await?;
+        self.stage(Stage::Opening);
+        Ok(())
+    }
+
+    fn source_well(&mut self) {
+        self.source_failures = 0;
+        self.source_failing_since = None;
+    }
+
+    async fn stay_paused(&mut self) -> Result<(), Ending> {
+        self.stage(Stage::Paused);
+        match self.guard.wait(Heed::Resume).await {
+            Interrupt::Resumed => Ok(()),
+            other => Err(self.ending(other)),
+        }
+    }
+
+    /// Sleeps, unless told to stop.
+    async fn sleep_until(&mut self, at: Monotonic) -> Result<(), Ending> {
+        let sleep = self.context.inner().environment.sleep_until(at);
+        self.unless_stopped(sleep).await
+    }
+
+    /// Awaits something that may be dropped when the pump is told to stop.
+    async fn unless_stopped<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Ending> {
+        tokio::select! {
+            biased;
+            interrupt = self.guard.wait(Heed::Drain) => Err(self.ending(interrupt)),
+            result = work => Ok(result),
+        }
+    }
+
+    /// Reports something about this partition, to the processor too.
+    async fn tell(&mut self, error: PartitionError) -> Result<(), Ending> {
+        let partition = self.context.partition();
+        self.shared.reporter.report(&HostError::Partition { partition, error: error.clone() });
+        self.process_error(&error).await
+    }
+
+    fn ending(&self, interrupt: Interrupt) -> Ending {
+        match interrupt {
+            Interrupt::Drain(drain) => Ending::Drain(drain),
+            Interrupt::Lost(reason) => {
+                let inner = self.context.inner();
+                if inner.environment.now() >= inner.lease.deadline() {
+                    let partition = self.context.partition();
+                    self.shared.reporter.report(&HostError::SelfFenced { partition });
+                }
+                Ending::Lost(reason)
+            }
+            // Nobody waits for these two without handling them.
+            Interrupt::Paused | Interrupt::Resumed => Ending::Lost(CloseReason::LeaseLost),
+        }
+    }
+
+    fn stage(&self, stage: Stage) {
+        self.context.inner().lease.set_stage(stage);
+    }
+
+    fn now(&self) -> Monotonic {
+        self.context.inner().environment.now()
+    }
+
+    fn random(&self) -> u64 {
+        self.context.inner().environment.random()
+    }
+}

@@ -1,0 +1,215 @@
+//! The way in: where to begin, the processor, the receiver.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use ephor_core::checkpoint::Checkpoint;
+use ephor_core::position::StartPosition;
+use ephor_core::resume::{self, LostGround, OnInvalidPosition, Resume};
+use ephor_core::source::{OpenError, OpenRequest, PartitionProperties, Receiver, SourceError};
+use futures_util::FutureExt;
+
+use super::guard::{Heed, Interrupt};
+use super::{Ending, Pump, SOURCE_BACKOFF, SOURCE_PAUSE};
+use crate::context::Checkpointed;
+use crate::error::{HostError, PartitionError, ProcessorError};
+use crate::lease_state::Stage;
+use crate::processor::{CloseReason, EventProcessor};
+
+/// How long a partition is left alone after its processor did not open.
+const OPEN_PAUSE: std::time::Duration = std::time::Duration::from_secs(5);
+
+impl<P: EventProcessor> Pump<P> {
+    /// Finds out where reading goes on: behind what is finished, behind the
+    /// checkpoint, or at the initial position.
+    pub(super) async fn find_start(&mut self) -> Result<StartPosition, Ending> {
+        let properties = self.properties().await?;
+        let context = &self.context;
+        let options = &self.shared.options;
+        let known = {
+            let mut progress = context.progress();
+            progress.first_kept = properties.first;
+            if properties.last.is_some() {
+                progress.last_enqueued = properties.last.clone();
+            }
+            let finished = progress.finished.clone().map(|position| Checkpoint {
+                position,
+                log: context.inner().log.clone(),
+                epoch: context.epoch(),
+                saved_at: context.inner().environment.wall(),
+            });
+            finished.or_else(|| progress.saved.clone())
+        };
+        let partition = context.partition();
+        let founding = self.founding.as_ref();
+        let initial = catch_unwind(AssertUnwindSafe(|| {
+            resume::initial_position(founding, partition, || options.initial_position.of(partition))
+        }));
+        let initial = match initial {
+            Ok(initial) => initial,
+            Err(panic) => return Err(self.does_not_open(panicked(&*panic))),
+        };
+        let log = context.inner().log.as_ref();
+        let found = resume::resume(known.as_ref(), initial, &properties, log, options.on_invalid_position);
+        match found {
+            Ok(found) => self.begin_at(found).await,
+            Err(ground) => Err(self.halt(ground).await),
+        }
+    }
+
+    /// Reports what was lost, and writes down a start that moves with time.
+    async fn begin_at(&mut self, found: Resume) -> Result<StartPosition, Ending> {
+        let Resume { start, lost, remember } = found;
+        if let Some(ground) = lost {
+            self.tell(PartitionError::LostGround(ground)).await?;
+        }
+        while remember {
+            let context = self.context.clone();
+            match self.unless_stopped(context.save(resume::remembered(&start))).await? {
+                Ok(Checkpointed::Refused) => return Err(Ending::Lost(CloseReason::LeaseLost)),
+                Ok(_) => break,
+                Err(_) => {
+                    self.source_failures += 1;
+                    let wait = SOURCE_BACKOFF.delay(self.source_failures, self.random());
+                    self.sleep_until(self.now() + wait).await?;
+                }
+            }
+        }
+        self.expected = match &start {
+            StartPosition::Sequence { number, inclusive: true } => Some(*number),
+            StartPosition::Sequence { number, inclusive: false } => Some(number.next()),
+            _ => None,
+        };
+        Ok(start)
+    }
+
+    /// The partition's properties; also makes sure that the hub is still the one we began with.
+    async fn properties(&mut self) -> Result<PartitionProperties, Ending> {
+        loop {
+            let source = self.shared.source.clone();
+            let partition = self.context.partition();
+            let asked = self
+                .unless_stopped(async {
+                    let hub = source.hub_properties().await?;
+                    Ok::<_, SourceError>((hub, source.partition_properties(partition).await?))
+                })
+                .await?;
+            match asked {
+                Ok((hub, properties)) if hub.log == self.context.inner().log => return Ok(properties),
+                Ok(_) => {
+                    // The hub was made anew under our feet: start over, with its new name.
+                    let pause = std::time::Duration::ZERO;
+                    return Err(Ending::Failed { reason: CloseReason::SourceFailed, pause });
+                }
+                Err(error) => self.source_failed(&error).await?,
+            }
+        }
+    }
+
+    /// Makes and opens a processor.
+    pub(super) async fn open_processor(&mut self) -> Result<(), Ending> {
+        self.processor = None;
+        let made = catch_unwind(AssertUnwindSafe(|| (self.factory)(&self.context)));
+        let mut processor = match made {
+            Ok(Ok(processor)) => processor,
+            Ok(Err(error)) => return Err(self.does_not_open(error.into())),
+            Err(panic) => return Err(self.does_not_open(panicked(&*panic))),
+        };
+        let context = self.context.clone();
+        let lease = context.inner().lease.clone();
+        lease.call_starts(self.now());
+        let opened = self.unless_stopped(AssertUnwindSafe(processor.open(&context)).catch_unwind()).await;
+        lease.call_ended();
+        match opened? {
+            Ok(Ok(())) => {
+                self.processor = Some(processor);
+                self.opened = true;
+                Ok(())
+            }
+            Ok(Err(error)) => Err(self.does_not_open(error.into())),
+            Err(panic) => Err(self.does_not_open(panicked(&*panic))),
+        }
+    }
+
+    fn does_not_open(&mut self, error: ProcessorError) -> Ending {
+        let partition = self.context.partition();
+        self.processor = None;
+        self.opened = false;
+        self.shared.reporter.report(&HostError::OpenFailed { partition, error });
+        Ending::Failed { reason: CloseReason::ProcessorFailed, pause: OPEN_PAUSE }
+    }
+
+    /// Attaches a receiver in our epoch.
+    pub(super) async fn attach(&mut self, start: StartPosition) -> Result<Box<dyn Receiver>, Ending> {
+        let mut start = start;
+        let mut positions_refused = 0;
+        loop {
+            // Never on behalf of a lease that is over.
+            if let Some(Interrupt::Lost(reason)) = self.guard.check(Heed::Drain) {
+                return Err(self.ending(Interrupt::Lost(reason)));
+            }
+            let options = &self.shared.options;
+            let request = OpenRequest {
+                group: self.context.consumer_group().clone(),
+                partition: self.context.partition(),
+                start: start.clone(),
+                epoch: Some(self.context.epoch()),
+                receiver: self.context.host().name.to_string(),
+                prefetch_events: options.prefetch_count,
+                prefetch_bytes: options.prefetch_bytes,
+            };
+            let source = self.shared.source.clone();
+            match self.unless_stopped(source.open(request)).await? {
+                Ok(receiver) => {
+                    self.note_enqueued(&*receiver);
+                    return Ok(receiver);
+                }
+                Err(OpenError::Refused { epoch, by, message }) => {
+                    tracing::info!(partition = %self.context.partition(), message, "refused by the hub");
+                    return Err(Ending::Displaced { epoch, by });
+                }
+                Err(OpenError::InvalidPosition { message }) if positions_refused == 0 => {
+                    positions_refused += 1;
+                    let properties = self.properties().await?;
+                    let ground = LostGround::Unknown { message };
+                    match resume::instead(ground, &properties, self.shared.options.on_invalid_position) {
+                        Ok(found) => start = self.begin_at(found).await?,
+                        Err(ground) => return Err(self.halt(ground).await),
+                    }
+                }
+                Err(OpenError::Source(error)) => self.source_failed(&error).await?,
+                Err(error) => {
+                    self.tell(PartitionError::Source { message: error.to_string() }).await?;
+                    return Err(Ending::Failed { reason: CloseReason::SourceFailed, pause: SOURCE_PAUSE });
+                }
+            }
+        }
+    }
+
+    /// Events were removed while we read. True if reading begins elsewhere.
+    pub(super) async fn accept_lost_ground(&mut self, ground: LostGround) -> Result<bool, Ending> {
+        match self.shared.options.on_invalid_position {
+            OnInvalidPosition::Earliest => {
+                self.tell(PartitionError::LostGround(ground)).await?;
+                Ok(false)
+            }
+            OnInvalidPosition::Latest => Ok(true),
+            OnInvalidPosition::Stop => Err(self.halt(ground).await),
+        }
+    }
+
+    /// Holds the partition without reading, until somebody seeks or takes it.
+    async fn halt(&mut self, ground: LostGround) -> Ending {
+        self.stage(Stage::Halted);
+        let partition = self.context.partition();
+        self.shared.reporter.report(&HostError::Halted { partition, ground });
+        let interrupt = self.guard.wait(Heed::Drain).await;
+        self.ending(interrupt)
+    }
+}
+
+/// The words of a panic.
+pub(super) fn panicked(panic: &(dyn std::any::Any + Send)) -> ProcessorError {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    ProcessorError::Panicked { message: text.unwrap_or("(no message)").to_string() }
+}

@@ -1,0 +1,43 @@
+//! What stopping a host came to.
+
+use std::fmt;
+
+use ephor_core::ids::PartitionId;
+
+/// What became of each partition that the host owned when it was told to stop.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StopReport {
+    /// Finished, closed, saved and released.
+    pub drained: Vec<PartitionId>,
+    /// Released, but something finished is not saved: `close` failed, the store did, or the
+    /// policy leaves it to the processor. It will be delivered again.
+    pub unsettled: Vec<PartitionId>,
+    /// Lost to another owner before it could be released.
+    pub lost: Vec<PartitionId>,
+    /// Not released: a call did not return and could not be given up, or the store did not
+    /// answer. The lease runs out by itself.
+    pub abandoned: Vec<PartitionId>,
+}
+
+impl StopReport {
+    /// Whether everything was drained.
+    pub fn is_clean(&self) -> bool {
+        self.unsettled.is_empty() && self.lost.is_empty() && self.abandoned.is_empty()
+    }
+}
+
+impl fmt::Display for StopReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} partitions drained", self.drained.len())?;
+        for (list, what) in [
+            (&self.unsettled, "released with work to repeat"),
+            (&self.lost, "lost on the way"),
+            (&self.abandoned, "abandoned"),
+        ] {
+            if !list.is_empty() {
+                write!(f, ", {} {what} {list:?}", list.len())?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,240 @@
+//! A hub, a store and any number of hosts in one test, on virtual time.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ephor::admin::Admin;
+use ephor::environment::Environment;
+use ephor::memory::{MemoryHub, MemoryStore};
+use ephor::{
+    BuildError, EventProcessorHost, EventSource, HostBuilder, HostSnapshot, PartitionId, Position,
+    SequenceNumber, StartError, StopReport, Store,
+};
+use ephor_core::ids::{ConsumerGroup, GroupId};
+
+use crate::virtual_time::VirtualEnvironment;
+
+/// How often a condition is looked at.
+const LOOK: Duration = Duration::from_millis(10);
+/// How long to wait for a condition before giving up.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// A condition that did not come about.
+#[derive(Debug, thiserror::Error)]
+#[error("{what} within {PATIENCE:?}:\n{state}")]
+pub struct GaveUp {
+    what: String,
+    state: String,
+}
+
+/// A hub, a store and hosts, for testing a processor.
+///
+/// ```
+/// use ephor::PartitionId;
+/// use ephor_testkit::TestFleet;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut fleet = TestFleet::new(4)?;
+/// for name in ["a", "b"] {
+///     fleet.start(name, |host| host.for_each_event(|_, _| async { Ok(()) })).await?;
+/// }
+/// fleet.until_balanced().await?;
+/// for n in 0..100 {
+///     fleet.hub().send(PartitionId(n % 4), format!("event {n}"))?;
+/// }
+/// fleet.until_caught_up().await?;
+/// fleet.kill("a");
+/// fleet.until_balanced().await?; // b has everything, half a virtual minute later
+/// assert_eq!(fleet.snapshot("b").partitions.len(), 4);
+/// # Ok(())
+/// # }
+/// ```
+pub struct TestFleet {
+    environment: VirtualEnvironment,
+    hub: MemoryHub,
+    store: Arc<dyn Store>,
+    group: GroupId,
+    hosts: BTreeMap<String, EventProcessorHost>,
+}
+
+impl TestFleet {
+    /// A hub of so many partitions, and no hosts yet. Use it in a test with
+    /// `#[tokio::test(start_paused = true)]`.
+    pub fn new(partitions: u32) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        let environment = VirtualEnvironment::new();
+        let clock = Arc::new(environment.clone());
+        let hub = MemoryHub::new("test", partitions)?.with_clock(clock.clone());
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(clock));
+        let group = GroupId {
+            namespace: hub.namespace().clone(),
+            hub: hub.hub().clone(),
+            group: ConsumerGroup::default_group(),
+        };
+        Ok(Self { environment, hub, store, group, hosts: BTreeMap::new() })
+    }
+
+    /// The same fleet on another store.
+    #[must_use]
+    pub fn with_store(self, store: Arc<dyn Store>) -> Self {
+        Self { store, ..self }
+    }
+
+    /// The hub, to send to.
+    pub fn hub(&self) -> &MemoryHub {
+        &self.hub
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// The consumer group that all hosts work for.
+    pub fn group(&self) -> &GroupId {
+        &self.group
+    }
+
+    /// The clock, the tasks and the chance that everything runs on.
+    pub fn environment(&self) -> Arc<dyn Environment> {
+        Arc::new(self.environment.clone())
+    }
+
+    /// Tools for this group.
+    pub fn admin(&self) -> Admin {
+        Admin::new(self.store.clone(), Arc::new(self.hub.clone()), self.group.clone(), "a test")
+    }
+
+    /// Starts a host. `finish` sets its options and its processor.
+    pub async fn start(
+        &mut self,
+        name: &str,
+        finish: impl FnOnce(HostBuilder) -> Result<EventProcessorHost, BuildError>,
+    ) -> Result<(), FleetError> {
+        let builder = EventProcessorHost::builder_from(Arc::new(self.hub.clone()), self.store.clone())
+            .environment(self.environment())
+            .host_name(name);
+        let host = finish(builder)?;
+        host.start().await?;
+        self.hosts.insert(name.into(), host);
+        Ok(())
+    }
+
+    /// A host that was started and neither stopped nor killed.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub fn host(&self, name: &str) -> &EventProcessorHost {
+        let names: Vec<_> = self.hosts.keys().collect();
+        self.hosts.get(name).unwrap_or_else(|| panic!("no host {name:?}, there are {names:?}"))
+    }
+
+    /// What a host owns and does right now.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub fn snapshot(&self, name: &str) -> HostSnapshot {
+        self.host(name).snapshot().unwrap_or_else(|| panic!("the host {name:?} does not run"))
+    }
+
+    /// Stops a host in good order.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub async fn stop(&mut self, name: &str) -> StopReport {
+        let host = self.hosts.remove(name).unwrap_or_else(|| panic!("no host {name:?}"));
+        host.stop(Duration::from_secs(30)).await.unwrap_or_default()
+    }
+
+    /// Ends a host as a crash does: nothing is closed, saved or released.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub fn kill(&mut self, name: &str) {
+        drop(self.hosts.remove(name).unwrap_or_else(|| panic!("no host {name:?}")));
+    }
+
+    /// Lets time pass.
+    pub async fn pass(&self, time: Duration) {
+        use ephor_core::time::Clock;
+        self.environment.sleep_until(self.environment.now() + time).await;
+    }
+
+    /// Waits until everything that was sent is finished.
+    pub async fn until_caught_up(&self) -> Result<(), GaveUp> {
+        self.until("the fleet did not catch up", || self.is_caught_up()).await
+    }
+
+    /// Waits until every partition has an owner and the load is even.
+    pub async fn until_balanced(&self) -> Result<(), GaveUp> {
+        self.until("the fleet did not come to balance", || self.is_balanced()).await
+    }
+
+    /// Waits until a condition holds.
+    pub async fn until(&self, what: &str, mut holds: impl FnMut() -> bool) -> Result<(), GaveUp> {
+        for _ in 0..PATIENCE.as_millis() / LOOK.as_millis() {
+            if holds() {
+                return Ok(());
+            }
+            self.pass(LOOK).await;
+        }
+        Err(GaveUp { what: what.into(), state: format!("{self:?}") })
+    }
+
+    fn is_caught_up(&self) -> bool {
+        let finished = self.finished();
+        self.hub.ends().iter().all(|(partition, last)| match last {
+            None => true,
+            Some(last) => finished.get(partition).is_some_and(|finished| finished >= last),
+        })
+    }
+
+    fn is_balanced(&self) -> bool {
+        let (partitions, hosts) = (self.hub.ends().len(), self.hosts.len());
+        let owned: Vec<usize> = self.snapshots().map(|snapshot| snapshot.partitions.len()).collect();
+        hosts > 0
+            && owned.iter().sum::<usize>() == partitions
+            && owned.iter().all(|&n| n >= partitions / hosts && n <= partitions.div_ceil(hosts))
+    }
+
+    /// The last finished event of each partition that is owned.
+    pub fn finished(&self) -> BTreeMap<PartitionId, SequenceNumber> {
+        let partitions = self.snapshots().flat_map(|snapshot| snapshot.partitions);
+        partitions
+            .filter_map(|owned| {
+                let saved = owned.checkpoint.as_ref().map(|saved| &saved.position).and_then(Position::finished);
+                Some((owned.partition, owned.finished.max(saved)?))
+            })
+            .collect()
+    }
+
+    fn snapshots(&self) -> impl Iterator<Item = HostSnapshot> {
+        self.hosts.values().filter_map(EventProcessorHost::snapshot)
+    }
+}
+
+impl fmt::Debug for TestFleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for snapshot in self.snapshots() {
+            write!(f, "{} {:?} share {}:", snapshot.host.name, snapshot.state, snapshot.share)?;
+            for owned in &snapshot.partitions {
+                write!(f, " {:?}({:?} {:?})", owned.partition, owned.epoch, owned.stage)?;
+            }
+            writeln!(f)?;
+        }
+        write!(f, "hub: {:?}", self.hub.ends())
+    }
+}
+
+/// Why a host of the fleet did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum FleetError {
+    /// It was put together wrongly.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// It did not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+}

@@ -18,11 +18,19 @@
 //! | who runs next, pausing and crashing, virtual time | [`executor`] |
 //! | clocks that are off, drift or jump | [`clock`] |
 //! | what a simulated host runs on | [`environment`] |
+//! | what can go wrong on the way | [`faults`] |
+//! | a call that outlives its caller | `network` |
+//! | a store behind a bad network | [`store`] |
+//! | a hub behind a bad network | [`source`] |
 //! | what happened, line by line | [`history`] |
 //! | comparing two runs | [`fingerprint`] |
 
 pub mod clock;
 pub mod environment;
 pub mod executor;
+pub mod faults;
 pub mod fingerprint;
 pub mod history;
+mod network;
+pub mod source;
+pub mod store;

@@ -1,2 +1,6 @@
 //! A store and a hub in memory, which keep every rule: for tests, examples and
 //! the simulation. Nothing survives the process.
+
+mod hub;
+
+pub use hub::{MemoryHub, NewEvent};

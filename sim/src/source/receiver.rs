@@ -33,14 +33,7 @@ struct UnderWay {
 
 impl SlowReceiver {
     pub(super) fn new(network: Arc<Network>, partition: PartitionId, inner: Box<dyn Receiver>) -> Self {
-        Self {
-            network,
-            partition,
-            inner: Some(inner),
-            under_way: None,
-            arriving: Vec::new(),
-            ending: None,
-        }
+        Self { network, partition, inner: Some(inner), under_way: None, arriving: Vec::new(), ending: None }
     }
 
     async fn next(&mut self, into: &mut Vec<Event>, most: usize) -> Result<(), ReceiveError> {
@@ -68,13 +61,10 @@ impl SlowReceiver {
         }
         let here = most.min(self.arriving.len());
         into.extend(self.arriving.drain(..here));
-        if self.arriving.is_empty() {
+        if here == 0 || (self.arriving.is_empty() && self.ending.is_none()) {
             self.under_way = None;
-            if here == 0 {
-                return self.ending.take().map_or(Ok(()), Err);
-            }
         }
-        Ok(())
+        if here == 0 { self.ending.take().map_or(Ok(()), Err) } else { Ok(()) }
     }
 
     /// The hub hears of it a little later.

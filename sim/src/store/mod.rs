@@ -205,7 +205,11 @@ impl Store for FaultyStore {
 
     fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, HostOrders> {
         let (group, record) = (group.clone(), record.clone());
-        self.call(StoreCall::Heartbeat, None, |store, _| async move { store.heartbeat(&group, &record).await })
+        self.call(
+            StoreCall::Heartbeat,
+            None,
+            |store, _| async move { store.heartbeat(&group, &record).await },
+        )
     }
 
     fn retire<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> StoreFuture<'a, ()> {
@@ -220,9 +224,11 @@ impl Store for FaultyStore {
         orders: HostOrders,
     ) -> StoreFuture<'a, bool> {
         let (group, host) = (group.clone(), host.clone());
-        self.call(StoreCall::Order, None, move |store, _| async move {
-            store.order(&group, &host, orders).await
-        })
+        self.call(
+            StoreCall::Order,
+            None,
+            move |store, _| async move { store.order(&group, &host, orders).await },
+        )
     }
 
     fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {

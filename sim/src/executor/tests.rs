@@ -178,6 +178,44 @@ fn a_paused_machine_does_nothing_and_catches_up_when_it_goes_on() {
     assert_eq!(ticks.load(Ordering::Relaxed), 6);
 }
 
+#[test]
+fn a_machine_that_is_paused_between_two_polls_does_not_get_the_second() {
+    let mut executor = Executor::new(5);
+    let machine = executor.add_machine("host");
+    let (polled, polled_before) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    for _ in 0..100 {
+        let polled = polled.clone();
+        executor.spawn_on(machine, async move {
+            polled.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+    let (handle, count, seen) = (executor.handle.clone(), polled.clone(), polled_before.clone());
+    executor.spawn_on(Machine::WORLD, async move {
+        handle.pause(machine);
+        seen.store(count.load(Ordering::Relaxed), Ordering::Relaxed);
+    });
+    executor.run_for(SECOND);
+    let polled_before = polled_before.load(Ordering::Relaxed);
+    assert!((1..100).contains(&polled_before));
+    assert_eq!(polled.load(Ordering::Relaxed), polled_before);
+    executor.resume(machine);
+    executor.run_for(SECOND);
+    assert_eq!(polled.load(Ordering::Relaxed), 100);
+}
+
+#[test]
+fn a_machine_that_died_paused_runs_in_its_next_life() {
+    let mut executor = Executor::new(5);
+    let machine = executor.add_machine("host");
+    executor.pause(machine);
+    let lost = executor.spawn_on(machine, async { unreachable!("it died before") });
+    executor.run_for(SECOND);
+    executor.crash(machine);
+    let task = executor.spawn_on(machine, async {});
+    executor.run_for(SECOND);
+    assert!(lost.is_finished() && task.is_finished() && !executor.is_paused(machine));
+}
+
 /// Tells when it is dropped.
 struct Tells(&'static str, History);
 

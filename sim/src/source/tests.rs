@@ -157,6 +157,27 @@ fn an_open_arrives_even_if_its_sender_is_dead_by_then() {
 }
 
 #[test]
+fn the_hub_notices_a_little_later_that_a_reader_is_gone() {
+    for politely in [true, false] {
+        let latency = Latency::milliseconds(100, 100);
+        let mut rig = rig(1, SourceFaults { latency, ..Default::default() });
+        let (source, hub, handle) = (rig.source.clone(), rig.hub.clone(), handle(&rig));
+        rig.executor.run(async move {
+            let receiver = source.open(request(2, StartPosition::Earliest)).await.unwrap();
+            if politely {
+                receiver.close().await;
+            } else {
+                drop(receiver);
+                handle.sleep(Duration::from_millis(99)).await;
+                assert!(hub.open(request(1, StartPosition::Earliest)).await.is_err());
+                handle.sleep(Duration::from_millis(2)).await;
+            }
+            hub.open(request(1, StartPosition::Earliest)).await.unwrap();
+        });
+    }
+}
+
+#[test]
 fn a_hub_out_of_reach_says_so() {
     let mut rig = rig(1, SourceFaults::cut_off());
     let source = rig.source.clone();

@@ -1,0 +1,3 @@
+//! What every backend of a seam must keep, as suites that it runs in one line.
+
+pub mod source;

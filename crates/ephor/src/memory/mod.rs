@@ -2,5 +2,7 @@
 //! the simulation. Nothing survives the process.
 
 mod hub;
+mod store;
 
 pub use hub::{MemoryHub, NewEvent};
+pub use store::{MemoryStore, StoreEvent};

@@ -1,1 +1,36 @@
-//! See ARCHITECTURE.md.
+//! Whole fleets on virtual time and a seed, on the real host code.
+//!
+//! ```text
+//!   seed ─► Executor ─ picks one ready task at random, polls it; nothing ready: time moves on
+//!             │
+//!             ├─ machine "host-0" ─ SimEnvironment ─► a host, its pumps, its processors
+//!             ├─ machine "host-1" ─ SimEnvironment      │           │
+//!             │      each may pause, crash, drift       ▼           ▼
+//!             └─ the world ◄───────────────────── FaultyStore   SlowSource
+//!                  requests on their way, store, hub: they go on when a caller is gone
+//! ```
+//!
+//! One seed is one run: the same interleaving, the same faults, the same bytes
+//! in the [`history`]. A failing seed tells its story by being run again.
+//!
+//! | to read about | open |
+//! |---|---|
+//! | who runs next, pausing and crashing, virtual time | [`executor`] |
+//! | clocks that are off, drift or jump | [`clock`] |
+//! | what a simulated host runs on | [`environment`] |
+//! | what can go wrong on the way | [`faults`] |
+//! | a call that outlives its caller | `network` |
+//! | a store behind a bad network | [`store`] |
+//! | a hub behind a bad network | [`source`] |
+//! | what happened, line by line | [`history`] |
+//! | comparing two runs | [`fingerprint`] |
+
+pub mod clock;
+pub mod environment;
+pub mod executor;
+pub mod faults;
+pub mod fingerprint;
+pub mod history;
+mod network;
+pub mod source;
+pub mod store;

@@ -1,2 +1,8 @@
 //! A store and a hub in memory, which keep every rule: for tests, examples and
 //! the simulation. Nothing survives the process.
+
+mod hub;
+mod store;
+
+pub use hub::{MemoryHub, NewEvent};
+pub use store::{MemoryStore, StoreEvent};

@@ -1,0 +1,157 @@
+//! The events of one partition, and the places in it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ephor_core::event::{Event, Properties};
+use ephor_core::position::{Offset, SequenceNumber, StartPosition};
+use ephor_core::source::LastEnqueued;
+use ephor_core::time::Timestamp;
+
+/// Offsets count bytes from here on, so that none of them can be mistaken for a sequence number.
+const FIRST_OFFSET: u64 = 64;
+
+/// What every event takes beside its own bytes.
+const OFFSET_PER_EVENT: u64 = 32;
+
+/// An event on its way into a hub.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NewEvent {
+    /// What is sent.
+    pub body: Bytes,
+    /// The key that travels with it.
+    pub partition_key: Option<Arc<str>>,
+    /// What the sender writes beside the body.
+    pub properties: Properties,
+}
+
+impl NewEvent {
+    /// An event with this body, without key and properties.
+    pub fn new(body: impl Into<Bytes>) -> Self {
+        Self { body: body.into(), ..Self::default() }
+    }
+}
+
+/// An ordered log, of which the oldest events may be gone.
+pub(super) struct Log {
+    events: VecDeque<Event>,
+    next: u64,
+    next_offset: u64,
+    last: Option<LastEnqueued>,
+}
+
+/// Where a receiver goes on.
+pub(super) struct Cursor {
+    next: u64,
+    /// Older events are passed over: a start in the future has no event to point at yet.
+    not_before: Option<Timestamp>,
+}
+
+impl Log {
+    pub(super) fn new() -> Self {
+        Self { events: VecDeque::new(), next: 0, next_offset: FIRST_OFFSET, last: None }
+    }
+
+    pub(super) fn append(&mut self, event: NewEvent, now: Timestamp) {
+        let NewEvent { body, partition_key, properties } = event;
+        // The first clone of a `Bytes` made from a `Vec` allocates its counter: here, and not under a reader.
+        drop(body.clone());
+        let sequence = SequenceNumber(self.next);
+        let offset = Offset::number(self.next_offset);
+        // A clock that is set back does not put a later event before an earlier one.
+        let enqueued_at = self.last.as_ref().map_or(now, |last| last.enqueued_at.max(now));
+        self.last = Some(LastEnqueued { sequence, offset: offset.clone(), enqueued_at });
+        let event = Event { sequence, offset, enqueued_at, partition_key, body, properties };
+        self.next += 1;
+        self.next_offset += OFFSET_PER_EVENT + event.size() as u64;
+        self.events.push_back(event);
+    }
+
+    pub(super) fn forget_before(&mut self, sequence: SequenceNumber) {
+        let count = self.index_of(sequence.0.min(self.next));
+        self.events.drain(..count);
+    }
+
+    /// The oldest event that is kept; the next one to come if none is.
+    pub(super) fn first(&self) -> SequenceNumber {
+        SequenceNumber(self.next - self.events.len() as u64)
+    }
+
+    /// The next event to come.
+    pub(super) fn next(&self) -> SequenceNumber {
+        SequenceNumber(self.next)
+    }
+
+    /// The newest event that was ever stored.
+    pub(super) fn last(&self) -> Option<&LastEnqueued> {
+        self.last.as_ref()
+    }
+
+    /// Appends at most `most` of the events from the cursor on; false if there is none.
+    /// A cursor that retention has overtaken goes on at the oldest event kept.
+    pub(super) fn read(&self, cursor: &mut Cursor, into: &mut Vec<Event>, most: usize) -> bool {
+        let mut from = self.index_of(cursor.next);
+        if let Some(time) = cursor.not_before {
+            from = from.max(self.index_of_time(time));
+        }
+        if from == self.events.len() {
+            return false;
+        }
+        let to = from + most.min(self.events.len() - from);
+        into.extend(self.events.range(from..to).cloned());
+        *cursor = Cursor { next: self.first().0 + to as u64, not_before: None };
+        true
+    }
+
+    /// Where this start position lies, or why it does not exist.
+    pub(super) fn locate(&self, start: &StartPosition) -> Result<Cursor, String> {
+        let next = match start {
+            StartPosition::Earliest => self.first().0,
+            StartPosition::Latest => self.next,
+            StartPosition::Sequence { number, inclusive } => self.locate_sequence(*number, *inclusive)?,
+            StartPosition::Offset { offset, inclusive } => self.locate_offset(offset, *inclusive)?,
+            StartPosition::EnqueuedTime(time) => {
+                let next = self.first().0 + self.index_of_time(*time) as u64;
+                return Ok(Cursor { next, not_before: Some(*time) });
+            }
+        };
+        Ok(Cursor { next, not_before: None })
+    }
+
+    fn locate_sequence(&self, number: SequenceNumber, inclusive: bool) -> Result<u64, String> {
+        let next = if inclusive { number } else { number.next() };
+        if next.0 > self.next {
+            let last = self.last.as_ref().map_or_else(|| "-1".to_owned(), |last| last.sequence.to_string());
+            return Err(format!(
+                "The supplied sequence number '{number}' is invalid. The last sequence number in the system \
+                 is '{last}'"
+            ));
+        }
+        Ok(next.0)
+    }
+
+    fn locate_offset(&self, offset: &Offset, inclusive: bool) -> Result<u64, String> {
+        let unknown = || format!("The supplied offset '{offset}' is invalid.");
+        let wanted = offset.as_number().filter(|number| *number < self.next_offset).ok_or_else(unknown)?;
+        let place = |event: &Event| event.offset.as_number().unwrap_or(u64::MAX);
+        let index = self.events.partition_point(|event| place(event) < wanted);
+        match self.events.get(index) {
+            Some(event) if place(event) == wanted => {
+                Ok(if inclusive { event.sequence.0 } else { event.sequence.next().0 })
+            }
+            // Older than all that is kept: nobody can tell any more whether an event lay there.
+            _ if index == 0 && wanted >= FIRST_OFFSET => Ok(self.first().0),
+            _ => Err(unknown()),
+        }
+    }
+
+    /// The index of this event, or of the oldest one if it is no longer kept.
+    fn index_of(&self, sequence: u64) -> usize {
+        usize::try_from(sequence.saturating_sub(self.first().0)).unwrap_or(usize::MAX).min(self.events.len())
+    }
+
+    fn index_of_time(&self, time: Timestamp) -> usize {
+        self.events.partition_point(|event| event.enqueued_at < time)
+    }
+}

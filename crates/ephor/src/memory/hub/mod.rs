@@ -1,0 +1,280 @@
+//! A hub in memory, with the rules of the service: ordered partitions,
+//! consumer groups, epochs, retention. It can also fail on request, in the ways
+//! in which a real one does.
+//!
+//!   send ─► LOG (one per partition) ─► receivers, by group and epoch
+
+mod log;
+mod partition;
+mod receivers;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use bytes::Bytes;
+use ephor_core::BoxFuture;
+use ephor_core::ids::{ConsumerGroup, HubName, InvalidName, LogId, Namespace, PartitionId};
+use ephor_core::position::SequenceNumber;
+use ephor_core::source::{
+    EventSource, HubProperties, OpenError, OpenRequest, PartitionProperties, Receiver, SourceError,
+};
+use ephor_core::time::Clock;
+
+use self::partition::Partition;
+use self::receivers::unavailable;
+use crate::environment::SystemClock;
+
+pub use self::log::NewEvent;
+
+/// Where a hub lives that was given no namespace.
+const DEFAULT_NAMESPACE: &str = "memory";
+
+/// A hub in memory. Clones share one hub.
+///
+/// ```
+/// use ephor::memory::MemoryHub;
+/// use ephor_core::ids::PartitionId;
+///
+/// let hub = MemoryHub::new("homes", 4)?;
+/// let alarms = hub.create_group("alarms")?;
+/// let number = hub.send(PartitionId(0), "the door opened")?;
+/// assert_eq!(number.0, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct MemoryHub {
+    namespace: Namespace,
+    name: HubName,
+    clock: Arc<dyn Clock>,
+    world: Arc<RwLock<World>>,
+}
+
+struct World {
+    log: LogId,
+    /// How often the hub has been created.
+    lives: u64,
+    groups: BTreeSet<ConsumerGroup>,
+    partitions: Vec<Arc<Partition>>,
+    outage: Option<Arc<str>>,
+}
+
+impl MemoryHub {
+    /// A hub with this many empty partitions and the consumer group `$Default`,
+    /// in the namespace `memory`, on the system's clock.
+    pub fn new(name: &str, partitions: u32) -> Result<Self, InvalidName> {
+        let (name, namespace): (HubName, Namespace) = (name.parse()?, DEFAULT_NAMESPACE.parse()?);
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let world = World {
+            log: log_id(&name, &*clock, 1),
+            lives: 1,
+            groups: BTreeSet::from([ConsumerGroup::default_group()]),
+            partitions: (0..partitions).map(|id| Partition::new(PartitionId(id), None)).collect(),
+            outage: None,
+        };
+        Ok(Self { namespace, name, clock, world: Arc::new(RwLock::new(world)) })
+    }
+
+    /// Takes enqueued times, and the log's id, from this clock. For a hub that nobody uses yet.
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        let mut world = self.change();
+        world.log = log_id(&self.name, &*self.clock, world.lives);
+        drop(world);
+        self
+    }
+
+    /// Puts the hub into another namespace. For a hub that nobody uses yet.
+    pub fn with_namespace(mut self, namespace: &str) -> Result<Self, InvalidName> {
+        self.namespace = namespace.parse()?;
+        Ok(self)
+    }
+
+    /// Creates a consumer group, or finds the one that is there.
+    pub fn create_group(&self, group: &str) -> Result<ConsumerGroup, InvalidName> {
+        let group: ConsumerGroup = group.parse()?;
+        self.change().groups.insert(group.clone());
+        Ok(group)
+    }
+
+    /// Appends an event to a partition, and tells its number.
+    pub fn send(
+        &self,
+        partition: PartitionId,
+        body: impl Into<Bytes>,
+    ) -> Result<SequenceNumber, SourceError> {
+        self.send_event(partition, NewEvent::new(body))
+    }
+
+    /// Appends an event with all that belongs to it, and tells its number.
+    pub fn send_event(&self, partition: PartitionId, event: NewEvent) -> Result<SequenceNumber, SourceError> {
+        let world = self.read();
+        world.answer()?;
+        Ok(self.partition(&world, partition)?.append([event], self.clock.wall()))
+    }
+
+    /// Appends an event to the partition that the key chooses, and tells which
+    /// one and the event's number. The same key always chooses the same one, as
+    /// long as the hub does not grow.
+    pub fn send_with_key(
+        &self,
+        key: &str,
+        body: impl Into<Bytes>,
+    ) -> Result<(PartitionId, SequenceNumber), SourceError> {
+        let count = self.read().partitions.len() as u64;
+        let chosen = stable_hash(key).checked_rem(count).unwrap_or(0);
+        let partition = PartitionId(u32::try_from(chosen).unwrap_or(0));
+        let event = NewEvent { partition_key: Some(key.into()), ..NewEvent::new(body) };
+        Ok((partition, self.send_event(partition, event)?))
+    }
+
+    /// Appends events as one: no receiver sees a part of them. Tells the number
+    /// of the first one, and so where the next would go if there is none.
+    pub fn send_batch(
+        &self,
+        partition: PartitionId,
+        events: impl IntoIterator<Item = NewEvent>,
+    ) -> Result<SequenceNumber, SourceError> {
+        // Gathered before anything is locked: the iterator is the caller's code.
+        let events: Vec<NewEvent> = events.into_iter().collect();
+        let world = self.read();
+        world.answer()?;
+        Ok(self.partition(&world, partition)?.append(events, self.clock.wall()))
+    }
+
+    /// Adds partitions until there are this many. A hub never shrinks.
+    pub fn grow(&self, to: u32) {
+        let mut world = self.change();
+        let outage = world.outage.clone();
+        let new = (world.partitions.len() as u32)..to;
+        world.partitions.extend(new.map(|id| Partition::new(PartitionId(id), outage.clone())));
+    }
+
+    /// Drops the events before this one, as retention does. A slow receiver
+    /// goes on at the oldest event that is left.
+    pub fn forget_before(&self, partition: PartitionId, sequence: SequenceNumber) -> Result<(), SourceError> {
+        self.partition(&self.read(), partition)?.forget_before(sequence);
+        Ok(())
+    }
+
+    /// Deletes the hub and makes it anew: empty, with this many partitions and
+    /// another log id. Its consumer groups are made again too. All receivers
+    /// lose their links.
+    pub fn recreate(&self, partitions: u32) {
+        let mut world = self.change();
+        world.cut(&format!("hub {:?} was created anew", self.name));
+        world.lives += 1;
+        world.log = log_id(&self.name, &*self.clock, world.lives);
+        let outage = world.outage.clone();
+        world.partitions =
+            (0..partitions).map(|id| Partition::new(PartitionId(id), outage.clone())).collect();
+    }
+
+    /// Restarts the hub: all receivers lose their links, and with them their
+    /// epochs. Events and log id stay.
+    pub fn restart(&self) {
+        self.change().cut("the hub was restarted");
+    }
+
+    /// From now on the hub answers everyone that it is not available, until
+    /// this is called with none. Receivers keep their places meanwhile.
+    pub fn fail(&self, message: Option<&str>) {
+        let outage: Option<Arc<str>> = message.map(Arc::from);
+        let mut world = self.change();
+        world.outage = outage.clone();
+        world.partitions.iter().for_each(|partition| partition.fail(outage.clone()));
+    }
+
+    /// Cuts the links of all receivers of a partition: they have to be opened anew.
+    pub fn disconnect(&self, partition: PartitionId) -> Result<(), SourceError> {
+        self.partition(&self.read(), partition)?.cut(&Arc::from("the link was cut"));
+        Ok(())
+    }
+
+    fn partition<'a>(&self, world: &'a World, id: PartitionId) -> Result<&'a Arc<Partition>, SourceError> {
+        let found = usize::try_from(id.0).ok().and_then(|index| world.partitions.get(index));
+        found.ok_or_else(|| SourceError::NotFound { what: format!("partition {id} of hub {:?}", self.name) })
+    }
+
+    // No method leaves the world half changed, so a panic elsewhere does not spoil it.
+    fn read(&self) -> RwLockReadGuard<'_, World> {
+        self.world.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self) -> RwLockWriteGuard<'_, World> {
+        self.world.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl World {
+    fn answer(&self) -> Result<(), SourceError> {
+        self.outage.as_deref().map_or(Ok(()), |message| Err(unavailable(message)))
+    }
+
+    fn cut(&self, message: &str) {
+        let message = Arc::from(message);
+        self.partitions.iter().for_each(|partition| partition.cut(&message));
+    }
+}
+
+impl EventSource for MemoryHub {
+    fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    fn hub(&self) -> &HubName {
+        &self.name
+    }
+
+    fn hub_properties(&self) -> BoxFuture<'_, Result<HubProperties, SourceError>> {
+        Box::pin(async move {
+            let world = self.read();
+            world.answer()?;
+            let partitions = world.partitions.iter().map(|partition| partition.id()).collect();
+            Ok(HubProperties { partitions, log: Some(world.log.clone()) })
+        })
+    }
+
+    fn partition_properties(
+        &self,
+        partition: PartitionId,
+    ) -> BoxFuture<'_, Result<PartitionProperties, SourceError>> {
+        Box::pin(async move {
+            let world = self.read();
+            world.answer()?;
+            Ok(self.partition(&world, partition)?.properties())
+        })
+    }
+
+    fn open(&self, request: OpenRequest) -> BoxFuture<'_, Result<Box<dyn Receiver>, OpenError>> {
+        Box::pin(async move {
+            // Held until the receiver has its place, so that `recreate` cannot miss it.
+            let world = self.read();
+            world.answer()?;
+            if !world.groups.contains(&request.group) {
+                let what = format!("consumer group {:?} of hub {:?}", request.group, self.name);
+                return Err(SourceError::NotFound { what }.into());
+            }
+            let receiver = self.partition(&world, request.partition)?.open(request)?;
+            Ok(Box::new(receiver) as Box<dyn Receiver>)
+        })
+    }
+}
+
+impl fmt::Debug for MemoryHub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MemoryHub({}/{})", self.namespace, self.name)
+    }
+}
+
+/// Made of the time of creation and not of chance, so that a simulated run can be repeated.
+fn log_id(name: &HubName, clock: &dyn Clock, lives: u64) -> LogId {
+    LogId::new(&format!("{name}-{:x}-{lives}", clock.wall().0))
+}
+
+/// FNV-1a: the same on every machine and in every run.
+fn stable_hash(key: &str) -> u64 {
+    key.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}

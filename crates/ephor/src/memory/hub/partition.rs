@@ -1,0 +1,171 @@
+//! One partition: its log, its receivers, and how they learn of news.
+//!
+//! One lock guards the log and the receivers alike. So a receiver that was
+//! disconnected cannot take another event once its successor is in.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ephor_core::BoxFuture;
+use ephor_core::event::Event;
+use ephor_core::ids::{ConsumerGroup, PartitionId};
+use ephor_core::position::SequenceNumber;
+use ephor_core::source::{LastEnqueued, OpenError, OpenRequest, PartitionProperties, ReceiveError, Receiver};
+use ephor_core::time::Timestamp;
+use tokio::sync::Notify;
+
+use super::log::{Cursor, Log, NewEvent};
+use super::receivers::{Place, Receivers, unavailable};
+
+pub(super) struct Partition {
+    id: PartitionId,
+    state: Mutex<State>,
+    /// Rings for all receivers: after an event, an ending, or an outage.
+    news: Notify,
+}
+
+struct State {
+    log: Log,
+    groups: BTreeMap<ConsumerGroup, Receivers>,
+    outage: Option<Arc<str>>,
+}
+
+impl Partition {
+    pub(super) fn new(id: PartitionId, outage: Option<Arc<str>>) -> Arc<Self> {
+        let state = State { log: Log::new(), groups: BTreeMap::new(), outage };
+        Arc::new(Self { id, state: Mutex::new(state), news: Notify::new() })
+    }
+
+    pub(super) fn id(&self) -> PartitionId {
+        self.id
+    }
+
+    pub(super) fn properties(&self) -> PartitionProperties {
+        let state = self.state();
+        PartitionProperties { id: self.id, first: state.log.first(), last: state.log.last().cloned() }
+    }
+
+    /// Appends the events, and tells the number of the first one.
+    pub(super) fn append(
+        &self,
+        events: impl IntoIterator<Item = NewEvent>,
+        now: Timestamp,
+    ) -> SequenceNumber {
+        let mut state = self.state();
+        let first = state.log.next();
+        events.into_iter().for_each(|event| state.log.append(event, now));
+        drop(state);
+        self.news.notify_waiters();
+        first
+    }
+
+    pub(super) fn forget_before(&self, sequence: SequenceNumber) {
+        self.state().log.forget_before(sequence);
+    }
+
+    /// Cuts the links of all receivers, in all groups.
+    pub(super) fn cut(&self, message: &Arc<str>) {
+        self.state().groups.values_mut().for_each(|receivers| receivers.cut(message));
+        self.news.notify_waiters();
+    }
+
+    /// Begins or ends an outage.
+    pub(super) fn fail(&self, outage: Option<Arc<str>>) {
+        self.state().outage = outage;
+        self.news.notify_waiters();
+    }
+
+    /// Opens a receiver. A request that is refused disconnects nobody.
+    pub(super) fn open(self: &Arc<Self>, request: OpenRequest) -> Result<MemoryReceiver, OpenError> {
+        let OpenRequest { group, start, epoch, receiver: name, .. } = request;
+        let mut state = self.state();
+        let State { log, groups, .. } = &mut *state;
+        // An outdated owner learns that it is outdated, wherever it wanted to begin.
+        if let Some(receivers) = groups.get(&group) {
+            receivers.admit(&name, epoch)?;
+        }
+        let cursor = log.locate(&start).map_err(|message| OpenError::InvalidPosition { message })?;
+        let place = groups.entry(group.clone()).or_default().enter(name, epoch);
+        drop(state);
+        self.news.notify_waiters();
+        Ok(MemoryReceiver { partition: self.clone(), group, place, cursor, last_enqueued: None })
+    }
+
+    fn leave(&self, group: &ConsumerGroup, place: &Arc<Place>) {
+        let mut state = self.state();
+        if let Some(receivers) = state.groups.get_mut(group) {
+            receivers.leave(place);
+            if receivers.is_empty() {
+                state.groups.remove(group);
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // No method leaves the state half changed, so a panic elsewhere does not spoil it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A reader of one partition in memory.
+pub(super) struct MemoryReceiver {
+    partition: Arc<Partition>,
+    group: ConsumerGroup,
+    place: Arc<Place>,
+    cursor: Cursor,
+    last_enqueued: Option<LastEnqueued>,
+}
+
+impl MemoryReceiver {
+    /// Takes what there is: events or an error, or none if there is nothing to tell yet.
+    fn take(&mut self, into: &mut Vec<Event>, most: usize) -> Option<Result<(), ReceiveError>> {
+        let state = self.partition.state();
+        if let Some(error) = self.place.error() {
+            return Some(Err(error));
+        }
+        if let Some(message) = &state.outage {
+            return Some(Err(unavailable(message).into()));
+        }
+        if !state.log.read(&mut self.cursor, into, most) {
+            return None;
+        }
+        self.last_enqueued = state.log.last().cloned();
+        Some(Ok(()))
+    }
+}
+
+impl Receiver for MemoryReceiver {
+    fn receive<'a>(
+        &'a mut self,
+        into: &'a mut Vec<Event>,
+        most: usize,
+    ) -> BoxFuture<'a, Result<(), ReceiveError>> {
+        Box::pin(async move {
+            // A long backlog is always ready; whoever reads it in a loop shall not starve other tasks.
+            tokio::task::coop::consume_budget().await;
+            let partition = self.partition.clone();
+            loop {
+                // Listens before it looks, so that what happens in between still rings.
+                let news = partition.news.notified();
+                if let Some(taken) = self.take(into, most) {
+                    return taken;
+                }
+                news.await;
+            }
+        })
+    }
+
+    fn last_enqueued(&self) -> Option<LastEnqueued> {
+        self.last_enqueued.clone()
+    }
+
+    fn close(self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move { drop(self) })
+    }
+}
+
+impl Drop for MemoryReceiver {
+    fn drop(&mut self) {
+        self.partition.leave(&self.group, &self.place);
+    }
+}

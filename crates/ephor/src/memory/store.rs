@@ -1,0 +1,346 @@
+//! A store in memory: the rules of [`ephor_core::record`] behind one lock.
+//!
+//! Every method is one step under that lock, so it is atomic by construction,
+//! and all times are read inside it, so they never run against the order of
+//! the steps. What a group keeps is in `records.rs`.
+
+mod records;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ephor_core::BoxFuture;
+use ephor_core::checkpoint::{Checkpoint, Position};
+use ephor_core::history::OwnershipChange;
+use ephor_core::host_record::HostRecord;
+use ephor_core::ids::{GroupId, HostId, LogId, PartitionId};
+use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
+use ephor_core::record::{self, Change, SaveVerdict};
+use ephor_core::rules::Rules;
+use ephor_core::store::{
+    Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, Seek, SeekRequest, Store,
+    StoreFuture, View,
+};
+use ephor_core::time::{Clock, Timestamp};
+
+use self::records::Records;
+use crate::environment::SystemClock;
+
+/// [`Timestamp`] counts milliseconds, and so does this store.
+const CLOCK_RESOLUTION: Duration = Duration::from_millis(1);
+
+/// A step that a [`MemoryStore`] has carried out, as its observer is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreEvent {
+    /// A partition changed hands. After a seek the position is another, too.
+    Changed {
+        /// What the history says.
+        change: OwnershipChange,
+        /// Whether its owner gave it away with everything finished also saved.
+        settled: bool,
+    },
+    /// An owner saved a position.
+    Saved {
+        /// The proof that it presented.
+        token: LeaseToken,
+        /// What is stored now.
+        checkpoint: Checkpoint,
+    },
+    /// An owner renewed its lease.
+    Renewed {
+        /// The proof that it presented.
+        token: LeaseToken,
+    },
+}
+
+type Observer = Arc<dyn Fn(&GroupId, &StoreEvent) + Send + Sync>;
+
+/// A store in memory. Clones share what is stored.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use ephor::memory::MemoryStore;
+/// use ephor_core::ids::{ConsumerGroup, GroupId};
+/// use ephor_core::store::Store;
+///
+/// let store = MemoryStore::default();
+/// let group = GroupId {
+///     namespace: "contoso.servicebus.windows.net".parse()?,
+///     hub: "homes".parse()?,
+///     group: ConsumerGroup::default_group(),
+/// };
+/// assert!(store.view(&group).await?.leases.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct MemoryStore {
+    clock: Arc<dyn Clock>,
+    rules: Rules,
+    wakes: bool,
+    observer: Option<Observer>,
+    groups: Arc<Mutex<BTreeMap<GroupId, Records>>>,
+}
+
+impl MemoryStore {
+    /// An empty store whose time is this clock's [`Clock::wall`].
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, rules: Rules::default(), wakes: true, observer: None, groups: Arc::default() }
+    }
+
+    /// Under these rules, for a simulation that plants a bug.
+    pub fn with_rules(self, rules: Rules) -> Self {
+        Self { rules, ..self }
+    }
+
+    /// Unable to wake anybody, as a blob store is: [`Store::changed`] never returns.
+    pub fn without_wakes(self) -> Self {
+        Self { wakes: false, ..self }
+    }
+
+    /// Tells `observer` of every step once it is carried out, in order and
+    /// under the store's lock: it must not call the store.
+    pub fn with_observer(self, observer: Observer) -> Self {
+        Self { observer: Some(observer), ..self }
+    }
+
+    /// One atomic step on what a group keeps.
+    fn step<T>(&self, group: &GroupId, act: impl FnOnce(&mut Records, Timestamp) -> T) -> T {
+        // Only an observer panics under the lock, and what it was told of is applied.
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let records = groups.entry(group.clone()).or_default();
+        let answer = act(records, self.clock.wall());
+        if records.is_unused() {
+            // Asking about a group does not bring it into being.
+            groups.remove(group);
+        }
+        answer
+    }
+
+    fn tell(&self, group: &GroupId, event: impl FnOnce() -> StoreEvent) {
+        if let Some(observer) = &self.observer {
+            observer(group, &event());
+        }
+    }
+
+    fn apply(&self, group: &GroupId, records: &mut Records, change: Change, settled: bool) {
+        let told = self.observer.is_some().then(|| change.history.clone());
+        records.apply(change);
+        if let Some(change) = told {
+            self.tell(group, || StoreEvent::Changed { change, settled });
+        }
+    }
+}
+
+impl Default for MemoryStore {
+    /// An empty store on the machine's own clock.
+    fn default() -> Self {
+        Self::new(Arc::new(SystemClock))
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").field("rules", &self.rules).field("wakes", &self.wakes).finish()
+    }
+}
+
+/// What is computed when it is first polled, in one go.
+fn at_once<'a, T>(step: impl FnOnce() -> T + Send + 'a) -> StoreFuture<'a, T> {
+    Box::pin(async move { Ok(step()) })
+}
+
+impl Store for MemoryStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            wakes: self.wakes,
+            fences_checkpoints: self.rules.checkpoints_are_fenced,
+            keeps_history: true,
+            clock_resolution: CLOCK_RESOLUTION,
+        }
+    }
+
+    fn groups(&self) -> StoreFuture<'_, Vec<GroupId>> {
+        at_once(move || {
+            let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+            groups.iter().filter(|(_, records)| records.any()).map(|(group, _)| group.clone()).collect()
+        })
+    }
+
+    fn found<'a>(&'a self, group: &'a GroupId, founding: &'a Founding) -> StoreFuture<'a, Founding> {
+        at_once(move || {
+            self.step(group, |records, _| records.founding.get_or_insert_with(|| founding.clone()).clone())
+        })
+    }
+
+    fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View> {
+        at_once(move || self.step(group, |records, now| records.view(now)))
+    }
+
+    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, HostOrders> {
+        at_once(move || {
+            self.step(group, |records, now| {
+                if self.wakes {
+                    records.bell(&record.id);
+                }
+                records.heartbeat(record, now)
+            })
+        })
+    }
+
+    fn retire<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> StoreFuture<'a, ()> {
+        at_once(move || self.step(group, |records, _| records.retire(host)))
+    }
+
+    fn order<'a>(
+        &'a self,
+        group: &'a GroupId,
+        host: &'a HostId,
+        orders: HostOrders,
+    ) -> StoreFuture<'a, bool> {
+        at_once(move || self.step(group, |records, _| records.order(host, orders)))
+    }
+
+    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
+        at_once(move || {
+            self.step(group, |records, now| {
+                let old = records.leases.get(&request.partition);
+                let seal = records.seal(request.partition);
+                let Some(change) = record::claim(old, seal, request, now, &self.rules) else {
+                    return Claim::Lost { holder: old.map(|lease| lease.seen_at(now)) };
+                };
+                let lease = change.lease.seen_at(now);
+                self.apply(group, records, change, false);
+                let token = LeaseToken {
+                    partition: request.partition,
+                    owner: request.host.clone(),
+                    epoch: lease.epoch,
+                };
+                Claim::Won { token, lease, checkpoint: records.checkpoint(request.partition) }
+            })
+        })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        group: &'a GroupId,
+        duration: Duration,
+        tokens: &'a [LeaseToken],
+    ) -> StoreFuture<'a, Vec<Renewal>> {
+        at_once(move || {
+            self.step(group, |records, now| {
+                let mut renew_one = |token: &LeaseToken| {
+                    let old = records.leases.get(&token.partition);
+                    let Some(lease) = record::renew(old, token, duration, now) else {
+                        return Renewal::Lost { holder: old.map(|lease| lease.seen_at(now)) };
+                    };
+                    records.leases.insert(token.partition, lease);
+                    self.tell(group, || StoreEvent::Renewed { token: token.clone() });
+                    Renewal::Renewed
+                };
+                tokens.iter().map(&mut renew_one).collect()
+            })
+        })
+    }
+
+    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway> {
+        at_once(move || {
+            self.step(group, |records, now| {
+                let partition = request.token.partition;
+                let old = records.leases.get(&partition);
+                let Some(change) = record::transfer(old, records.seal(partition), request, now) else {
+                    return GiveAway::NotOurs;
+                };
+                self.apply(group, records, change, request.settled);
+                records.wake(&request.to);
+                GiveAway::Done
+            })
+        })
+    }
+
+    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, GiveAway> {
+        at_once(move || {
+            self.step(group, |records, now| {
+                let partition = request.token.partition;
+                let old = records.leases.get(&partition);
+                let Some(change) = record::release(old, records.seal(partition), request, now) else {
+                    return GiveAway::NotOurs;
+                };
+                self.apply(group, records, change, request.settled);
+                match &request.heir {
+                    Some(heir) => records.wake(heir),
+                    None => records.wake_all(),
+                }
+                GiveAway::Done
+            })
+        })
+    }
+
+    fn save<'a>(
+        &'a self,
+        group: &'a GroupId,
+        token: &'a LeaseToken,
+        position: &'a Position,
+        log: Option<&'a LogId>,
+    ) -> StoreFuture<'a, Save> {
+        at_once(move || {
+            self.step(group, |records, now| {
+                let old = records.checkpoints.get(&token.partition).cloned().unwrap_or_default();
+                match record::save(&old, token, position, log, now, &self.rules) {
+                    SaveVerdict::Write(checkpoint) => {
+                        records.write_position(token.partition, checkpoint.clone());
+                        self.tell(group, || StoreEvent::Saved {
+                            token: token.clone(),
+                            checkpoint: checkpoint.clone(),
+                        });
+                        Save::Saved(checkpoint)
+                    }
+                    SaveVerdict::Behind(stored) => Save::Behind { stored },
+                    SaveVerdict::Fenced { seal } => Save::Fenced { epoch: seal },
+                }
+            })
+        })
+    }
+
+    /// Every owner here is a host of Ephor and notices, so that no seek needs `force`.
+    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
+        at_once(move || {
+            self.step(group, |records, now| {
+                let partition = request.partition;
+                let old = records.leases.get(&partition);
+                let change = record::seek(old, records.seal(partition), partition, &request.by, now);
+                let (epoch, owner) = (change.lease.epoch, change.history.from.clone());
+                let (position, log) = (request.position.clone(), request.log.clone());
+                records.write_position(partition, Checkpoint { position, log, epoch, saved_at: now });
+                self.apply(group, records, change, false);
+                if let Some(owner) = owner {
+                    records.wake(&owner);
+                }
+                Seek::Done { epoch }
+            })
+        })
+    }
+
+    fn history<'a>(
+        &'a self,
+        group: &'a GroupId,
+        partition: Option<PartitionId>,
+        most: usize,
+    ) -> StoreFuture<'a, Vec<OwnershipChange>> {
+        at_once(move || self.step(group, |records, _| records.history(partition, most)))
+    }
+
+    fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            if !self.wakes {
+                return std::future::pending().await;
+            }
+            let bell = self.step(group, |records, _| records.bell(host));
+            bell.notified().await;
+        })
+    }
+}

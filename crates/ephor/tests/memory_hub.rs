@@ -1,0 +1,362 @@
+//! The hub in memory keeps the rules of every source, and fails as it is told to.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use ephor::memory::{MemoryHub, NewEvent};
+use ephor_core::epoch::Epoch;
+use ephor_core::event::Event;
+use ephor_core::ids::{ConsumerGroup, PartitionId};
+use ephor_core::position::{SequenceNumber, StartPosition};
+use ephor_core::source::{EventSource, OpenError, OpenRequest, ReceiveError, Receiver, SourceError};
+use ephor_core::time::{Clock, Monotonic, Timestamp};
+use ephor_testkit::conformance::source::SourceFixture;
+
+/// A clock that moves on by a millisecond whenever it is looked at, or stands where it is put.
+struct Ticking(AtomicI64);
+
+impl Clock for Ticking {
+    fn now(&self) -> Monotonic {
+        Monotonic(0)
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp(self.0.fetch_add(1, Ordering::SeqCst))
+    }
+}
+
+struct InMemory(MemoryHub);
+
+impl SourceFixture for InMemory {
+    async fn new(partitions: u32) -> Self {
+        let hub = MemoryHub::new("homes", partitions).unwrap();
+        hub.create_group("second").unwrap();
+        Self(hub.with_clock(Arc::new(Ticking(AtomicI64::new(1_000)))))
+    }
+
+    fn source(&self) -> &dyn EventSource {
+        &self.0
+    }
+
+    fn second_group(&self) -> ConsumerGroup {
+        "second".parse().unwrap()
+    }
+
+    async fn send(&self, partition: PartitionId, event: NewEvent) {
+        self.0.send_event(partition, event).unwrap();
+    }
+
+    async fn send_with_key(&self, key: &str, body: Bytes) {
+        self.0.send_with_key(key, body).unwrap();
+    }
+
+    fn can_forget(&self) -> bool {
+        true
+    }
+
+    async fn forget_before(&self, partition: PartitionId, sequence: SequenceNumber) {
+        self.0.forget_before(partition, sequence).unwrap();
+    }
+}
+
+ephor_testkit::source_conformance!(InMemory);
+
+const HERE: PartitionId = PartitionId(0);
+
+fn request(start: StartPosition, epoch: Option<u64>) -> OpenRequest {
+    OpenRequest {
+        group: ConsumerGroup::default_group(),
+        partition: HERE,
+        start,
+        epoch: epoch.map(Epoch::from_stored),
+        receiver: "reader".into(),
+        prefetch_events: 0,
+        prefetch_bytes: 0,
+    }
+}
+
+async fn open(hub: &MemoryHub, start: StartPosition) -> Box<dyn Receiver> {
+    hub.open(request(start, Some(5))).await.unwrap()
+}
+
+/// What is there now: none while there is nothing to tell.
+fn now(receiver: &mut Box<dyn Receiver>) -> Option<Result<Vec<Event>, ReceiveError>> {
+    let mut events = Vec::new();
+    let polled = receiver.receive(&mut events, 100).as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    match polled {
+        Poll::Ready(result) => Some(result.map(|()| events)),
+        Poll::Pending => None,
+    }
+}
+
+fn texts(events: &[Event]) -> Vec<&str> {
+    events.iter().map(|event| event.text().unwrap()).collect()
+}
+
+#[track_caller]
+fn assert_unavailable(received: Option<Result<Vec<Event>, ReceiveError>>, message: &str) {
+    match received {
+        Some(Err(ReceiveError::Source(error @ SourceError::Unavailable(_)))) => {
+            assert_eq!(error.to_string(), format!("the hub is not available: {message}"));
+        }
+        other => panic!("not unavailable, but {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn names_are_checked_and_the_defaults_are_said() {
+    assert!(MemoryHub::new("a b", 1).is_err());
+    let hub = MemoryHub::new("homes", 2).unwrap();
+    assert!(hub.create_group("a b").is_err());
+    assert_eq!(format!("{hub:?}"), "MemoryHub(memory/homes)");
+    let hub = hub.with_namespace("contoso").unwrap();
+    assert_eq!((hub.namespace().as_str(), hub.hub().as_str()), ("contoso", "homes"));
+}
+
+#[tokio::test]
+async fn what_does_not_exist_is_named() {
+    let hub = MemoryHub::new("homes", 1).unwrap();
+    let group: ConsumerGroup = "alarms".parse().unwrap();
+    let error =
+        hub.open(OpenRequest { group, ..request(StartPosition::Earliest, None) }).await.err().unwrap();
+    assert_eq!(error.to_string(), "consumer group \"alarms\" of hub \"homes\" does not exist");
+    let error = hub.send(PartitionId(7), "x").unwrap_err();
+    assert_eq!(error.to_string(), "partition 7 of hub \"homes\" does not exist");
+}
+
+#[tokio::test]
+async fn sending_tells_the_number_and_a_batch_its_first() {
+    let hub = MemoryHub::new("homes", 1).unwrap();
+    assert_eq!(hub.send(HERE, "a").unwrap(), SequenceNumber(0));
+    assert_eq!(hub.send_batch(HERE, ["b", "c"].map(NewEvent::new)).unwrap(), SequenceNumber(1));
+    assert_eq!(hub.send_batch(HERE, []).unwrap(), SequenceNumber(3));
+    assert_eq!(hub.send_with_key("k", "d").unwrap(), (HERE, SequenceNumber(3)));
+    let events = now(&mut open(&hub, StartPosition::Earliest).await).unwrap().unwrap();
+    assert_eq!(texts(&events), ["a", "b", "c", "d"]);
+    assert!(events.iter().all(|event| event.offset.as_number().unwrap() != event.sequence.0));
+}
+
+#[tokio::test]
+async fn keys_spread_over_the_partitions() {
+    let hub = MemoryHub::new("homes", 4).unwrap();
+    for number in 0..100 {
+        hub.send_with_key(&format!("home-{number}"), "x").unwrap();
+    }
+    for id in 0..4 {
+        let last = hub.partition_properties(PartitionId(id)).await.unwrap().last.unwrap();
+        assert!(last.sequence.0 > 10, "{last:?}");
+    }
+}
+
+#[tokio::test]
+async fn enqueued_times_follow_the_clock_and_never_go_back() {
+    let clock = Arc::new(Ticking(AtomicI64::new(5_000)));
+    let hub = MemoryHub::new("homes", 1).unwrap().with_clock(clock.clone());
+    clock.0.store(5_000, Ordering::SeqCst);
+    hub.send(HERE, "a").unwrap();
+    clock.0.store(4_000, Ordering::SeqCst);
+    hub.send(HERE, "b").unwrap();
+    clock.0.store(6_000, Ordering::SeqCst);
+    hub.send(HERE, "c").unwrap();
+    let events = now(&mut open(&hub, StartPosition::Earliest).await).unwrap().unwrap();
+    let times: Vec<i64> = events.iter().map(|event| event.enqueued_at.0).collect();
+    assert_eq!(times, [5_000, 5_000, 6_000]);
+}
+
+#[tokio::test]
+async fn a_start_in_the_future_passes_over_what_comes_before() {
+    let clock = Arc::new(Ticking(AtomicI64::new(5_000)));
+    let hub = MemoryHub::new("homes", 1).unwrap().with_clock(clock.clone());
+    hub.send(HERE, "a").unwrap();
+    let mut receiver = open(&hub, StartPosition::EnqueuedTime(Timestamp(7_000))).await;
+    hub.send(HERE, "b").unwrap();
+    assert!(now(&mut receiver).is_none());
+    clock.0.store(7_000, Ordering::SeqCst);
+    hub.send(HERE, "c").unwrap();
+    assert_eq!(texts(&now(&mut receiver).unwrap().unwrap()), ["c"]);
+}
+
+#[tokio::test]
+async fn the_newest_event_is_told_as_of_the_last_delivery() {
+    let hub = MemoryHub::new("homes", 1).unwrap();
+    hub.send_batch(HERE, ["a", "b", "c"].map(NewEvent::new)).unwrap();
+    let mut receiver = open(&hub, StartPosition::Earliest).await;
+    receiver.receive(&mut Vec::new(), 1).await.unwrap();
+    hub.send(HERE, "d").unwrap();
+    assert_eq!(receiver.last_enqueued().unwrap().sequence, SequenceNumber(2));
+    receiver.receive(&mut Vec::new(), 1).await.unwrap();
+    assert_eq!(receiver.last_enqueued(), hub.partition_properties(HERE).await.unwrap().last);
+}
+
+#[tokio::test]
+async fn a_disconnected_owner_gets_nothing_more_though_events_are_there() {
+    let hub = MemoryHub::new("homes", 1).unwrap();
+    hub.send(HERE, "a").unwrap();
+    let mut old = open(&hub, StartPosition::Earliest).await;
+    let _new = open(&hub, StartPosition::Earliest).await;
+    assert!(matches!(now(&mut old), Some(Err(ReceiveError::Disconnected { .. }))));
+}
+
+#[tokio::test]
+async fn a_reader_without_epoch_learns_the_owners_name() {
+    let hub = MemoryHub::new("homes", 1).unwrap();
+    let _owner = open(&hub, StartPosition::Earliest).await;
+    match hub.open(request(StartPosition::Earliest, None)).await {
+        Err(OpenError::Refused { by, .. }) => assert_eq!(by.as_deref(), Some("reader")),
+        other => panic!("not refused, but {:?}", other.err()),
+    }
+}
+
+#[tokio::test]
+async fn a_hub_grows_and_never_shrinks() {
+    let hub = MemoryHub::new("homes", 2).unwrap();
+    hub.send(PartitionId(1), "a").unwrap();
+    hub.grow(4);
+    hub.grow(1);
+    let properties = hub.hub_properties().await.unwrap();
+    assert_eq!(properties.partitions, [0, 1, 2, 3].map(PartitionId));
+    assert_eq!(hub.send(PartitionId(3), "b").unwrap(), SequenceNumber(0));
+    assert_eq!(hub.send(PartitionId(1), "c").unwrap(), SequenceNumber(1));
+}
+
+#[tokio::test]
+async fn forgetting_more_than_there_is_forgets_what_there_is() {
+    let hub = MemoryHub::new("homes", 1).unwrap();
+    hub.send(HERE, "a").unwrap();
+    hub.forget_before(HERE, SequenceNumber(100)).unwrap();
+    hub.forget_before(HERE, SequenceNumber(0)).unwrap();
+    assert_eq!(hub.partition_properties(HERE).await.unwrap().first, SequenceNumber(1));
+    assert_eq!(hub.send(HERE, "b").unwrap(), SequenceNumber(1));
+}
+
+#[tokio::test]
+async fn an_offset_between_two_events_does_not_exist() {
+    let hub = MemoryHub::new("homes", 1).unwrap();
+    hub.send_batch(HERE, ["a", "b"].map(NewEvent::new)).unwrap();
+    let last = hub.partition_properties(HERE).await.unwrap().last.unwrap().offset.as_number().unwrap();
+    for number in [0, last - 1, last + 1] {
+        let offset = ephor_core::position::Offset::number(number);
+        let start = StartPosition::Offset { offset, inclusive: true };
+        let error = hub.open(request(start, None)).await.err().unwrap();
+        assert!(matches!(error, OpenError::InvalidPosition { .. }), "{number}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_hub_made_anew_is_empty_and_has_another_log() {
+    let hub = MemoryHub::new("homes", 2).unwrap();
+    let alarms = hub.create_group("alarms").unwrap();
+    hub.send(HERE, "a").unwrap();
+    let mut receiver = open(&hub, StartPosition::Latest).await;
+    let before = hub.hub_properties().await.unwrap();
+    hub.recreate(3);
+    let after = hub.hub_properties().await.unwrap();
+    assert_ne!(after.log, before.log);
+    assert_eq!(after.partitions.len(), 3);
+    assert_eq!(hub.partition_properties(HERE).await.unwrap().last, None);
+    assert_unavailable(now(&mut receiver), "hub \"homes\" was created anew");
+    let start = StartPosition::after(SequenceNumber(0));
+    let error = hub.open(request(start, None)).await.err().unwrap();
+    assert!(matches!(error, OpenError::InvalidPosition { .. }), "{error}");
+    hub.open(OpenRequest { group: alarms, ..request(StartPosition::Earliest, None) }).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_restart_cuts_all_links_and_forgets_epochs_but_no_event() {
+    let hub = MemoryHub::new("homes", 1).unwrap();
+    hub.send(HERE, "a").unwrap();
+    let log = hub.hub_properties().await.unwrap().log;
+    let mut old = open(&hub, StartPosition::Earliest).await;
+    hub.restart();
+    let mut new = hub.open(request(StartPosition::Earliest, Some(1))).await.unwrap();
+    assert_unavailable(now(&mut old), "the hub was restarted");
+    drop(old);
+    assert_eq!(texts(&now(&mut new).unwrap().unwrap()), ["a"]);
+    assert_eq!(hub.hub_properties().await.unwrap().log, log);
+}
+
+#[tokio::test]
+async fn a_hub_that_fails_answers_nobody_until_it_recovers() {
+    let hub = MemoryHub::new("homes", 1).unwrap();
+    let mut receiver = open(&hub, StartPosition::Earliest).await;
+    hub.fail(Some("on fire"));
+    hub.grow(2);
+    assert!(matches!(hub.send(PartitionId(1), "x"), Err(SourceError::Unavailable(_))));
+    assert!(matches!(hub.hub_properties().await, Err(SourceError::Unavailable(_))));
+    assert!(matches!(hub.partition_properties(HERE).await, Err(SourceError::Unavailable(_))));
+    let error = hub.open(request(StartPosition::Earliest, None)).await.err().unwrap();
+    assert!(matches!(error, OpenError::Source(SourceError::Unavailable(_))), "{error}");
+    assert_unavailable(now(&mut receiver), "on fire");
+    hub.fail(None);
+    hub.send(HERE, "a").unwrap();
+    assert_eq!(texts(&now(&mut receiver).unwrap().unwrap()), ["a"]);
+}
+
+#[tokio::test]
+async fn a_cut_link_reaches_its_own_partition_only_and_stays_cut() {
+    let hub = MemoryHub::new("homes", 2).unwrap();
+    let mut cut = open(&hub, StartPosition::Earliest).await;
+    let elsewhere = OpenRequest { partition: PartitionId(1), ..request(StartPosition::Earliest, None) };
+    let mut whole = hub.open(elsewhere).await.unwrap();
+    hub.disconnect(HERE).unwrap();
+    hub.send(HERE, "a").unwrap();
+    assert_unavailable(now(&mut cut), "the link was cut");
+    assert_unavailable(now(&mut cut), "the link was cut");
+    assert!(now(&mut whole).is_none());
+    let mut anew = hub.open(request(StartPosition::Earliest, Some(1))).await.unwrap();
+    drop(cut);
+    assert_eq!(texts(&now(&mut anew).unwrap().unwrap()), ["a"]);
+}
+
+/// Each fault, while a receiver waits: it is polled again only because it was woken.
+#[tokio::test]
+async fn a_waiting_receiver_is_woken_by_every_fault() {
+    let faults: [fn(&MemoryHub); 4] = [
+        |hub| hub.restart(),
+        |hub| hub.recreate(1),
+        |hub| hub.fail(Some("on fire")),
+        |hub| hub.disconnect(HERE).unwrap(),
+    ];
+    for fault in faults {
+        let hub = MemoryHub::new("homes", 1).unwrap();
+        let mut receiver = open(&hub, StartPosition::Earliest).await;
+        let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(async move { receiver.receive(&mut Vec::new(), 1).await });
+        tokio::task::yield_now().await;
+        fault(&hub);
+        let result = tasks.join_next().await.unwrap().unwrap();
+        assert!(matches!(result, Err(ReceiveError::Source(SourceError::Unavailable(_)))), "{result:?}");
+    }
+}
+
+/// Senders and receivers on several threads: no event is lost, and nobody sleeps through news.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_sleeps_through_news_on_several_threads() {
+    const EVENTS: usize = 20_000;
+    let hub = MemoryHub::new("homes", 1).unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..3 {
+        let mut receiver = hub.open(request(StartPosition::Earliest, None)).await.unwrap();
+        tasks.spawn(async move {
+            let mut events = Vec::new();
+            while events.len() < EVENTS {
+                receiver.receive(&mut events, 64).await.unwrap();
+            }
+            assert!(events.iter().zip(0..).all(|(event, number)| event.sequence.0 == number));
+        });
+    }
+    tasks.spawn(async move {
+        for number in 0..EVENTS {
+            hub.send(HERE, "x").unwrap();
+            if number % 7 == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+    });
+    while let Some(result) = tasks.join_next().await {
+        result.unwrap();
+    }
+}

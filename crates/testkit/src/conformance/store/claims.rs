@@ -1,0 +1,228 @@
+//! Claims: who wins, who loses, and how long the winner must keep quiet.
+
+#![allow(missing_docs, reason = "a property is named by what it promises")]
+
+use std::time::Duration;
+
+use ephor_core::BoxFuture;
+use ephor_core::epoch::Epoch;
+use ephor_core::ids::PartitionId;
+use ephor_core::lease::{ClaimCause, ClaimRequest, TransferRequest};
+use ephor_core::store::{Claim, GiveAway, Renewal};
+
+use super::StoreFixture;
+use super::scene::{LEASE, P, Scene, at_once, host};
+
+/// How many hosts run a race.
+const RUNNERS: usize = 16;
+
+/// How often a race of two is run: either may be faster.
+const ROUNDS: u32 = 8;
+
+pub async fn a_first_claim_wins_in_epoch_one_or_more(fixture: &dyn StoreFixture) {
+    let scene = Scene::new(fixture).await;
+    let request = scene.request(P, "a", ClaimCause::Unowned).await;
+    assert_eq!(request.seen, None);
+    let Claim::Won { token, lease, checkpoint } = scene.try_claim(&request).await else {
+        panic!("nobody else is there to win");
+    };
+    assert!(token.epoch > Epoch::NONE);
+    assert_eq!((token.partition, &token.owner), (P, &host("a")));
+    assert_eq!(checkpoint, None);
+    assert_eq!(lease.token(), Some(token));
+    assert_eq!(lease.duration, Some(LEASE));
+    assert_eq!((lease.previous.clone(), lease.quiet), (None, Duration::ZERO));
+    let seen = scene.lease(P).await;
+    assert_eq!((seen.token(), seen.duration), (lease.token(), lease.duration));
+    assert_eq!((seen.version, seen.acquired_at), (lease.version, lease.acquired_at));
+}
+
+pub async fn a_claim_with_a_stale_version_loses_and_says_who_holds_it(fixture: &dyn StoreFixture) {
+    let scene = Scene::new(fixture).await;
+    let token = scene.claim(P, "a").await;
+    let stale = scene.request(P, "b", ClaimCause::Expired).await;
+    assert_eq!(scene.renew(&token).await, Renewal::Renewed);
+    let now = scene.lease(P).await;
+    let Claim::Lost { holder: Some(holder) } = scene.try_claim(&stale).await else {
+        panic!("the owner has renewed since");
+    };
+    assert_eq!((holder.token(), &holder.version), (Some(token), &now.version));
+    assert_eq!(scene.lease(P).await.version, now.version);
+}
+
+pub async fn a_claim_that_saw_no_record_loses_to_the_one_that_is_there(fixture: &dyn StoreFixture) {
+    let scene = Scene::new(fixture).await;
+    let blind = scene.request(P, "b", ClaimCause::Unowned).await;
+    let token = scene.claim(P, "a").await;
+    let outcome = scene.try_claim(&blind).await;
+    assert!(matches!(&outcome, Claim::Lost { holder: Some(l) } if l.token() == Some(token)), "{outcome:?}");
+    // A record without an owner is a record, too.
+    scene.release(&scene.lease(P).await.token().unwrap()).await;
+    let outcome = scene.try_claim(&blind).await;
+    assert!(matches!(&outcome, Claim::Lost { holder: Some(l) } if l.owner.is_none()), "{outcome:?}");
+}
+
+pub async fn a_claim_that_saw_a_record_where_there_is_none_loses(fixture: &dyn StoreFixture) {
+    let scene = Scene::new(fixture).await;
+    scene.claim(P, "a").await;
+    let request =
+        ClaimRequest { partition: PartitionId(P.0 + 1), ..scene.request(P, "b", ClaimCause::Expired).await };
+    assert_eq!(scene.try_claim(&request).await, Claim::Lost { holder: None });
+    assert_eq!(scene.view().await.lease(request.partition), None);
+}
+
+pub async fn a_claim_goes_above_the_epoch_it_is_told(fixture: &dyn StoreFixture) {
+    let scene = Scene::new(fixture).await;
+    // The last is a number that a detour through floating point rounds down.
+    for above in [7, 1_000_000, (1 << 53) + 1] {
+        let above = Epoch::from_stored(above);
+        let request = ClaimRequest { above, ..scene.request(P, "a", ClaimCause::Foreign).await };
+        let Claim::Won { token, lease, .. } = scene.try_claim(&request).await else {
+            panic!("nobody else claims");
+        };
+        assert!(token.epoch > above, "{:?} is not above {above:?}", token.epoch);
+        assert_eq!(lease.epoch, token.epoch);
+        assert_eq!(scene.lease(P).await.epoch, token.epoch);
+    }
+    let highest = scene.lease(P).await.epoch;
+    let low =
+        ClaimRequest { above: Epoch::from_stored(1), ..scene.request(P, "b", ClaimCause::Expired).await };
+    let outcome = scene.try_claim(&low).await;
+    assert!(matches!(&outcome, Claim::Won { token, .. } if token.epoch > highest), "{outcome:?}");
+}
+
+pub async fn a_host_may_claim_its_own_partition_anew(fixture: &dyn StoreFixture) {
+    let scene = Scene::new(fixture).await;
+    let old = scene.claim(P, "a").await;
+    let new = scene.claim_as(P, "a", ClaimCause::Foreign).await;
+    assert!(new.epoch > old.epoch);
+    assert!(matches!(scene.renew(&old).await, Renewal::Lost { .. }));
+    assert_eq!(scene.renew(&new).await, Renewal::Renewed);
+}
+
+/// All hosts claim what they saw at the same time; says which won.
+async fn race(scene: &Scene, cause: ClaimCause) -> Claim {
+    let mut calls: Vec<BoxFuture<'static, Claim>> = Vec::new();
+    for runner in 0..RUNNERS {
+        let request = scene.request(P, &format!("runner-{runner}"), cause).await;
+        let scene = scene.clone();
+        calls.push(Box::pin(async move { scene.try_claim(&request).await }));
+    }
+    let (mut won, lost): (Vec<_>, Vec<_>) =
+        at_once(calls).await.into_iter().partition(|claim| matches!(claim, Claim::Won { .. }));
+    assert_eq!((won.len(), lost.len()), (1, RUNNERS - 1));
+    let winner = won.remove(0);
+    let Claim::Won { lease: held, .. } = &winner else { unreachable!("it was sorted out above") };
+    for claim in lost {
+        let Claim::Lost { holder: Some(holder) } = claim else { panic!("{claim:?} names no holder") };
+        assert_eq!(holder.token(), held.token());
+    }
+    assert_eq!(scene.lease(P).await.token(), held.token());
+    winner
+}
+
+pub async fn of_many_first_claims_at_once_exactly_one_wins(fixture: &dyn StoreFixture) {
+    race(&Scene::new(fixture).await, ClaimCause::Unowned).await;
+}
+
+pub async fn of_many_takeovers_at_once_exactly_one_wins(fixture: &dyn StoreFixture) {
+    let scene = Scene::new(fixture).await;
+    let before = scene.claim(P, "a").await;
+    let Claim::Won { token, .. } = race(&scene, ClaimCause::Expired).await else {
+        unreachable!("a race has a winner");
+    };
+    assert!(token.epoch > before.epoch);
+}
+
+pub async fn of_a_theft_and_a_transfer_at_once_exactly_one_succeeds(fixture: &dyn StoreFixture) {
+    let scene = Scene::new(fixture).await;
+    for partition in (0..ROUNDS).map(PartitionId) {
+        let token = scene.claim(partition, "a").await;
+        let theft = scene.request(partition, "thief", ClaimCause::Silent).await;
+        let transfer = TransferRequest { token, to: host("heir"), duration: LEASE, settled: true };
+        let (one, other) = (scene.clone(), scene.clone());
+        let mut calls: Vec<BoxFuture<'static, bool>> = vec![
+            Box::pin(async move { matches!(one.try_claim(&theft).await, Claim::Won { .. }) }),
+            Box::pin(async move {
+                other.store.transfer(&other.group, &transfer).await.unwrap() == GiveAway::Done
+            }),
+        ];
+        let swapped = partition.0 % 2 == 1;
+        if swapped {
+            calls.reverse();
+        }
+        let mut outcome = at_once(calls).await;
+        if swapped {
+            outcome.reverse();
+        }
+        let winner = match outcome[..] {
+            [true, false] => "thief",
+            [false, true] => "heir",
+            _ => panic!("theft and transfer: {outcome:?}"),
+        };
+        assert_eq!(scene.lease(partition).await.owner, Some(host(winner)));
+    }
+}
+
+pub async fn of_a_takeover_and_a_renewal_at_once_exactly_one_succeeds(fixture: &dyn StoreFixture) {
+    let scene = Scene::new(fixture).await;
+    for partition in (0..ROUNDS).map(PartitionId) {
+        let token = scene.claim(partition, "a").await;
+        let takeover = scene.request(partition, "b", ClaimCause::Expired).await;
+        let (one, other) = (scene.clone(), scene.clone());
+        let mut calls: Vec<BoxFuture<'static, bool>> = vec![
+            Box::pin(async move { matches!(one.try_claim(&takeover).await, Claim::Won { .. }) }),
+            Box::pin(async move { other.renew(&token).await == Renewal::Renewed }),
+        ];
+        if partition.0 % 2 == 1 {
+            calls.reverse();
+        }
+        let succeeded = at_once(calls).await.into_iter().filter(|done| *done).count();
+        assert_eq!(succeeded, 1);
+    }
+}
+
+pub async fn a_theft_leaves_a_quiet_time_for_the_previous_owner(fixture: &dyn StoreFixture) {
+    let scene = Scene::new(fixture).await;
+    scene.claim(P, "a").await;
+    let before = scene.view().await;
+    let request = scene.request(P, "b", ClaimCause::Silent).await;
+    let Claim::Won { lease, .. } = scene.try_claim(&request).await else { panic!("nobody else claims") };
+    let after = scene.view().await;
+    let elapsed = after.at.since(before.at) + before.lease(P).unwrap().age;
+    for lease in [&lease, after.lease(P).unwrap()] {
+        assert_eq!(lease.previous, Some(host("a")));
+        assert!(lease.quiet <= LEASE + scene.resolution(), "{:?}", lease.quiet);
+        assert!(lease.quiet + elapsed + 2 * scene.resolution() >= LEASE, "{:?}", lease.quiet);
+    }
+}
+
+pub async fn a_quiet_time_ends(fixture: &dyn StoreFixture) {
+    let scene = Scene::new(fixture).await;
+    let short = ClaimRequest { duration: scene.tick(), ..scene.request(P, "a", ClaimCause::Unowned).await };
+    assert!(matches!(scene.try_claim(&short).await, Claim::Won { .. }));
+    scene.steal(P, "b").await;
+    fixture.pass(scene.tick() + 2 * scene.resolution()).await;
+    assert_eq!(scene.lease(P).await.quiet, Duration::ZERO);
+}
+
+pub async fn a_claim_on_an_expired_owner_leaves_no_quiet_time(fixture: &dyn StoreFixture) {
+    let scene = Scene::new(fixture).await;
+    scene.claim(P, "a").await;
+    scene.claim_as(P, "b", ClaimCause::Expired).await;
+    let lease = scene.lease(P).await;
+    assert_eq!((lease.previous, lease.quiet), (None, Duration::ZERO));
+}
+
+pub async fn a_quiet_time_outlasts_a_release_and_the_next_claim(fixture: &dyn StoreFixture) {
+    let scene = Scene::new(fixture).await;
+    scene.claim(P, "a").await;
+    let thief = scene.steal(P, "b").await;
+    assert_eq!(scene.release(&thief).await, GiveAway::Done);
+    let next = scene.claim(P, "c").await;
+    let lease = scene.lease(P).await;
+    assert_eq!(lease.previous, Some(host("a")));
+    assert!(lease.quiet > Duration::ZERO);
+    scene.hand_over(&next, "d").await;
+    assert!(scene.lease(P).await.quiet > Duration::ZERO);
+}

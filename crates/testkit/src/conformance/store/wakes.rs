@@ -1,0 +1,174 @@
+//! Wakes: who is told that something is up.
+//!
+//! A wake is a hint, and a store may give one too many. So each property first
+//! waits until all is still, and that nobody else is woken is asked only of
+//! what follows from the step itself.
+
+#![allow(missing_docs, reason = "a property is named by what it promises")]
+
+use std::time::Duration;
+
+use ephor_core::epoch::Epoch;
+use ephor_core::host_record::{HostRecord, Want};
+use ephor_core::lease::{ReleaseCause, ReleaseRequest};
+use ephor_core::store::{GiveAway, HostOrders};
+
+use super::StoreFixture;
+use super::scene::{P, Scene, finished, host, plain_record};
+
+/// Nothing that is to come takes this long.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What has not come by then is taken not to come.
+const STILLNESS: Duration = Duration::from_millis(50);
+
+/// A store that goes on waking a host for nothing is broken.
+const MOST_LEFTOVERS: usize = 20;
+
+#[expect(clippy::disallowed_methods, reason = "a wake is waited for in real time")]
+async fn woken_within(scene: &Scene, name: &str, limit: Duration) -> bool {
+    let host = host(name);
+    tokio::time::timeout(limit, scene.store.changed(&scene.group, &host)).await.is_ok()
+}
+
+async fn assert_woken(scene: &Scene, name: &str) {
+    assert!(woken_within(scene, name, PATIENCE).await, "{name} is not woken");
+}
+
+async fn assert_asleep(scene: &Scene, name: &str) {
+    assert!(!woken_within(scene, name, STILLNESS).await, "{name} is woken for nothing");
+}
+
+/// Takes up the wakes that are left over, so that the next is one of the next step.
+async fn settle(scene: &Scene, names: &[&str]) {
+    for name in names {
+        let mut leftovers = 0;
+        while woken_within(scene, name, STILLNESS).await {
+            leftovers += 1;
+            assert!(leftovers < MOST_LEFTOVERS, "{name} is woken without end");
+        }
+    }
+}
+
+/// A scene with hosts a, b and c, or none if the store does not wake.
+async fn scene_that_wakes(fixture: &dyn StoreFixture) -> Option<Scene> {
+    let scene = Scene::new(fixture).await;
+    if !scene.capabilities().wakes {
+        return None;
+    }
+    scene.introduce(&["a", "b", "c"]).await;
+    Some(scene)
+}
+
+pub async fn a_transfer_wakes_the_new_owner(fixture: &dyn StoreFixture) {
+    let Some(scene) = scene_that_wakes(fixture).await else { return };
+    let token = scene.claim(P, "a").await;
+    settle(&scene, &["b"]).await;
+    scene.hand_over(&token, "b").await;
+    assert_woken(&scene, "b").await;
+    settle(&scene, &["b"]).await;
+    assert_eq!(scene.transfer(&token, "b").await, GiveAway::NotOurs);
+    assert_asleep(&scene, "b").await;
+}
+
+pub async fn a_want_wakes_the_owner_when_it_is_new(fixture: &dyn StoreFixture) {
+    let Some(scene) = scene_that_wakes(fixture).await else { return };
+    let want = |epoch| Want { partition: P, owner: host("a"), epoch: Epoch::from_stored(epoch) };
+    let asking = |wants| HostRecord { wants, ..plain_record(host("b")) };
+    settle(&scene, &["a"]).await;
+    scene.heartbeat(&asking(vec![want(1)])).await;
+    assert_woken(&scene, "a").await;
+    settle(&scene, &["a"]).await;
+    scene.heartbeat(&asking(vec![want(1)])).await;
+    assert_asleep(&scene, "a").await;
+    scene.heartbeat(&asking(vec![want(1), want(2)])).await;
+    assert_woken(&scene, "a").await;
+    settle(&scene, &["a"]).await;
+    scene.heartbeat(&asking(Vec::new())).await;
+    assert_asleep(&scene, "a").await;
+    scene.heartbeat(&asking(vec![want(1)])).await;
+    assert_woken(&scene, "a").await;
+}
+
+pub async fn a_release_wakes_the_heir(fixture: &dyn StoreFixture) {
+    let Some(scene) = scene_that_wakes(fixture).await else { return };
+    let token = scene.claim(P, "a").await;
+    settle(&scene, &["b"]).await;
+    let request =
+        ReleaseRequest { token, cause: ReleaseCause::Shutdown, heir: Some(host("b")), settled: true };
+    assert_eq!(scene.store.release(&scene.group, &request).await.unwrap(), GiveAway::Done);
+    assert_woken(&scene, "b").await;
+}
+
+pub async fn a_seek_wakes_the_owner(fixture: &dyn StoreFixture) {
+    let Some(scene) = scene_that_wakes(fixture).await else { return };
+    scene.claim(P, "a").await;
+    settle(&scene, &["a"]).await;
+    scene.seek(P, finished(1)).await;
+    assert_woken(&scene, "a").await;
+}
+
+pub async fn an_order_wakes_its_host(fixture: &dyn StoreFixture) {
+    let Some(scene) = scene_that_wakes(fixture).await else { return };
+    settle(&scene, &["a"]).await;
+    assert!(scene.store.order(&scene.group, &host("a"), HostOrders { drain: true }).await.unwrap());
+    assert_woken(&scene, "a").await;
+}
+
+pub async fn a_change_between_two_calls_is_not_missed(fixture: &dyn StoreFixture) {
+    let Some(scene) = scene_that_wakes(fixture).await else { return };
+    let mut token = scene.claim(P, "a").await;
+    settle(&scene, &["b"]).await;
+    for _ in 0..3 {
+        token = scene.hand_over(&token, "b").await;
+        assert_woken(&scene, "b").await;
+        // Nobody waits now, and the call that follows was not there when it happened.
+        token = scene.hand_over(&token, "c").await;
+        token = scene.hand_over(&token, "b").await;
+        assert_woken(&scene, "b").await;
+        settle(&scene, &["b"]).await;
+        token = scene.hand_over(&token, "c").await;
+    }
+}
+
+pub async fn who_already_waits_is_woken(fixture: &dyn StoreFixture) {
+    let Some(scene) = scene_that_wakes(fixture).await else { return };
+    let token = scene.claim(P, "a").await;
+    settle(&scene, &["b"]).await;
+    let mut waiting = tokio::task::JoinSet::new();
+    let waiter = scene.clone();
+    waiting.spawn(async move { woken_within(&waiter, "b", PATIENCE).await });
+    // The waiter is polled, and waits, before anything happens.
+    settle(&scene, &["a"]).await;
+    scene.hand_over(&token, "b").await;
+    assert_eq!(waiting.join_all().await, [true]);
+}
+
+pub async fn nobody_else_is_woken(fixture: &dyn StoreFixture) {
+    let Some(scene) = scene_that_wakes(fixture).await else { return };
+    let elsewhere = scene.in_group(fixture.group());
+    elsewhere.introduce(&["b"]).await;
+    let token = scene.claim(P, "a").await;
+    settle(&scene, &["a", "b", "c"]).await;
+    settle(&elsewhere, &["b"]).await;
+    scene.hand_over(&token, "b").await;
+    assert_woken(&scene, "b").await;
+    assert_asleep(&scene, "c").await;
+    assert_asleep(&elsewhere, "b").await;
+    scene.seek(P, finished(1)).await;
+    assert_asleep(&scene, "c").await;
+    assert_asleep(&elsewhere, "b").await;
+}
+
+pub async fn a_store_that_cannot_wake_leaves_everybody_waiting(fixture: &dyn StoreFixture) {
+    let scene = Scene::new(fixture).await;
+    if scene.capabilities().wakes {
+        return;
+    }
+    scene.introduce(&["a", "b"]).await;
+    let token = scene.claim(P, "a").await;
+    scene.hand_over(&token, "b").await;
+    scene.seek(P, finished(1)).await;
+    assert!(scene.store.order(&scene.group, &host("b"), HostOrders { drain: true }).await.unwrap());
+    assert_asleep(&scene, "b").await;
+}

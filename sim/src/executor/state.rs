@@ -1,0 +1,332 @@
+//! What the executor knows: tasks, machines, timers, and who is to run.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Wake, Waker};
+
+use ephor_core::BoxFuture;
+use ephor_core::time::Monotonic;
+use fastrand::Rng;
+
+use super::{MOST_POLLS_AT_ONE_INSTANT, Machine};
+use crate::clock::MachineClock;
+use crate::fingerprint::Fingerprint;
+
+/// Counts tasks in the order in which they were spawned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct TaskId(u64);
+
+type TaskFuture = BoxFuture<'static, ()>;
+
+/// What handles share.
+pub(super) struct Shared {
+    state: Mutex<State>,
+    woken: Arc<Woken>,
+    now: AtomicU64,
+    /// The executor is gone: nothing is spawned any more.
+    pub(super) closed: AtomicBool,
+}
+
+impl Shared {
+    pub(super) fn new(seed: u64) -> Self {
+        let woken = Arc::new(Woken::default());
+        let state = Mutex::new(State::new(seed, woken.clone()));
+        Self { state, woken, now: AtomicU64::new(0), closed: AtomicBool::new(false) }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        // Only our own code runs under the lock; after its panic (a busy loop) tasks still drop.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn now(&self) -> Monotonic {
+        Monotonic(self.now.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_now(&self, now: Monotonic) {
+        self.now.store(now.0, Ordering::Relaxed);
+    }
+
+    /// Adds a task to this life of a machine, or gives back the future of one
+    /// that comes too late: the caller drops it without the lock.
+    pub(super) fn spawn(
+        &self,
+        machine: Machine,
+        life: Life,
+        future: TaskFuture,
+    ) -> Result<TaskId, TaskFuture> {
+        let mut state = self.lock();
+        let stale = matches!(life, Life::Only(life) if life != state.machine(machine).life);
+        if stale || self.closed.load(Ordering::Relaxed) {
+            return Err(future);
+        }
+        let id = TaskId(state.next_task);
+        state.next_task += 1;
+        let wake = Arc::new(TaskWaker { id, queued: AtomicBool::new(false), woken: self.woken.clone() });
+        wake.wake_by_ref();
+        let waker = Waker::from(wake.clone());
+        state.tasks.insert(id, TaskEntry { machine, future: Some(future), wake, waker, aborted: false });
+        Ok(id)
+    }
+}
+
+/// Which life of a machine a task belongs to.
+#[derive(Clone, Copy)]
+pub(super) enum Life {
+    Current,
+    Only(u32),
+}
+
+/// The tasks that were woken since the executor looked last.
+#[derive(Default)]
+struct Woken(Mutex<Vec<TaskId>>);
+
+struct TaskWaker {
+    id: TaskId,
+    /// Already on its way to be polled.
+    queued: AtomicBool,
+    woken: Arc<Woken>,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.queued.swap(true, Ordering::Relaxed) {
+            self.woken.0.lock().unwrap_or_else(PoisonError::into_inner).push(self.id);
+        }
+    }
+}
+
+pub(super) struct TaskEntry {
+    machine: Machine,
+    /// Absent while it is polled.
+    future: Option<TaskFuture>,
+    wake: Arc<TaskWaker>,
+    waker: Waker,
+    aborted: bool,
+}
+
+pub(super) struct MachineState {
+    pub(super) name: String,
+    /// Grows with every crash.
+    pub(super) life: u32,
+    pub(super) paused: bool,
+    pub(super) clock: MachineClock,
+    /// Woken while paused.
+    parked: Vec<TaskId>,
+    /// Polls, and the instant at which they were.
+    polls: (Monotonic, u64),
+}
+
+pub(super) struct Timer {
+    /// Whose clock it goes by; virtual time itself if nobody's.
+    pub(super) machine: Option<Machine>,
+    pub(super) waker: Waker,
+}
+
+/// When a timer is due, and a number that keeps apart those that are due together.
+pub(super) type TimerKey = (Monotonic, u64);
+
+pub(super) struct State {
+    /// Picks who runs.
+    picks: Rng,
+    /// The root of every other stream of chance.
+    pub(super) roots: Rng,
+    pub(super) tasks: BTreeMap<TaskId, TaskEntry>,
+    /// A map and not a heap: most timers are timeouts that never fire, and go when their sleep is dropped.
+    pub(super) timers: BTreeMap<TimerKey, Timer>,
+    pub(super) machines: Vec<MachineState>,
+    pub(super) most_polls: u64,
+    pub(super) polls: u64,
+    pub(super) fingerprint: Fingerprint,
+    ready: Vec<TaskId>,
+    woken: Arc<Woken>,
+    /// Emptied and refilled at every step, kept for its memory.
+    batch: Vec<TaskId>,
+    polls_now: (Monotonic, u64),
+    next_task: u64,
+    next_timer: u64,
+}
+
+/// What the executor is to do next.
+pub(super) enum Next {
+    Nothing,
+    Poll { id: TaskId, future: TaskFuture, waker: Waker },
+    Drop(TaskEntry),
+}
+
+impl State {
+    fn new(seed: u64, woken: Arc<Woken>) -> Self {
+        let mut roots = Rng::with_seed(seed);
+        let mut state = Self {
+            picks: roots.fork(),
+            roots,
+            tasks: BTreeMap::new(),
+            timers: BTreeMap::new(),
+            machines: Vec::new(),
+            most_polls: MOST_POLLS_AT_ONE_INSTANT,
+            polls: 0,
+            fingerprint: Fingerprint::default(),
+            ready: Vec::new(),
+            woken,
+            batch: Vec::new(),
+            polls_now: (Monotonic(0), 0),
+            next_task: 0,
+            next_timer: 0,
+        };
+        state.add_machine("world", MachineClock::default());
+        state
+    }
+
+    pub(super) fn add_machine(&mut self, name: &str, clock: MachineClock) -> Machine {
+        let id = u32::try_from(self.machines.len()).expect("fewer machines than that");
+        self.machines.push(MachineState {
+            name: name.to_owned(),
+            life: 0,
+            paused: false,
+            clock,
+            parked: Vec::new(),
+            polls: (Monotonic(0), 0),
+        });
+        Machine(id)
+    }
+
+    pub(super) fn machine(&mut self, machine: Machine) -> &mut MachineState {
+        &mut self.machines[machine.0 as usize]
+    }
+
+    /// Picks the next task to run.
+    pub(super) fn next(&mut self, now: Monotonic) -> Next {
+        self.gather();
+        while !self.ready.is_empty() {
+            let index = self.picks.usize(..self.ready.len());
+            let id = self.ready.swap_remove(index);
+            let Some(task) = self.tasks.get_mut(&id) else { continue };
+            if task.aborted {
+                return self.tasks.remove(&id).map_or(Next::Nothing, Next::Drop);
+            }
+            let Some(future) = task.future.take() else { continue };
+            task.wake.queued.store(false, Ordering::Relaxed);
+            let (waker, machine) = (task.waker.clone(), task.machine);
+            self.count(id, machine, now);
+            return Next::Poll { id, future, waker };
+        }
+        Next::Nothing
+    }
+
+    /// Sorts the woken tasks into ready and parked.
+    fn gather(&mut self) {
+        let mut batch = std::mem::take(&mut self.batch);
+        std::mem::swap(&mut batch, &mut *self.woken.0.lock().unwrap_or_else(PoisonError::into_inner));
+        // Some primitives wake their waiters in an order of their own chance
+        // (tokio's watch channel among them). Who was woken is certain.
+        batch.sort_unstable();
+        for id in batch.drain(..) {
+            let Some(task) = self.tasks.get(&id) else { continue };
+            let machine = &mut self.machines[task.machine.0 as usize];
+            if machine.paused { machine.parked.push(id) } else { self.ready.push(id) }
+        }
+        self.batch = batch;
+    }
+
+    fn count(&mut self, id: TaskId, machine: Machine, now: Monotonic) {
+        self.polls += 1;
+        self.fingerprint.add(&now.0.to_le_bytes());
+        self.fingerprint.add(&id.0.to_le_bytes());
+        another(&mut self.machine(machine).polls, now);
+        if another(&mut self.polls_now, now) > self.most_polls {
+            let here = self.machines.iter().filter(|machine| machine.polls.0 == now);
+            let (name, polls) =
+                here.map(|m| (m.name.clone(), m.polls.1)).max_by_key(|(_, polls)| *polls).expect("one has");
+            panic!("{name} is busy without end: {polls} polls at {now:?}");
+        }
+    }
+
+    /// The task is pending: it waits for its waker. Gives the future back if
+    /// the task is no longer there.
+    pub(super) fn put_back(&mut self, id: TaskId, future: TaskFuture) -> Option<TaskFuture> {
+        match self.tasks.get_mut(&id) {
+            Some(task) => {
+                task.future = Some(future);
+                None
+            }
+            None => Some(future),
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: TaskId) -> Option<TaskEntry> {
+        self.tasks.remove(&id)
+    }
+
+    /// The task is dropped when its turn comes, as a runtime does it: who
+    /// aborts a task cannot tell how soon it is gone.
+    pub(super) fn abort(&mut self, id: TaskId) -> Option<Waker> {
+        let task = self.tasks.get_mut(&id)?;
+        task.aborted = true;
+        Some(task.waker.clone())
+    }
+
+    pub(super) fn pause(&mut self, machine: Machine) {
+        self.machine(machine).paused = true;
+        let (parked, ready): (Vec<_>, Vec<_>) = std::mem::take(&mut self.ready)
+            .into_iter()
+            .partition(|id| self.tasks.get(id).is_some_and(|task| task.machine == machine));
+        self.ready = ready;
+        self.machine(machine).parked.extend(parked);
+    }
+
+    pub(super) fn resume(&mut self, machine: Machine) {
+        let state = self.machine(machine);
+        state.paused = false;
+        let parked = std::mem::take(&mut state.parked);
+        self.ready.extend(parked);
+    }
+
+    /// Ends this life of a machine; gives back its tasks, oldest first.
+    pub(super) fn crash(&mut self, machine: Machine) -> Vec<TaskEntry> {
+        let state = self.machine(machine);
+        state.life += 1;
+        state.paused = false;
+        state.parked.clear();
+        let lost =
+            self.tasks.extract_if(.., |_, task| task.machine == machine).map(|(_, task)| task).collect();
+        self.ready.retain(|id| self.tasks.contains_key(id));
+        lost
+    }
+
+    pub(super) fn set_timer(&mut self, at: Monotonic, timer: Timer) -> TimerKey {
+        let key = (at, self.next_timer);
+        self.next_timer += 1;
+        self.timers.insert(key, timer);
+        key
+    }
+
+    /// Takes out all timers of the next instant at which any is due.
+    pub(super) fn take_due(&mut self, limit: Monotonic) -> Option<(Monotonic, Vec<Timer>)> {
+        let at = self.timers.first_key_value().map(|((at, _), _)| *at).filter(|at| *at <= limit)?;
+        let mut due = Vec::new();
+        while let Some(first) = self.timers.first_entry().filter(|first| first.key().0 == at) {
+            due.push(first.remove());
+        }
+        Some((at, due))
+    }
+
+    /// Takes out all timers that go by this machine's clock, to be set anew.
+    pub(super) fn take_timers_of(&mut self, machine: Machine) -> Vec<Timer> {
+        let theirs = self.timers.extract_if(.., |_, timer| timer.machine == Some(machine));
+        theirs.map(|(_, timer)| timer).collect()
+    }
+}
+
+/// Counts one more at this instant.
+fn another(count: &mut (Monotonic, u64), now: Monotonic) -> u64 {
+    if count.0 != now {
+        *count = (now, 0);
+    }
+    count.1 += 1;
+    count.1
+}

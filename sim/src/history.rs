@@ -1,0 +1,141 @@
+//! What happened, line by line: the story of a run, and the proof that two
+//! runs of a seed are one.
+//!
+//! Lines are only ever appended. All are kept: a run of ten minutes writes
+//! some thousands of them.
+
+use std::fmt::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ephor_core::time::{Clock, Monotonic};
+
+use crate::fingerprint::Fingerprint;
+
+/// An append-only log of lines such as `[  12.345s] host-3 claims p7`. Clones
+/// write to the same log.
+#[derive(Clone)]
+pub struct History {
+    clock: Arc<dyn Clock>,
+    lines: Arc<Mutex<Lines>>,
+}
+
+#[derive(Default)]
+struct Lines {
+    /// Every line, each with its line feed.
+    text: String,
+    /// Where each line ends in the text.
+    ends: Vec<usize>,
+    fingerprint: Fingerprint,
+}
+
+impl History {
+    /// An empty history whose lines carry the time of this clock.
+    pub fn new(clock: impl Clock) -> Self {
+        Self { clock: Arc::new(clock), lines: Arc::default() }
+    }
+
+    /// Appends a line: `history.tell(format_args!("{host} claims {partition:?}"))`.
+    ///
+    /// What is told may not itself write to this history.
+    pub fn tell(&self, what: impl fmt::Display) {
+        let Monotonic(now) = self.clock.now();
+        self.with(|lines| {
+            let start = lines.text.len();
+            let (seconds, milliseconds) = (now / 1_000_000_000, now / 1_000_000 % 1_000);
+            writeln!(lines.text, "[{seconds:>4}.{milliseconds:03}s] {what}").expect("a String takes it all");
+            lines.fingerprint.add(&lines.text.as_bytes()[start..]);
+            lines.ends.push(lines.text.len());
+        });
+    }
+
+    /// The fingerprint of all lines so far.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.with(|lines| lines.fingerprint)
+    }
+
+    /// How many lines there are.
+    pub fn len(&self) -> usize {
+        self.with(|lines| lines.ends.len())
+    }
+
+    /// Whether nothing has happened yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All lines.
+    pub fn text(&self) -> String {
+        self.with(|lines| lines.text.clone())
+    }
+
+    /// The last `most` lines.
+    pub fn tail(&self, most: usize) -> String {
+        self.with(|lines| {
+            let left_out = lines.ends.len().saturating_sub(most);
+            let start = left_out.checked_sub(1).map_or(0, |last| lines.ends[last]);
+            lines.text[start..].to_owned()
+        })
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut Lines) -> T) -> T {
+        // The story matters most after a panic.
+        look(&mut self.lines.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl fmt::Debug for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "History({} lines, {})", self.len(), self.fingerprint())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ephor_core::time::Timestamp;
+
+    struct Stopped(u64);
+
+    impl Clock for Stopped {
+        fn now(&self) -> Monotonic {
+            Monotonic(self.0)
+        }
+        fn wall(&self) -> Timestamp {
+            Timestamp(0)
+        }
+    }
+
+    #[test]
+    fn a_line_carries_the_time() {
+        let history = History::new(Stopped(12_345_678_901));
+        assert!(history.is_empty());
+        history.tell("host-3 claims p7");
+        assert_eq!(history.text(), "[  12.345s] host-3 claims p7\n");
+        assert_eq!(format!("{history:?}"), format!("History(1 lines, {})", history.fingerprint()));
+    }
+
+    #[test]
+    fn the_tail_is_the_last_lines() {
+        let history = History::new(Stopped(0));
+        assert_eq!(history.tail(2), "");
+        for word in ["one", "two", "three"] {
+            history.clone().tell(word);
+        }
+        assert_eq!(history.len(), 3);
+        assert_eq!(history.tail(0), "");
+        assert_eq!(history.tail(2), "[   0.000s] two\n[   0.000s] three\n");
+        assert_eq!(history.tail(9), history.text());
+    }
+
+    #[test]
+    fn the_fingerprint_is_of_every_byte() {
+        let (a, b) = (History::new(Stopped(0)), History::new(Stopped(1_000_000)));
+        assert_eq!(a.fingerprint(), b.fingerprint());
+        a.tell("same words");
+        b.tell("same words");
+        assert_ne!(a.fingerprint(), b.fingerprint());
+        let mut whole = Fingerprint::default();
+        whole.add(a.text().as_bytes());
+        assert_eq!(a.fingerprint(), whole);
+    }
+}

@@ -1,0 +1,73 @@
+//! One call over the network: there, and back.
+//!
+//! ```text
+//!   caller ──► world task: ── there ──► apply ── back ──► caller
+//!                │               │        │        │
+//!              Slow        LostRequest  ErrorAfter LostResponse
+//!                          ErrorBefore
+//! ```
+//!
+//! The journey is a task of the world. A caller that crashed, was paused or
+//! gave up does not stop it: what was sent arrives, late or not.
+
+use std::future::pending;
+use std::time::Duration;
+
+use ephor_core::BoxError;
+use tokio::sync::oneshot;
+
+use crate::executor::{Handle, Machine};
+use crate::faults::FaultKind;
+
+/// What will happen to one call, decided when it sets out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Journey {
+    pub(crate) there: Duration,
+    pub(crate) back: Duration,
+    pub(crate) slow: bool,
+    pub(crate) fault: Option<FaultKind>,
+}
+
+/// Carries a call to where it is applied, and its answer back. Never returns
+/// if either got lost.
+pub(crate) async fn carry<T, E>(
+    handle: &Handle,
+    journey: Journey,
+    report: impl Fn(FaultKind) + Send + 'static,
+    error: fn(BoxError) -> E,
+    apply: impl Future<Output = Result<T, E>> + Send + 'static,
+) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+{
+    let (sender, receiver) = oneshot::channel();
+    let network = handle.clone();
+    handle.spawn_on(Machine::WORLD, async move {
+        if journey.slow {
+            report(FaultKind::Slow);
+        }
+        network.sleep(journey.there).await;
+        if let Some(fault) = journey.fault {
+            report(fault);
+        }
+        let failure = || error("a fault that the simulation injected".into());
+        let answer = match journey.fault {
+            Some(FaultKind::LostRequest) => return,
+            Some(FaultKind::ErrorBefore) => Err(failure()),
+            Some(FaultKind::LostResponse) => {
+                drop(apply.await);
+                return;
+            }
+            Some(FaultKind::ErrorAfter) => apply.await.and(Err(failure())),
+            _ => apply.await,
+        };
+        network.sleep(journey.back).await;
+        // Nobody there to hear it: as when a caller gave up.
+        drop(sender.send(answer));
+    });
+    match receiver.await {
+        Ok(answer) => answer,
+        Err(_) => pending().await,
+    }
+}

@@ -1,0 +1,179 @@
+//! A hub behind a bad network: one machine's way to it.
+//!
+//! Questions and opens travel as requests of the world's, like those to the
+//! store. Events, and the word that a receiver was disconnected, take their
+//! time to arrive and wait on this side until they are fetched: dropping a
+//! receive loses nothing. A link that breaks is gone for good, and the hub
+//! notices a little later than its user.
+
+mod receiver;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ephor_core::BoxFuture;
+use ephor_core::ids::{HubName, Namespace, PartitionId};
+use ephor_core::source::{
+    EventSource, HubProperties, OpenError, OpenRequest, PartitionProperties, Receiver, SourceError,
+};
+use fastrand::Rng;
+
+use crate::executor::Handle;
+use crate::faults::{FaultKind, FaultObserver, Latency, happens};
+use crate::network::{Journey, carry};
+use receiver::SlowReceiver;
+
+/// What is asked of a hub.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "named after the methods")]
+pub enum SourceCall {
+    HubProperties,
+    PartitionProperties,
+    Open,
+    Receive,
+    Close,
+}
+
+/// How bad the network between one machine and the hub is. Numbers without a
+/// unit are probabilities, per call; of a receive, per batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SourceFaults {
+    /// How long one way takes.
+    pub latency: Latency,
+    /// It takes [`SourceFaults::slow_latency`] instead.
+    pub slow: f64,
+    /// How long a slow way takes.
+    pub slow_latency: Latency,
+    /// A question or an open is answered with an error.
+    pub unavailable: f64,
+    /// A link breaks while a batch is awaited.
+    pub broken_link: f64,
+}
+
+impl Default for SourceFaults {
+    /// A good network.
+    fn default() -> Self {
+        Self {
+            latency: Latency::milliseconds(1, 5),
+            slow: 0.0,
+            slow_latency: Latency::milliseconds(1_000, 20_000),
+            unavailable: 0.0,
+            broken_link: 0.0,
+        }
+    }
+}
+
+impl SourceFaults {
+    /// Cut off: links break, and nothing new is answered.
+    pub fn cut_off() -> Self {
+        Self { unavailable: 1.0, broken_link: 1.0, ..Self::default() }
+    }
+
+    fn journey(&self, random: &mut Rng, call: SourceCall) -> Journey {
+        let slow = happens(random, self.slow);
+        let there = if slow { self.slow_latency } else { self.latency }.draw(random);
+        let back = self.latency.draw(random);
+        let (kind, probability) = match call {
+            SourceCall::Receive => (FaultKind::BrokenLink, self.broken_link),
+            SourceCall::Close => (FaultKind::LostRequest, 0.0),
+            _ => (FaultKind::ErrorBefore, self.unavailable),
+        };
+        Journey { there, back, slow, fault: happens(random, probability).then_some(kind) }
+    }
+}
+
+/// What a source and its receivers share.
+struct Network {
+    handle: Handle,
+    faults: Arc<Mutex<SourceFaults>>,
+    observer: FaultObserver<SourceCall>,
+    random: Mutex<Rng>,
+}
+
+impl Network {
+    fn journey(&self, call: SourceCall) -> Journey {
+        let faults = *self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        faults.journey(&mut self.random.lock().unwrap_or_else(PoisonError::into_inner), call)
+    }
+
+    async fn carry<T, E>(
+        &self,
+        call: SourceCall,
+        partition: Option<PartitionId>,
+        apply: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<SourceError> + Send + 'static,
+    {
+        let observer = self.observer.clone();
+        let report = move |fault| observer(fault, call, partition);
+        let error = |cause| E::from(SourceError::Unavailable(cause));
+        carry(&self.handle, self.journey(call), report, error, apply).await
+    }
+}
+
+/// One machine's way to a hub.
+pub struct SlowSource {
+    inner: Arc<dyn EventSource>,
+    network: Arc<Network>,
+}
+
+impl SlowSource {
+    /// A way to `inner` with these faults, which may change at any time.
+    pub fn new(handle: &Handle, inner: Arc<dyn EventSource>, faults: Arc<Mutex<SourceFaults>>) -> Self {
+        Self::with_observer(handle, inner, faults, Arc::new(|_, _, _| {}))
+    }
+
+    /// The same, and `observer` is told of every fault.
+    pub fn with_observer(
+        handle: &Handle,
+        inner: Arc<dyn EventSource>,
+        faults: Arc<Mutex<SourceFaults>>,
+        observer: FaultObserver<SourceCall>,
+    ) -> Self {
+        let random = Mutex::new(handle.fork_random());
+        Self { inner, network: Arc::new(Network { handle: handle.clone(), faults, observer, random }) }
+    }
+}
+
+impl std::fmt::Debug for SlowSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SlowSource({}/{})", self.namespace(), self.hub())
+    }
+}
+
+impl EventSource for SlowSource {
+    fn namespace(&self) -> &Namespace {
+        self.inner.namespace()
+    }
+
+    fn hub(&self) -> &HubName {
+        self.inner.hub()
+    }
+
+    fn hub_properties(&self) -> BoxFuture<'_, Result<HubProperties, SourceError>> {
+        let inner = self.inner.clone();
+        let apply = async move { inner.hub_properties().await };
+        Box::pin(self.network.carry(SourceCall::HubProperties, None, apply))
+    }
+
+    fn partition_properties(
+        &self,
+        partition: PartitionId,
+    ) -> BoxFuture<'_, Result<PartitionProperties, SourceError>> {
+        let inner = self.inner.clone();
+        let apply = async move { inner.partition_properties(partition).await };
+        Box::pin(self.network.carry(SourceCall::PartitionProperties, Some(partition), apply))
+    }
+
+    fn open(&self, request: OpenRequest) -> BoxFuture<'_, Result<Box<dyn Receiver>, OpenError>> {
+        let (inner, network, partition) = (self.inner.clone(), self.network.clone(), request.partition);
+        let apply = async move {
+            let receiver = inner.open(request).await?;
+            Ok(Box::new(SlowReceiver::new(network, partition, receiver)) as Box<dyn Receiver>)
+        };
+        Box::pin(self.network.carry(SourceCall::Open, Some(partition), apply))
+    }
+}

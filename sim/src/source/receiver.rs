@@ -1,0 +1,116 @@
+//! A receiver whose events take their time to arrive.
+
+use std::sync::Arc;
+
+use ephor_core::BoxFuture;
+use ephor_core::event::Event;
+use ephor_core::ids::PartitionId;
+use ephor_core::source::{LastEnqueued, ReceiveError, Receiver, SourceError};
+use ephor_core::time::Monotonic;
+
+use super::{Network, SourceCall};
+use crate::executor::Machine;
+use crate::faults::FaultKind;
+
+pub(super) struct SlowReceiver {
+    network: Arc<Network>,
+    partition: PartitionId,
+    /// None once the link broke.
+    inner: Option<Box<dyn Receiver>>,
+    /// What was fetched from the hub and is on its way here. Decided once: who
+    /// drops a receive and starts another neither tempts fate twice nor escapes it.
+    under_way: Option<UnderWay>,
+    arriving: Vec<Event>,
+    ending: Option<ReceiveError>,
+}
+
+/// When something is here, unless the link breaks before.
+#[derive(Clone, Copy)]
+struct UnderWay {
+    due: Monotonic,
+    breaks: bool,
+}
+
+impl SlowReceiver {
+    pub(super) fn new(network: Arc<Network>, partition: PartitionId, inner: Box<dyn Receiver>) -> Self {
+        Self { network, partition, inner: Some(inner), under_way: None, arriving: Vec::new(), ending: None }
+    }
+
+    async fn next(&mut self, into: &mut Vec<Event>, most: usize) -> Result<(), ReceiveError> {
+        let Some(inner) = &mut self.inner else { return Err(broken()) };
+        let network = self.network.clone();
+        let report = |fault| (network.observer)(fault, SourceCall::Receive, Some(self.partition));
+        let under_way = match self.under_way {
+            Some(under_way) => under_way,
+            None => {
+                self.ending = inner.receive(&mut self.arriving, most).await.err();
+                let journey = network.journey(SourceCall::Receive);
+                if journey.slow {
+                    report(FaultKind::Slow);
+                }
+                let due = network.handle.now() + journey.there;
+                let breaks = journey.fault == Some(FaultKind::BrokenLink);
+                *self.under_way.insert(UnderWay { due, breaks })
+            }
+        };
+        network.handle.sleep_until(under_way.due).await;
+        if under_way.breaks {
+            report(FaultKind::BrokenLink);
+            self.hang_up();
+            return Err(broken());
+        }
+        let here = most.min(self.arriving.len());
+        into.extend(self.arriving.drain(..here));
+        if here == 0 || (self.arriving.is_empty() && self.ending.is_none()) {
+            self.under_way = None;
+        }
+        if here == 0 { self.ending.take().map_or(Ok(()), Err) } else { Ok(()) }
+    }
+
+    /// The hub hears of it a little later.
+    fn hang_up(&mut self) {
+        if let Some(inner) = self.inner.take() {
+            let (handle, journey) = (self.network.handle.clone(), self.network.journey(SourceCall::Close));
+            self.network.handle.spawn_on(Machine::WORLD, async move {
+                handle.sleep(journey.there).await;
+                drop(inner);
+            });
+        }
+    }
+}
+
+impl Receiver for SlowReceiver {
+    fn receive<'a>(
+        &'a mut self,
+        into: &'a mut Vec<Event>,
+        most: usize,
+    ) -> BoxFuture<'a, Result<(), ReceiveError>> {
+        Box::pin(self.next(into, most))
+    }
+
+    fn last_enqueued(&self) -> Option<LastEnqueued> {
+        self.inner.as_ref()?.last_enqueued()
+    }
+
+    fn close(mut self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let Some(inner) = self.inner.take() else { return };
+            let apply = async move {
+                inner.close().await;
+                Ok::<(), SourceError>(())
+            };
+            // Whatever became of it, the link is closed.
+            self.network.carry(SourceCall::Close, Some(self.partition), apply).await.ok();
+        })
+    }
+}
+
+impl Drop for SlowReceiver {
+    fn drop(&mut self) {
+        self.hang_up();
+    }
+}
+
+fn broken() -> ReceiveError {
+    SourceError::Unavailable("the simulated link broke".into()).into()
+}

@@ -1,0 +1,321 @@
+//! A store behind a bad network: one machine's way to it.
+//!
+//! Every call becomes a request of its own on the world's side. It may be slow
+//! beyond all timeouts and land after its caller gave up, get lost on the way
+//! there or back, or come back with an error whether it was applied or not.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ephor_core::BoxFuture;
+use ephor_core::checkpoint::Position;
+use ephor_core::history::OwnershipChange;
+use ephor_core::host_record::HostRecord;
+use ephor_core::ids::{GroupId, HostId, LogId, PartitionId};
+use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
+use ephor_core::store::{
+    Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, Seek, SeekRequest, Store, StoreError,
+    StoreFuture, View,
+};
+use fastrand::Rng;
+
+use crate::executor::Handle;
+use crate::faults::{FaultKind, FaultObserver, Latency, happens};
+use crate::network::{Journey, carry};
+
+/// The methods of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "named after the methods")]
+pub enum StoreCall {
+    Groups,
+    Found,
+    View,
+    Heartbeat,
+    Retire,
+    Order,
+    Claim,
+    Renew,
+    Transfer,
+    Release,
+    Save,
+    Seek,
+    History,
+    Changed,
+}
+
+/// How bad the network between one machine and the store is. Numbers without
+/// a unit are probabilities, per call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StoreFaults {
+    /// How long one way takes.
+    pub latency: Latency,
+    /// The request takes [`StoreFaults::slow_latency`] instead.
+    pub slow: f64,
+    /// How long a slow request takes: longer than callers wait, so that it
+    /// lands when they have given up.
+    pub slow_latency: Latency,
+    /// Not applied, never answered.
+    pub lost_request: f64,
+    /// Applied, never answered.
+    pub lost_response: f64,
+    /// Not applied, answered with an error.
+    pub error_before: f64,
+    /// Applied, answered with an error.
+    pub error_after: f64,
+    /// A claim is answered with whoever holds the lease, and not applied.
+    pub conflict: f64,
+    /// A wake-up call is lost.
+    pub lost_notification: f64,
+}
+
+impl Default for StoreFaults {
+    /// A good network.
+    fn default() -> Self {
+        Self {
+            latency: Latency::milliseconds(1, 5),
+            slow: 0.0,
+            slow_latency: Latency::milliseconds(5_000, 60_000),
+            lost_request: 0.0,
+            lost_response: 0.0,
+            error_before: 0.0,
+            error_after: 0.0,
+            conflict: 0.0,
+            lost_notification: 0.0,
+        }
+    }
+}
+
+impl StoreFaults {
+    /// Cut off: nothing gets through any more. What is on its way still arrives.
+    pub fn cut_off() -> Self {
+        Self { lost_request: 1.0, lost_notification: 1.0, ..Self::default() }
+    }
+
+    fn journey(&self, random: &mut Rng, call: StoreCall) -> Journey {
+        let slow = happens(random, self.slow);
+        let there = if slow { self.slow_latency } else { self.latency }.draw(random);
+        let back = self.latency.draw(random);
+        let mut fault = None;
+        for (kind, probability) in [
+            (FaultKind::LostRequest, self.lost_request),
+            (FaultKind::LostResponse, self.lost_response),
+            (FaultKind::ErrorBefore, self.error_before),
+            (FaultKind::ErrorAfter, self.error_after),
+            (FaultKind::Conflict, self.conflict),
+        ] {
+            let applies = kind != FaultKind::Conflict || call == StoreCall::Claim;
+            if happens(random, probability) && applies {
+                fault = fault.or(Some(kind));
+            }
+        }
+        Journey { there, back, slow, fault }
+    }
+}
+
+/// One machine's way to a store.
+pub struct FaultyStore {
+    handle: Handle,
+    inner: Arc<dyn Store>,
+    faults: Arc<Mutex<StoreFaults>>,
+    observer: FaultObserver<StoreCall>,
+    random: Mutex<Rng>,
+    /// Wake-up calls that have come and were not yet heard.
+    unheard: Mutex<BTreeSet<(GroupId, HostId)>>,
+}
+
+impl FaultyStore {
+    /// A way to `inner` with these faults, which may change at any time.
+    pub fn new(handle: &Handle, inner: Arc<dyn Store>, faults: Arc<Mutex<StoreFaults>>) -> Self {
+        Self {
+            handle: handle.clone(),
+            inner,
+            faults,
+            observer: Arc::new(|_, _, _| {}),
+            random: Mutex::new(handle.fork_random()),
+            unheard: Mutex::default(),
+        }
+    }
+
+    /// Tells `observer` of every fault.
+    pub fn with_observer(self, observer: FaultObserver<StoreCall>) -> Self {
+        Self { observer, ..self }
+    }
+
+    fn faults(&self) -> StoreFaults {
+        *self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn draw<T>(&self, draw: impl FnOnce(&mut Rng) -> T) -> T {
+        draw(&mut self.random.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn unheard(&self, look: impl FnOnce(&mut BTreeSet<(GroupId, HostId)>) -> bool) -> bool {
+        look(&mut self.unheard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Sends a call on its way. `apply` takes the store and owns all it needs.
+    fn call<'a, T, F>(
+        &'a self,
+        call: StoreCall,
+        partition: Option<PartitionId>,
+        apply: impl FnOnce(Arc<dyn Store>, Option<FaultKind>) -> F + Send + 'a,
+    ) -> StoreFuture<'a, T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        Box::pin(async move {
+            let journey = self.draw(|random| self.faults().journey(random, call));
+            let observer = self.observer.clone();
+            let report = move |fault| observer(fault, call, partition);
+            let apply = apply(self.inner.clone(), journey.fault);
+            carry(&self.handle, journey, report, StoreError::Unavailable, apply).await
+        })
+    }
+}
+
+impl std::fmt::Debug for FaultyStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FaultyStore({:?})", self.faults())
+    }
+}
+
+impl Store for FaultyStore {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn groups(&self) -> StoreFuture<'_, Vec<GroupId>> {
+        self.call(StoreCall::Groups, None, |store, _| async move { store.groups().await })
+    }
+
+    fn found<'a>(&'a self, group: &'a GroupId, founding: &'a Founding) -> StoreFuture<'a, Founding> {
+        let (group, founding) = (group.clone(), founding.clone());
+        self.call(StoreCall::Found, None, |store, _| async move { store.found(&group, &founding).await })
+    }
+
+    fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View> {
+        let group = group.clone();
+        self.call(StoreCall::View, None, |store, _| async move { store.view(&group).await })
+    }
+
+    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, HostOrders> {
+        let (group, record) = (group.clone(), record.clone());
+        self.call(
+            StoreCall::Heartbeat,
+            None,
+            |store, _| async move { store.heartbeat(&group, &record).await },
+        )
+    }
+
+    fn retire<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> StoreFuture<'a, ()> {
+        let (group, host) = (group.clone(), host.clone());
+        self.call(StoreCall::Retire, None, |store, _| async move { store.retire(&group, &host).await })
+    }
+
+    fn order<'a>(
+        &'a self,
+        group: &'a GroupId,
+        host: &'a HostId,
+        orders: HostOrders,
+    ) -> StoreFuture<'a, bool> {
+        let (group, host) = (group.clone(), host.clone());
+        self.call(
+            StoreCall::Order,
+            None,
+            move |store, _| async move { store.order(&group, &host, orders).await },
+        )
+    }
+
+    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
+        let (group, request) = (group.clone(), request.clone());
+        self.call(StoreCall::Claim, Some(request.partition), |store, fault| async move {
+            if fault == Some(FaultKind::Conflict) {
+                let view = store.view(&group).await?;
+                return Ok(Claim::Lost { holder: view.lease(request.partition).cloned() });
+            }
+            store.claim(&group, &request).await
+        })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        group: &'a GroupId,
+        duration: Duration,
+        tokens: &'a [LeaseToken],
+    ) -> StoreFuture<'a, Vec<Renewal>> {
+        let (group, tokens) = (group.clone(), tokens.to_vec());
+        self.call(StoreCall::Renew, None, move |store, _| async move {
+            store.renew(&group, duration, &tokens).await
+        })
+    }
+
+    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway> {
+        let (group, request) = (group.clone(), request.clone());
+        self.call(StoreCall::Transfer, Some(request.token.partition), |store, _| async move {
+            store.transfer(&group, &request).await
+        })
+    }
+
+    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, GiveAway> {
+        let (group, request) = (group.clone(), request.clone());
+        self.call(StoreCall::Release, Some(request.token.partition), |store, _| async move {
+            store.release(&group, &request).await
+        })
+    }
+
+    fn save<'a>(
+        &'a self,
+        group: &'a GroupId,
+        token: &'a LeaseToken,
+        position: &'a Position,
+        log: Option<&'a LogId>,
+    ) -> StoreFuture<'a, Save> {
+        let (group, token, position, log) = (group.clone(), token.clone(), position.clone(), log.cloned());
+        self.call(StoreCall::Save, Some(token.partition), |store, _| async move {
+            store.save(&group, &token, &position, log.as_ref()).await
+        })
+    }
+
+    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
+        let (group, request) = (group.clone(), request.clone());
+        self.call(StoreCall::Seek, Some(request.partition), |store, _| async move {
+            store.seek(&group, &request).await
+        })
+    }
+
+    fn history<'a>(
+        &'a self,
+        group: &'a GroupId,
+        partition: Option<PartitionId>,
+        most: usize,
+    ) -> StoreFuture<'a, Vec<OwnershipChange>> {
+        let group = group.clone();
+        self.call(StoreCall::History, partition, move |store, _| async move {
+            store.history(&group, partition, most).await
+        })
+    }
+
+    /// Waits in the caller's own task: there is nothing here that could land late.
+    fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let key = (group.clone(), host.clone());
+            while !self.unheard(|unheard| unheard.contains(&key)) {
+                self.inner.changed(group, host).await;
+                if self.draw(|random| happens(random, self.faults().lost_notification)) {
+                    (self.observer)(FaultKind::LostNotification, StoreCall::Changed, None);
+                } else {
+                    // Kept until it is heard: who drops this future and asks again misses nothing.
+                    self.unheard(|unheard| unheard.insert(key.clone()));
+                }
+            }
+            let latency = self.draw(|random| self.faults().latency.draw(random));
+            self.handle.sleep(latency).await;
+            self.unheard(|unheard| unheard.remove(&key));
+        })
+    }
+}

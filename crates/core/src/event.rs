@@ -46,7 +46,10 @@ impl fmt::Debug for Event {
 
 /// Application properties: names and values that travel beside the body.
 #[derive(Clone, Default, PartialEq)]
-pub struct Properties(Option<Arc<[(Arc<str>, Value)]>>);
+pub struct Properties(Option<Arc<[Property]>>);
+
+/// A name and its value.
+pub type Property = (Arc<str>, Value);
 
 impl Properties {
     /// The value under this name.
@@ -55,7 +58,7 @@ impl Properties {
     }
 
     /// All pairs, in the order in which they were sent.
-    pub fn iter(&self) -> impl Iterator<Item = &(Arc<str>, Value)> {
+    pub fn iter(&self) -> impl Iterator<Item = &Property> {
         self.0.iter().flat_map(|pairs| pairs.iter())
     }
 

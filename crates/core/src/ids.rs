@@ -203,6 +203,9 @@ impl FromStr for HostId {
 }
 
 /// A consumer group of a hub in a namespace: the scope of leases and checkpoints.
+///
+/// Its text is for people. Hub names may contain slashes, so two groups can read
+/// the same: a backend keys its records by the three names.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct GroupId {
     /// Where the hub lives.

@@ -89,7 +89,7 @@ pub struct Lease {
     pub duration: Option<Duration>,
     /// When the owner changed last, by the store's clock.
     pub acquired_at: Timestamp,
-    /// How long ago the record was last written by its owner.
+    /// How long ago the record was last written: by a renewal, or by a change of owner.
     pub age: Duration,
     /// Which state of the record this is.
     pub version: LeaseVersion,

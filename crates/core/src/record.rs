@@ -284,9 +284,13 @@ pub fn save(
     now: Timestamp,
     rules: &Rules,
 ) -> SaveVerdict {
-    if rules.checkpoints_are_fenced && record.seal != token.epoch {
+    // Nobody has the epoch before the first, not even where nobody has claimed yet.
+    let fenced = record.seal != token.epoch || token.epoch == Epoch::NONE;
+    if rules.checkpoints_are_fenced && fenced {
         return SaveVerdict::Fenced { seal: record.seal };
     }
+    // Whoever does not name the log means the one that is stored.
+    let log = log.or_else(|| record.checkpoint.as_ref()?.log.as_ref());
     let backwards = record.checkpoint.as_ref().filter(|stored| stored.forbids(position, log));
     match backwards {
         Some(stored) if rules.checkpoints_are_fenced => SaveVerdict::Behind(stored.clone()),
@@ -560,6 +564,30 @@ mod tests {
         let early = LeaseToken { epoch: record.seal.next(), ..token(&first) };
         let future = save(&record, &early, &finished(6), None, at(2), &rules);
         assert_eq!(future, SaveVerdict::Fenced { seal: record.seal });
+    }
+
+    #[test]
+    fn a_save_without_log_keeps_the_log_that_is_stored() {
+        let rules = Rules::default();
+        let first = owned("a", at(0));
+        let mut record = CheckpointRecord { seal: first.epoch, checkpoint: None };
+        let log = LogId::new("a");
+        for (sequence, log) in [(7, Some(&log)), (8, None)] {
+            let verdict = save(&record, &token(&first), &finished(sequence), log, at(1), &rules);
+            let SaveVerdict::Write(written) = verdict else { panic!("the owner may save") };
+            record.checkpoint = Some(written);
+        }
+        let back = save(&record, &token(&first), &finished(0), Some(&log), at(1), &rules);
+        assert!(matches!(back, SaveVerdict::Behind(_)));
+    }
+
+    #[test]
+    fn nobody_saves_before_the_first_claim() {
+        let first = owned("a", at(0));
+        let nobody = LeaseToken { epoch: Epoch::NONE, ..token(&first) };
+        let verdict =
+            save(&CheckpointRecord::default(), &nobody, &finished(0), None, at(1), &Rules::default());
+        assert_eq!(verdict, SaveVerdict::Fenced { seal: Epoch::NONE });
     }
 
     #[test]

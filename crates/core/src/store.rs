@@ -230,7 +230,7 @@ pub trait Store: Send + Sync + 'static {
     /// Removes the record of a host that has stopped.
     fn retire<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> StoreFuture<'a, ()>;
 
-    /// Says what is wanted of a host; false if there is no such host. Wakes it.
+    /// Says what is wanted of a host, until it retires; false if there is no such host. Wakes it.
     fn order<'a>(&'a self, group: &'a GroupId, host: &'a HostId, orders: HostOrders)
     -> StoreFuture<'a, bool>;
 
@@ -249,7 +249,7 @@ pub trait Store: Send + Sync + 'static {
     /// Hands a lease over in a new epoch, seals its checkpoint, and wakes the new owner.
     fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway>;
 
-    /// Gives a lease back and wakes the heir.
+    /// Gives a lease back and wakes the heir; without one, every host with a record.
     fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, GiveAway>;
 
     /// Saves a position under the epoch that the checkpoint is sealed with, never backwards.

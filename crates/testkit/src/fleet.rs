@@ -204,7 +204,8 @@ impl TestFleet {
         let partitions = self.snapshots().flat_map(|snapshot| snapshot.partitions);
         partitions
             .filter_map(|owned| {
-                let saved = owned.checkpoint.as_ref().map(|saved| &saved.position).and_then(Position::finished);
+                let saved =
+                    owned.checkpoint.as_ref().map(|saved| &saved.position).and_then(Position::finished);
                 Some((owned.partition, owned.finished.max(saved)?))
             })
             .collect()

@@ -19,7 +19,10 @@ pub struct VirtualEnvironment {
 
 impl VirtualEnvironment {
     /// An environment that begins now. Must be made inside a tokio runtime.
-    #[expect(clippy::new_without_default, reason = "it reads the runtime's clock, which a default should not")]
+    #[expect(
+        clippy::new_without_default,
+        reason = "it reads the runtime's clock, which a default should not"
+    )]
     pub fn new() -> Self {
         Self { start: tokio::time::Instant::now(), chance: Arc::new(std::sync::Mutex::new(1)) }
     }

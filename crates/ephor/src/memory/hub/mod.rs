@@ -142,6 +142,13 @@ impl MemoryHub {
         Ok(self.partition(&world, partition)?.append(events, self.clock.wall()))
     }
 
+    /// The newest event of each partition, in order, also while the hub answers nobody.
+    pub fn ends(&self) -> Vec<(PartitionId, Option<SequenceNumber>)> {
+        let properties =
+            self.read().partitions.iter().map(|partition| partition.properties()).collect::<Vec<_>>();
+        properties.into_iter().map(|one| (one.id, one.last.map(|last| last.sequence))).collect()
+    }
+
     /// Adds partitions until there are this many. A hub never shrinks.
     pub fn grow(&self, to: u32) {
         let mut world = self.change();

@@ -28,6 +28,7 @@ use super::shared::HostShared;
 use crate::error::HostError;
 use crate::metric_names as names;
 use crate::pump::PumpEnd;
+use crate::pump::open::within_limit;
 use crate::stop_report::StopReport;
 
 /// Two scans are at least this far apart, however often the store wakes us.
@@ -189,26 +190,19 @@ impl Manager {
         if self.shared.now() < self.refresh_at {
             return;
         }
-        let limit =
-            self.shared.environment.sleep_until(self.shared.now() + self.shared.manager.store_timeout);
-        let asked = tokio::select! {
-            biased;
-            asked = self.shared.source.hub_properties() => Some(asked),
-            () = limit => None,
-        };
-        match asked {
-            Some(Ok(hub)) => {
+        let (environment, limit) = (&*self.shared.environment, self.shared.manager.store_timeout);
+        match within_limit(environment, limit, self.shared.source.hub_properties()).await {
+            Ok(hub) => {
                 self.refresh_at = self.shared.now() + HUB_REFRESH;
                 self.partitions = hub.partitions;
                 self.partitions.sort_unstable();
                 self.log = hub.log;
             }
             // The pumps will tell whether the hub is really out of reach.
-            Some(Err(error)) => {
+            Err(error) => {
                 self.refresh_at = self.shared.now() + self.shared.manager.slow_scan;
                 self.shared.reporter.report(&HostError::Hub { error });
             }
-            None => self.refresh_at = self.shared.now() + self.shared.manager.slow_scan,
         }
     }
 

@@ -32,6 +32,7 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 use crate::environment::{Environment, TaskHandle};
 use crate::error::HostError;
 use crate::options::{EventProcessorOptions, PartitionManagerOptions};
+use crate::pump::open::{HUB_ANSWERS_WITHIN, within_limit};
 use crate::report::Reporter;
 use crate::stop_report::StopReport;
 use crate::store_calls::StoreCalls;
@@ -235,7 +236,8 @@ impl EventProcessorHost {
             }
             error => Err(StartError::Hub { hub: name(), error }),
         };
-        let hub = match config.source.hub_properties().await {
+        let environment = &*config.environment;
+        let hub = match within_limit(environment, HUB_ANSWERS_WITHIN, config.source.hub_properties()).await {
             Ok(hub) => hub,
             Err(error) => return passing(error),
         };
@@ -252,7 +254,7 @@ impl EventProcessorHost {
             prefetch_events: 1,
             prefetch_bytes: 1,
         };
-        match config.source.open(probe).await {
+        match within_limit(environment, HUB_ANSWERS_WITHIN, config.source.open(probe)).await {
             Ok(receiver) => receiver.close().await,
             Err(OpenError::Source(error)) => return Ok(passing(error)?.or(Some(hub))),
             // Somebody reads it: it exists.

@@ -16,7 +16,7 @@
 pub(crate) mod close;
 mod deliver;
 pub(crate) mod guard;
-mod open;
+pub(crate) mod open;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,8 @@
 //! The way in: where to begin, the processor, the receiver.
 
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use ephor_core::checkpoint::Checkpoint;
 use ephor_core::position::StartPosition;
@@ -11,12 +13,15 @@ use futures_util::FutureExt;
 use super::guard::{Heed, Interrupt};
 use super::{Ending, Pump, SOURCE_BACKOFF, SOURCE_PAUSE};
 use crate::context::Checkpointed;
+use crate::environment::Environment;
 use crate::error::{HostError, PartitionError, ProcessorError};
 use crate::lease_state::Stage;
 use crate::processor::{CloseReason, EventProcessor};
 
 /// How long a partition is left alone after its processor did not open.
-const OPEN_PAUSE: std::time::Duration = std::time::Duration::from_secs(5);
+const OPEN_PAUSE: Duration = Duration::from_secs(5);
+/// How long the hub may take to answer a question.
+pub(crate) const HUB_ANSWERS_WITHIN: Duration = Duration::from_secs(15);
 
 impl<P: EventProcessor> Pump<P> {
     /// Finds out where reading goes on: behind what is finished, behind the
@@ -88,7 +93,7 @@ impl<P: EventProcessor> Pump<P> {
             let source = self.shared.source.clone();
             let partition = self.context.partition();
             let asked = self
-                .unless_stopped(async {
+                .ask_hub(async {
                     let hub = source.hub_properties().await?;
                     Ok::<_, SourceError>((hub, source.partition_properties(partition).await?))
                 })
@@ -97,7 +102,7 @@ impl<P: EventProcessor> Pump<P> {
                 Ok((hub, properties)) if hub.log == self.context.inner().log => return Ok(properties),
                 Ok(_) => {
                     // The hub was made anew under our feet: start over, with its new name.
-                    let pause = std::time::Duration::ZERO;
+                    let pause = Duration::ZERO;
                     return Err(Ending::Failed { reason: CloseReason::SourceFailed, pause });
                 }
                 Err(error) => self.source_failed(&error).await?,
@@ -158,7 +163,7 @@ impl<P: EventProcessor> Pump<P> {
                 prefetch_bytes: options.prefetch_bytes,
             };
             let source = self.shared.source.clone();
-            match self.unless_stopped(source.open(request)).await? {
+            match self.ask_hub(source.open(request)).await? {
                 Ok(receiver) => {
                     self.note_enqueued(&*receiver);
                     return Ok(receiver);
@@ -185,6 +190,16 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
+    /// Asks the hub something. A hub that does not answer in time is not available.
+    async fn ask_hub<T, E: From<SourceError>>(
+        &mut self,
+        question: impl Future<Output = Result<T, E>>,
+    ) -> Result<Result<T, E>, Ending> {
+        let environment = self.context.inner().environment.clone();
+        let answered = within_limit(&*environment, HUB_ANSWERS_WITHIN, question);
+        self.unless_stopped(answered).await
+    }
+
     /// Events were removed while we read. True if reading begins elsewhere.
     pub(super) async fn accept_lost_ground(&mut self, ground: LostGround) -> Result<bool, Ending> {
         match self.shared.options.on_invalid_position {
@@ -204,6 +219,22 @@ impl<P: EventProcessor> Pump<P> {
         self.shared.reporter.report(&HostError::Halted { partition, ground });
         let interrupt = self.guard.wait(Heed::Drain).await;
         self.ending(interrupt)
+    }
+}
+
+/// Awaits the hub's answer, for so long.
+pub(crate) async fn within_limit<T, E: From<SourceError>>(
+    environment: &dyn Environment,
+    limit: Duration,
+    question: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    tokio::select! {
+        biased;
+        answer = question => answer,
+        () = environment.sleep_until(environment.now() + limit) => {
+            let silence = format!("no answer within {limit:?}");
+            Err(SourceError::Unavailable(silence.into()).into())
+        }
     }
 }
 

@@ -22,15 +22,26 @@
 //! | a call that outlives its caller | `network` |
 //! | a store behind a bad network | [`store`] |
 //! | a hub behind a bad network | [`source`] |
+//! | what a seed stands for | [`scenario`] |
+//! | the user's code, and how it fails | [`processor`] |
+//! | playing a seed | [`run`] |
+//! | what must hold, always | [`judge`] |
+//! | which fault hit what | [`coverage`] |
 //! | what happened, line by line | [`history`] |
 //! | comparing two runs | [`fingerprint`] |
 
 pub mod clock;
+pub mod coverage;
 pub mod environment;
 pub mod executor;
 pub mod faults;
 pub mod fingerprint;
+mod fleet;
 pub mod history;
+pub mod judge;
 mod network;
+pub mod processor;
+pub mod run;
+pub mod scenario;
 pub mod source;
 pub mod store;

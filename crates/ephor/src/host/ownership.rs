@@ -109,7 +109,9 @@ impl Manager {
             _ => {
                 let store = &self.shared.store;
                 let cause = ReleaseCause::Unserved;
-                let request = ReleaseRequest { token, cause, heir: None, settled: true };
+                // Whether its pump could save everything is not known any more.
+                let settled = !served_before;
+                let request = ReleaseRequest { token, cause, heir: None, settled };
                 let call = store.store().release(store.group(), &request);
                 // If it fails, the next scan finds the lease again, or it runs out.
                 let _ = store.call("release", Some(partition), call).await;

@@ -38,7 +38,7 @@ impl Manager {
                     let Some(end) = end else { break };
                     note(&mut report, end.partition, &end.outcome, end.settled);
                     if let Outcome::GivenAway { confirmed: false, .. } = end.outcome {
-                        unconfirmed.push((end.partition, end.epoch));
+                        unconfirmed.push((end.partition, end.epoch, end.settled));
                     }
                     self.pump_ended(end);
                 }
@@ -52,8 +52,8 @@ impl Manager {
             slot.context.inner().lease.end();
             slot.context.cancel();
         }
-        for (partition, epoch) in unconfirmed {
-            if !self.release_again(partition, epoch).await {
+        for (partition, epoch, settled) in unconfirmed {
+            if !self.release_again(partition, epoch, settled).await {
                 report.abandoned.push(partition);
             }
         }
@@ -65,10 +65,10 @@ impl Manager {
     }
 
     /// Repeats a release whose outcome is unknown. True if the lease is certainly no longer ours.
-    async fn release_again(&self, partition: PartitionId, epoch: Epoch) -> bool {
+    async fn release_again(&self, partition: PartitionId, epoch: Epoch, settled: bool) -> bool {
         let store = &self.shared.store;
         let token = LeaseToken { partition, owner: self.shared.me.clone(), epoch };
-        let request = ReleaseRequest { token, cause: ReleaseCause::Shutdown, heir: None, settled: true };
+        let request = ReleaseRequest { token, cause: ReleaseCause::Shutdown, heir: None, settled };
         let call = store.store().release(store.group(), &request);
         store.call("release", Some(partition), call).await.is_ok()
     }

@@ -49,10 +49,11 @@ impl<P: EventProcessor> Pump<P> {
         };
 
         let closed = self.close(reason, until).await;
+        // The planted bug, which believes that the order does not matter.
         let early = if self.shared.rules.final_checkpoint_comes_first {
             None
         } else {
-            Some(self.give_away(&way, reason, self.nothing_unsaved()).await)
+            Some(self.give_away(&way, reason, closed).await)
         };
         let settled = if closed { self.final_checkpoint(until).await } else { self.nothing_unsaved() };
         let given = match early {

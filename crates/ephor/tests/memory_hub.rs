@@ -13,7 +13,7 @@ use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::{SequenceNumber, StartPosition};
 use ephor_core::source::{EventSource, OpenError, OpenRequest, ReceiveError, Receiver, SourceError};
 use ephor_core::time::{Clock, Monotonic, Timestamp};
-use ephor_testkit::conformance::source::SourceFixture;
+use ephor_testkit::conformance::source::{SourceFixture, check};
 
 /// A clock that moves on by a millisecond whenever it is looked at, or stands where it is put.
 struct Ticking(AtomicI64);
@@ -321,42 +321,53 @@ async fn a_waiting_receiver_is_woken_by_every_fault() {
         |hub| hub.disconnect(HERE).unwrap(),
     ];
     for fault in faults {
-        let hub = MemoryHub::new("homes", 1).unwrap();
-        let mut receiver = open(&hub, StartPosition::Earliest).await;
-        let mut tasks = tokio::task::JoinSet::new();
-        tasks.spawn(async move { receiver.receive(&mut Vec::new(), 1).await });
-        tokio::task::yield_now().await;
-        fault(&hub);
-        let result = tasks.join_next().await.unwrap().unwrap();
-        assert!(matches!(result, Err(ReceiveError::Source(SourceError::Unavailable(_)))), "{result:?}");
+        check(async move {
+            let hub = MemoryHub::new("homes", 1).unwrap();
+            let mut receiver = open(&hub, StartPosition::Earliest).await;
+            let mut tasks = tokio::task::JoinSet::new();
+            tasks.spawn(async move { receiver.receive(&mut Vec::new(), 1).await });
+            tokio::task::yield_now().await;
+            fault(&hub);
+            let result = tasks.join_next().await.unwrap().unwrap();
+            assert!(matches!(result, Err(ReceiveError::Source(SourceError::Unavailable(_)))), "{result:?}");
+        })
+        .await;
     }
 }
 
-/// Senders and receivers on several threads: no event is lost, and nobody sleeps through news.
+/// Every event is sent just when its receivers, on another thread, are about
+/// to wait for it. A single one that is slept through stops the whole test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_sleeps_through_news_on_several_threads() {
-    const EVENTS: usize = 20_000;
+    const ROUNDS: u64 = 20_000;
+    const RECEIVERS: usize = 2;
     let hub = MemoryHub::new("homes", 1).unwrap();
+    let (done, mut rounds) = tokio::sync::mpsc::channel(RECEIVERS);
     let mut tasks = tokio::task::JoinSet::new();
-    for _ in 0..3 {
+    for _ in 0..RECEIVERS {
         let mut receiver = hub.open(request(StartPosition::Earliest, None)).await.unwrap();
+        let done = done.clone();
         tasks.spawn(async move {
             let mut events = Vec::new();
-            while events.len() < EVENTS {
-                receiver.receive(&mut events, 64).await.unwrap();
+            for round in 0..ROUNDS {
+                receiver.receive(&mut events, 10).await.unwrap();
+                assert_eq!(events.drain(..).map(|event| event.sequence.0).collect::<Vec<_>>(), [round]);
+                done.send(()).await.unwrap();
             }
-            assert!(events.iter().zip(0..).all(|(event, number)| event.sequence.0 == number));
         });
     }
     tasks.spawn(async move {
-        for number in 0..EVENTS {
+        for _ in 0..ROUNDS {
             hub.send(HERE, "x").unwrap();
-            if number % 7 == 0 {
-                tokio::task::yield_now().await;
+            for _ in 0..RECEIVERS {
+                rounds.recv().await.unwrap();
             }
         }
     });
-    while let Some(result) = tasks.join_next().await {
-        result.unwrap();
-    }
+    check(async move {
+        while let Some(result) = tasks.join_next().await {
+            result.unwrap();
+        }
+    })
+    .await;
 }

@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use ephor_core::checkpoint::Position;
+use ephor_core::checkpoint::{Position, Unsaved};
 use ephor_core::event::Event;
 use ephor_core::failure::AfterFailure;
 use ephor_core::time::Monotonic;
@@ -188,7 +188,11 @@ impl<P: EventProcessor> Pump<P> {
         let Some(position) = position else { return Ok(()) };
         match self.save_unless_lost(position).await? {
             Ok(Checkpointed::Refused) => Err(Ending::Lost(CloseReason::LeaseLost)),
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                // Also if what is stored is ahead of it: nothing more is due until the next event.
+                self.context.progress().unsaved = Unsaved::default();
+                Ok(())
+            }
             Err(error) => {
                 self.checkpoint_not_before = now + CHECKPOINT_RETRY;
                 self.tell(PartitionError::Checkpoint { message: error.to_string() }).await

@@ -184,7 +184,6 @@ impl<P: EventProcessor> Pump<P> {
                 interrupt = guard.wait(Heed::Everything) => match interrupt {
                     Interrupt::Paused => {
                         self.stay_paused().await?;
-                        self.stage(Stage::Running);
                         continue;
                     }
                     other => return Err(self.ending(other)),
@@ -225,10 +224,15 @@ impl<P: EventProcessor> Pump<P> {
         } else {
             Monotonic::NEVER
         };
-        let checkpoint = options.checkpoint.every.and_then(|_| {
-            let due = options.checkpoint.due_at(&self.context.progress().unsaved)?;
-            Some(due.max(self.checkpoint_not_before))
-        });
+        let unsaved = self.context.progress().unsaved;
+        let now = self.now();
+        // What is due already could not be written: it is tried again although no event follows.
+        let due = if options.checkpoint.due(&unsaved, now) {
+            Some(now)
+        } else {
+            options.checkpoint.due_at(&unsaved)
+        };
+        let checkpoint = due.map(|due| due.max(self.checkpoint_not_before));
         idle.min(checkpoint.unwrap_or(Monotonic::NEVER))
     }
 
@@ -288,7 +292,10 @@ impl<P: EventProcessor> Pump<P> {
     async fn stay_paused(&mut self) -> Result<(), Ending> {
         self.stage(Stage::Paused);
         match self.guard.wait(Heed::Resume).await {
-            Interrupt::Resumed => Ok(()),
+            Interrupt::Resumed => {
+                self.stage(Stage::Running);
+                Ok(())
+            }
             other => Err(self.ending(other)),
         }
     }

@@ -1,0 +1,229 @@
+//! A store that fails, hangs, answers wrongly and counts, on request.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use ephor::{GroupId, HostId, LogId, PartitionId, Position, Store};
+use ephor_core::BoxFuture;
+use ephor_core::history::OwnershipChange;
+use ephor_core::host_record::HostRecord;
+use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
+use ephor_core::store::{
+    Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, Seek, SeekRequest, StoreError,
+    StoreFuture, View,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Op {
+    Groups,
+    Found,
+    View,
+    Heartbeat,
+    Retire,
+    Order,
+    Claim,
+    Renew,
+    Transfer,
+    Release,
+    Save,
+    Seek,
+    History,
+}
+
+/// What a host calls in the course of its life.
+pub const HOST_OPS: [Op; 9] = [
+    Op::Found,
+    Op::View,
+    Op::Heartbeat,
+    Op::Retire,
+    Op::Claim,
+    Op::Renew,
+    Op::Transfer,
+    Op::Release,
+    Op::Save,
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// An error, and nothing happened.
+    Fails,
+    /// No answer, and nothing happened.
+    Hangs,
+    /// An error, although it happened.
+    LandsAndFails,
+    /// No answer, although it happened.
+    LandsAndHangs,
+}
+
+#[derive(Default)]
+struct State {
+    troubles: BTreeMap<Op, (Trouble, usize)>,
+    calls: BTreeMap<Op, usize>,
+}
+
+/// Clones share their troubles.
+#[derive(Clone)]
+pub struct TroubledStore {
+    inner: Arc<dyn Store>,
+    state: Arc<Mutex<State>>,
+}
+
+impl TroubledStore {
+    pub fn new(inner: Arc<dyn Store>) -> Self {
+        Self { inner, state: Arc::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// From now on, until [`heal`](Self::heal).
+    pub fn trouble(&self, op: Op, trouble: Trouble) {
+        self.trouble_times(op, trouble, usize::MAX);
+    }
+
+    /// The next so many times.
+    pub fn trouble_times(&self, op: Op, trouble: Trouble, times: usize) {
+        self.state().troubles.insert(op, (trouble, times));
+    }
+
+    /// Everything that a host calls.
+    pub fn trouble_all(&self, trouble: Trouble) {
+        HOST_OPS.iter().for_each(|op| self.trouble(*op, trouble));
+    }
+
+    pub fn heal(&self) {
+        self.state().troubles.clear();
+    }
+
+    /// Calls since the start or the last [`reset`](Self::reset).
+    pub fn calls(&self, op: Op) -> usize {
+        self.state().calls.get(&op).copied().unwrap_or(0)
+    }
+
+    pub fn all_calls(&self) -> BTreeMap<Op, usize> {
+        self.state().calls.clone()
+    }
+
+    pub fn reset(&self) {
+        self.state().calls.clear();
+    }
+
+    fn call<'a, T: Send + 'a>(&'a self, op: Op, call: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
+        let trouble = {
+            let mut state = self.state();
+            *state.calls.entry(op).or_default() += 1;
+            let left = state.troubles.get_mut(&op);
+            left.filter(|(_, times)| *times > 0).map(|(trouble, times)| {
+                *times -= 1;
+                *trouble
+            })
+        };
+        Box::pin(async move {
+            match trouble {
+                None => call.await,
+                Some(Trouble::Fails) => Err(out_of_order()),
+                Some(Trouble::Hangs) => std::future::pending().await,
+                Some(Trouble::LandsAndFails) => {
+                    call.await?;
+                    Err(out_of_order())
+                }
+                Some(Trouble::LandsAndHangs) => {
+                    call.await?;
+                    std::future::pending().await
+                }
+            }
+        })
+    }
+}
+
+fn out_of_order() -> StoreError {
+    StoreError::Unavailable("out of order".into())
+}
+
+impl Store for TroubledStore {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn groups(&self) -> StoreFuture<'_, Vec<GroupId>> {
+        self.call(Op::Groups, self.inner.groups())
+    }
+
+    fn found<'a>(&'a self, group: &'a GroupId, founding: &'a Founding) -> StoreFuture<'a, Founding> {
+        self.call(Op::Found, self.inner.found(group, founding))
+    }
+
+    fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View> {
+        self.call(Op::View, self.inner.view(group))
+    }
+
+    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, HostOrders> {
+        self.call(Op::Heartbeat, self.inner.heartbeat(group, record))
+    }
+
+    fn retire<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> StoreFuture<'a, ()> {
+        self.call(Op::Retire, self.inner.retire(group, host))
+    }
+
+    fn order<'a>(
+        &'a self,
+        group: &'a GroupId,
+        host: &'a HostId,
+        orders: HostOrders,
+    ) -> StoreFuture<'a, bool> {
+        self.call(Op::Order, self.inner.order(group, host, orders))
+    }
+
+    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
+        self.call(Op::Claim, self.inner.claim(group, request))
+    }
+
+    fn renew<'a>(
+        &'a self,
+        group: &'a GroupId,
+        duration: Duration,
+        tokens: &'a [LeaseToken],
+    ) -> StoreFuture<'a, Vec<Renewal>> {
+        self.call(Op::Renew, self.inner.renew(group, duration, tokens))
+    }
+
+    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway> {
+        self.call(Op::Transfer, self.inner.transfer(group, request))
+    }
+
+    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, GiveAway> {
+        self.call(Op::Release, self.inner.release(group, request))
+    }
+
+    fn save<'a>(
+        &'a self,
+        group: &'a GroupId,
+        token: &'a LeaseToken,
+        position: &'a Position,
+        log: Option<&'a LogId>,
+    ) -> StoreFuture<'a, Save> {
+        self.call(Op::Save, self.inner.save(group, token, position, log))
+    }
+
+    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
+        self.call(Op::Seek, self.inner.seek(group, request))
+    }
+
+    fn history<'a>(
+        &'a self,
+        group: &'a GroupId,
+        partition: Option<PartitionId>,
+        most: usize,
+    ) -> StoreFuture<'a, Vec<OwnershipChange>> {
+        self.call(Op::History, self.inner.history(group, partition, most))
+    }
+
+    fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()> {
+        self.inner.changed(group, host)
+    }
+}

@@ -64,7 +64,19 @@ pub struct Figures {
     pub saves: u64,
 }
 
+/// A processor opened or closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// When.
+    pub at: Monotonic,
+    /// Where.
+    pub partition: PartitionId,
+    /// Whether it opened; it closed otherwise.
+    pub opens: bool,
+}
+
 struct Docket {
+    turns: Vec<Turn>,
     cases: BTreeMap<PartitionId, Case>,
     violation: Option<String>,
     figures: Figures,
@@ -85,6 +97,7 @@ impl Judge {
     /// A judge that knows nothing yet.
     pub fn new(handle: &Handle, history: &History, usable: Duration) -> Self {
         let docket = Docket {
+            turns: vec![],
             cases: BTreeMap::new(),
             violation: None,
             figures: Figures::default(),
@@ -110,6 +123,11 @@ impl Judge {
     /// The figures so far.
     pub fn figures(&self) -> Figures {
         self.docket().figures.clone()
+    }
+
+    /// All openings and closings, in order.
+    pub fn turns(&self) -> Vec<Turn> {
+        self.docket().turns.clone()
     }
 
     /// When ownership changed last.
@@ -236,14 +254,19 @@ impl Judge {
     /// A processor is opened.
     pub fn opened(&self, partition: PartitionId, epoch: Epoch, who: &str) {
         self.history.tell(format_args!("{who} opens {partition:?} in {epoch:?}"));
-        self.docket().cases.entry(partition).or_default().open.insert(epoch);
+        let mut docket = self.docket();
+        docket.turns.push(Turn { at: self.handle.now(), partition, opens: true });
+        docket.cases.entry(partition).or_default().open.insert(epoch);
+        drop(docket);
         self.runs(partition, epoch);
     }
 
     /// A processor is closed.
     pub fn closed(&self, partition: PartitionId, epoch: Epoch, who: &str, reason: &str) {
         self.history.tell(format_args!("{who} closes {partition:?} in {epoch:?}: {reason}"));
-        self.docket().cases.entry(partition).or_default().open.remove(&epoch);
+        let mut docket = self.docket();
+        docket.turns.push(Turn { at: self.handle.now(), partition, opens: false });
+        docket.cases.entry(partition).or_default().open.remove(&epoch);
     }
 
     /// A call begins, with the events from `first` to `last`.

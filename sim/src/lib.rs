@@ -25,6 +25,7 @@
 //! | what a seed stands for | [`scenario`] |
 //! | the user's code, and how it fails | [`processor`] |
 //! | playing a seed | [`run`] |
+//! | how many moves a change takes, and how long nobody reads | [`moves`] |
 //! | what must hold, always | [`judge`] |
 //! | which fault hit what | [`coverage`] |
 //! | what happened, line by line | [`history`] |
@@ -39,6 +40,7 @@ pub mod fingerprint;
 mod fleet;
 pub mod history;
 pub mod judge;
+pub mod moves;
 mod network;
 pub mod processor;
 pub mod run;

@@ -1,4 +1,5 @@
 //! `ephor-sim [--from N] [--count M] [--plant BUG]`: plays seeds and judges them.
+//! `ephor-sim --moves`: how many moves a change takes, and how long nobody reads.
 //!
 //! A failing seed prints the command that replays it and the story of its run.
 
@@ -18,18 +19,22 @@ struct Arguments {
     count: u64,
     rules: Rules,
     story: bool,
+    moves: bool,
     plant: Option<String>,
 }
 
-const USAGE: &str = "usage: ephor-sim [--from N] [--count M] [--story] [--plant fence|epoch|order]
+const USAGE: &str = "usage: ephor-sim [--from N] [--count M] [--story] [--moves] [--plant fence|epoch|order]
   --from N     the first seed (default 0)
   --count M    how many seeds (default 100)
+  --moves      without trouble: the moves that a join, a stop and a crash take,
+               beside the fewest possible, and how long nobody reads
   --story      print what happened, also when all went well
   --plant BUG  take a rule away: checkpoints without the fence, a takeover that
                keeps the epoch, a release before the final checkpoint";
 
 fn arguments() -> Result<Arguments, String> {
-    let mut parsed = Arguments { from: 0, count: 100, rules: Rules::default(), story: false, plant: None };
+    let mut parsed =
+        Arguments { from: 0, count: 100, rules: Rules::default(), story: false, moves: false, plant: None };
     let mut given = std::env::args().skip(1);
     while let Some(name) = given.next() {
         let mut value = || given.next().ok_or_else(|| format!("{name} needs a value\n{USAGE}"));
@@ -38,6 +43,7 @@ fn arguments() -> Result<Arguments, String> {
             "--from" => parsed.from = number(value()?)?,
             "--count" => parsed.count = number(value()?)?,
             "--story" => parsed.story = true,
+            "--moves" => parsed.moves = true,
             "--plant" => {
                 let bug = value()?;
                 match bug.as_str() {
@@ -89,6 +95,10 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if arguments.moves {
+        println!("{}", ephor_sim::moves::measure(arguments.from, arguments.count));
+        return ExitCode::SUCCESS;
+    }
     let next = AtomicU64::new(arguments.from);
     let end = arguments.from.saturating_add(arguments.count);
     let total = Mutex::new(Total::default());

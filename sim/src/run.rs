@@ -52,17 +52,17 @@ enum Undo {
     Processor,
 }
 
-struct Run {
-    executor: Executor,
-    world: World,
-    hosts: Vec<SimHost>,
+pub(crate) struct Run {
+    pub(crate) executor: Executor,
+    pub(crate) world: World,
+    pub(crate) hosts: Vec<SimHost>,
     /// By time, then in the order in which they were noted.
     pending: BTreeMap<(Monotonic, usize), (usize, Undo)>,
     noted: usize,
 }
 
 impl Run {
-    fn new(scenario: Scenario, rules: Rules) -> Self {
+    pub(crate) fn new(scenario: Scenario, rules: Rules) -> Self {
         let executor = Executor::new(scenario.seed);
         let handle = (*executor).clone();
         let clock = Arc::new(handle.clock(Machine::WORLD));
@@ -124,7 +124,7 @@ impl Run {
     }
 
     /// Sends the scenario's events, spread over the time of trouble.
-    fn send_events(&self) {
+    pub(crate) fn send_events(&self) {
         let world = self.world.clone();
         let mut random = world.handle.fork_random();
         let pause = TROUBLE / world.scenario.events;

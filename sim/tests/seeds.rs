@@ -1,0 +1,80 @@
+//! What the simulation must show. The long form is the `ephor-sim` command.
+
+use ephor_core::rules::Rules;
+use ephor_sim::moves::{self, Change};
+use ephor_sim::run::{self, Outcome};
+use ephor_sim::scenario::Scenario;
+
+fn caught(rules: Rules) -> Option<(u64, Outcome)> {
+    (0..60).map(|seed| (seed, run::play(seed, rules))).find(|(_, outcome)| outcome.violation.is_some())
+}
+
+#[test]
+fn no_seed_breaks_a_promise() {
+    for seed in 10_000..10_040 {
+        let outcome = run::play(seed, Rules::default());
+        assert_eq!(outcome.violation, None, "seed {seed}:\n{}", outcome.history.tail(40));
+        assert!(outcome.figures.finished >= u64::from(Scenario::draw(seed).events));
+    }
+}
+
+#[test]
+fn one_seed_played_twice_is_one_history_to_the_byte() {
+    for seed in [3, 7, 42] {
+        let (first, second) = (run::play(seed, Rules::default()), run::play(seed, Rules::default()));
+        assert!(first.history.len() > 500, "there is something to compare");
+        assert_eq!(first.history.text(), second.history.text());
+        assert_eq!(first.steps, second.steps, "seed {seed}: the steps differ");
+    }
+    let (a, b) = (run::play(1, Rules::default()), run::play(2, Rules::default()));
+    assert_ne!(a.history.fingerprint(), b.history.fingerprint());
+}
+
+#[test]
+fn checkpoints_without_the_fence_are_caught() {
+    let rules = Rules { checkpoints_are_fenced: false, ..Rules::default() };
+    let (_, outcome) = caught(rules).expect("a violation");
+    let violation = outcome.violation.expect("one was found");
+    assert!(violation.contains("save in") || violation.contains("moved back"), "{violation}");
+}
+
+#[test]
+fn a_thief_that_keeps_the_epoch_is_caught() {
+    let rules = Rules { takeover_raises_the_epoch: false, ..Rules::default() };
+    let (_, outcome) = caught(rules).expect("a violation");
+    assert!(outcome.violation.expect("one was found").contains("the epoch went from"));
+}
+
+#[test]
+fn a_release_before_the_final_checkpoint_is_caught() {
+    let rules = Rules { final_checkpoint_comes_first: false, ..Rules::default() };
+    let (_, outcome) = caught(rules).expect("a violation");
+    assert!(outcome.violation.expect("one was found").contains("given away as settled"));
+}
+
+#[test]
+fn without_trouble_every_change_takes_the_fewest_moves() {
+    let moves = moves::measure(0, 24);
+    for ((change, wakes), tally) in &moves.0 {
+        assert!(tally.changes > 0);
+        assert_eq!(tally.moves, tally.fewest, "{change:?}, wakes {wakes}:\n{moves}");
+    }
+}
+
+#[test]
+fn nobody_reads_for_no_longer_than_promised() {
+    let moves = moves::measure(100, 24);
+    for ((change, wakes), tally) in &moves.0 {
+        let longest = tally.gaps.last().copied().unwrap_or_default().as_secs_f64();
+        let promised = match (change, wakes) {
+            // Stop and handover: under a second where the store can wake.
+            (Change::Join | Change::Stop, true) => 1.0,
+            // Otherwise within a scan: fast for who asked, slow for who was idle.
+            (Change::Join, false) => 1.5,
+            (Change::Stop, false) => 5.5,
+            // A crash: the lease, and one slow scan.
+            (Change::Crash, _) => 35.5,
+        };
+        assert!(longest <= promised, "{change:?}, wakes {wakes}:\n{moves}");
+    }
+}

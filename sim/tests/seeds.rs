@@ -69,9 +69,8 @@ fn nobody_reads_for_no_longer_than_promised() {
         let promised = match (change, wakes) {
             // Stop and handover: under a second where the store can wake.
             (Change::Join | Change::Stop, true) => 1.0,
-            // Otherwise within a scan: fast for who asked, slow for who was idle.
-            (Change::Join, false) => 1.5,
-            (Change::Stop, false) => 5.5,
+            // Within one fast scan where it cannot, and a few calls to the store.
+            (Change::Join | Change::Stop, false) => 1.1,
             // A crash: the lease, and one slow scan.
             (Change::Crash, _) => 35.5,
         };

@@ -188,6 +188,7 @@ mod tests {
             version: LeaseVersion::revision(version),
             previous: None,
             quiet: Duration::ZERO,
+            heir: None,
         }
     }
 

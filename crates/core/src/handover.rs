@@ -118,6 +118,7 @@ mod tests {
             version: LeaseVersion::revision(1),
             previous: None,
             quiet: Duration::ZERO,
+            heir: None,
         }
     }
 

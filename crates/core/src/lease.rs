@@ -97,6 +97,8 @@ pub struct Lease {
     pub previous: Option<HostId>,
     /// How long that previous owner may still be at work without knowing.
     pub quiet: Duration,
+    /// Who should have it next, by the word of whoever released it.
+    pub heir: Option<HostId>,
 }
 
 impl Lease {
@@ -157,7 +159,8 @@ pub struct ReleaseRequest {
     pub token: LeaseToken,
     /// Why.
     pub cause: ReleaseCause,
-    /// Who will want it, so that a store that can wake its users wakes that one.
+    /// Who should have it next. It stands in the lease, so that all plans agree, and a store
+    /// that can wake its users wakes that one.
     pub heir: Option<HostId>,
     /// Whether everything that was finished is also saved.
     pub settled: bool,
@@ -204,6 +207,7 @@ mod tests {
             version: LeaseVersion::revision(1),
             previous: None,
             quiet: Duration::ZERO,
+            heir: None,
         };
         let token = LeaseToken { partition: PartitionId(2), owner, epoch: Epoch::NONE.next() };
         assert_eq!(lease.token(), Some(token));

@@ -42,6 +42,8 @@ pub struct LeaseRecord {
     pub previous: Option<HostId>,
     /// Until when that owner may be at work without knowing.
     pub previous_until: Timestamp,
+    /// Who should have it next, by the word of whoever released it.
+    pub heir: Option<HostId>,
 }
 
 impl LeaseRecord {
@@ -56,6 +58,7 @@ impl LeaseRecord {
             revision: 0,
             previous: None,
             previous_until: Timestamp(0),
+            heir: None,
         }
     }
 
@@ -71,6 +74,7 @@ impl LeaseRecord {
             version: LeaseVersion::revision(self.revision),
             previous: self.previous.clone(),
             quiet: self.previous_until.since(now),
+            heir: self.heir.clone(),
         }
     }
 
@@ -144,6 +148,7 @@ pub fn claim(
         revision: old.revision + 1,
         previous,
         previous_until,
+        heir: None,
         partition: request.partition,
     };
     let history = OwnershipChange {
@@ -184,6 +189,7 @@ pub fn transfer(
         acquired_at: now,
         renewed_at: now,
         revision: old.revision + 1,
+        heir: None,
         ..old.clone()
     };
     let history = OwnershipChange {
@@ -212,6 +218,7 @@ pub fn release(
         acquired_at: now,
         renewed_at: now,
         revision: old.revision + 1,
+        heir: request.heir.clone(),
         ..old.clone()
     };
     let history = OwnershipChange {
@@ -247,6 +254,7 @@ pub fn seek(
         revision: old.revision + 1,
         previous,
         previous_until,
+        heir: None,
         partition,
     };
     let history = OwnershipChange {
@@ -440,14 +448,16 @@ mod tests {
     #[test]
     fn a_release_keeps_the_epoch_and_the_next_claim_raises_it() {
         let first = owned("a", at(0));
-        let request =
-            ReleaseRequest { token: token(&first), cause: ReleaseCause::Shutdown, heir: None, settled: true };
+        let heir = Some(host("b"));
+        let cause = ReleaseCause::Shutdown;
+        let request = ReleaseRequest { token: token(&first), cause, heir: heir.clone(), settled: true };
         let change = release(Some(&first), first.epoch, &request, at(7)).unwrap();
         assert_eq!(change.lease.owner, None);
         assert_eq!(change.lease.epoch, first.epoch);
         assert_eq!(change.seal, first.epoch);
         assert_eq!(change.lease.revision, first.revision + 1);
         assert_eq!(change.lease.seen_at(at(9)).age, Duration::from_secs(2));
+        assert_eq!(change.lease.seen_at(at(9)).heir, heir);
         assert_eq!(change.history.to, None);
         assert_eq!(change.history.from, Some(host("a")));
         assert_eq!(release(Some(&change.lease), change.seal, &request, at(8)), None);
@@ -460,7 +470,10 @@ mod tests {
         )
         .unwrap();
         assert_eq!(again.lease.epoch.get(), 2);
+        assert_eq!(again.lease.heir, None);
         assert_eq!(again.lease.seen_at(at(8)).quiet, Duration::ZERO);
+        let sought = seek(Some(&change.lease), change.seal, P, "ada", at(9));
+        assert_eq!(sought.lease.heir, None);
     }
 
     #[test]

@@ -45,8 +45,9 @@ pub struct Seat {
     pub partition: PartitionId,
     /// Its living owner.
     pub holder: Option<usize>,
-    /// Who had it until it was taken away and may have it back without a wait.
-    pub previous: Option<usize>,
+    /// Who should have it, if there is room: whoever lost it to a seek and may have it back
+    /// without a wait, or the heir that its last owner named.
+    pub favourite: Option<usize>,
     /// It has been free for so long that whoever can should take it.
     pub overdue: bool,
 }
@@ -83,15 +84,17 @@ impl Fleet {
             .iter()
             .map(|&partition| {
                 let Some(lease) = view.lease(partition) else {
-                    return Seat { partition, holder: None, previous: None, overdue: false };
+                    return Seat { partition, holder: None, favourite: None, overdue: false };
                 };
                 let expired = judgement.expired.binary_search(&partition).is_ok();
                 let holder = lease.owner.as_ref().filter(|_| !expired).and_then(index);
+                let robbed = lease.previous.as_ref().filter(|_| !lease.quiet.is_zero());
+                let favourite = robbed.or(lease.heir.as_ref()).filter(|_| lease.owner.is_none());
                 let free_for = lease.age.saturating_sub(lease.duration.unwrap_or_default());
                 Seat {
                     partition,
                     holder,
-                    previous: lease.previous.as_ref().filter(|_| !lease.quiet.is_zero()).and_then(index),
+                    favourite: favourite.and_then(index),
                     overdue: holder.is_none() && free_for >= patience,
                 }
             })
@@ -153,11 +156,11 @@ pub struct Plan {
 /// Makes the plan.
 pub fn plan(fleet: &Fleet) -> Plan {
     let held = fleet.held();
-    // Who lost a partition to a seek counts as its holder: it gets it back.
+    // Whoever should have a free partition counts as its holder: then it gets it.
     let mut rank = held.clone();
     for seat in fleet.seats.iter().filter(|seat| seat.holder.is_none()) {
-        if let Some(previous) = seat.previous {
-            rank[previous] += 1;
+        if let Some(favourite) = seat.favourite {
+            rank[favourite] += 1;
         }
     }
     let shares = shares(&fleet.members, &rank, fleet.seats.len());
@@ -194,10 +197,10 @@ fn claims(fleet: &Fleet, room: &mut [u32]) -> (Vec<(PartitionId, usize)>, usize)
     let mut claims = vec![];
     let mut open = vec![];
     for seat in fleet.seats.iter().filter(|seat| seat.holder.is_none()) {
-        match seat.previous.filter(|&previous| room[previous] > 0) {
-            Some(previous) => {
-                room[previous] -= 1;
-                claims.push((seat.partition, previous));
+        match seat.favourite.filter(|&favourite| room[favourite] > 0) {
+            Some(favourite) => {
+                room[favourite] -= 1;
+                claims.push((seat.partition, favourite));
             }
             None => open.push(seat.partition),
         }

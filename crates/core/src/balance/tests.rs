@@ -25,7 +25,12 @@ fn fleet(members: Vec<Member>, holders: &[Option<usize>]) -> Fleet {
     let seats = holders
         .iter()
         .enumerate()
-        .map(|(i, &holder)| Seat { partition: PartitionId(i as u32), holder, previous: None, overdue: false })
+        .map(|(i, &holder)| Seat {
+            partition: PartitionId(i as u32),
+            holder,
+            favourite: None,
+            overdue: false,
+        })
         .collect();
     Fleet { members, seats, wants: vec![] }
 }
@@ -173,12 +178,32 @@ fn who_lost_a_partition_to_a_seek_gets_it_back() {
         settle(&mut fleet);
         for sought in 0..seats {
             let mut after = fleet.clone();
-            after.seats[sought].previous = after.seats[sought].holder.take();
+            after.seats[sought].favourite = after.seats[sought].holder.take();
             let plan = plan(&after);
             assert_eq!(plan.claims, [(PartitionId(sought as u32), fleet.seats[sought].holder.unwrap())]);
             assert!(plan.moves.is_empty());
         }
     }
+}
+
+#[test]
+fn an_heir_gets_what_was_left_to_it_as_far_as_its_share_goes() {
+    // Host 2 stops; it had 6 of 12 and leaves them to the others.
+    let holders: Vec<_> = [Some(0); 3].into_iter().chain([Some(1); 3]).chain([None; 6]).collect();
+    for heirs in [[0, 0, 0, 1, 1, 1], [1, 0, 1, 0, 1, 0]] {
+        let mut fleet = fleet((0..2).map(member).collect(), &holders);
+        for (seat, heir) in fleet.seats[6..].iter_mut().zip(heirs) {
+            seat.favourite = Some(heir);
+        }
+        let claims: Vec<usize> = plan(&fleet).claims.iter().map(|(_, to)| *to).collect();
+        assert_eq!(claims, heirs);
+    }
+    let mut greedy = fleet((0..2).map(member).collect(), &holders);
+    for seat in &mut greedy.seats[6..] {
+        seat.favourite = Some(0);
+    }
+    let claims = plan(&greedy).claims;
+    assert_eq!(claims.iter().filter(|(_, to)| *to == 0).count(), 3);
 }
 
 #[test]
@@ -271,6 +296,7 @@ fn lease(partition: u32, owner: Option<usize>, age: u64) -> Lease {
         version: LeaseVersion::revision(1),
         previous: None,
         quiet: Duration::ZERO,
+        heir: None,
     }
 }
 
@@ -297,6 +323,8 @@ fn a_view_is_read_into_a_fleet() {
     sought.quiet = Duration::from_secs(1);
     let mut stale = lease(4, None, 12);
     stale.previous = Some(host(0));
+    let mut bequeathed = lease(6, None, 1);
+    bequeathed.heir = Some(host(2));
     let view = View {
         hosts: vec![
             entry(1, HostState::Draining, None, vec![]),
@@ -309,6 +337,7 @@ fn a_view_is_read_into_a_fleet() {
             lease(2, Some(3), 40),
             sought,
             stale,
+            bequeathed,
             lease(9, Some(0), 0),
         ],
         ..View::default()
@@ -319,13 +348,13 @@ fn a_view_is_read_into_a_fleet() {
         expired: vec![PartitionId(1), PartitionId(2)],
         alive: vec![host(0), host(1), host(2)],
     };
-    let partitions: Vec<_> = (0..6).map(PartitionId).collect();
+    let partitions: Vec<_> = (0..7).map(PartitionId).collect();
     let fleet = Fleet::read(&view, &judgement, &partitions, Duration::from_secs(10));
     assert_eq!(
         fleet.members,
         [member(0), Member { takes_part: false, ..member(1) }, Member { max: Some(4), ..member(2) }]
     );
-    let seats: Vec<_> = fleet.seats.iter().map(|s| (s.holder, s.previous, s.overdue)).collect();
+    let seats: Vec<_> = fleet.seats.iter().map(|s| (s.holder, s.favourite, s.overdue)).collect();
     assert_eq!(
         seats,
         [
@@ -335,6 +364,7 @@ fn a_view_is_read_into_a_fleet() {
             (None, Some(0), false),
             (None, None, true),
             (None, None, false),
+            (None, Some(2), false),
         ]
     );
     assert_eq!(fleet.wants, [(PartitionId(0), 2)]);

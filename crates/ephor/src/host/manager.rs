@@ -75,6 +75,10 @@ pub(crate) struct Manager {
     pub(super) fitness: Fitness,
     pub(super) draining: bool,
     pub(super) stopping: bool,
+    /// What became of the partitions since we were told to stop.
+    pub(super) report: StopReport,
+    /// Given away since then, and the store did not say so.
+    pub(super) unconfirmed: Vec<(PartitionId, Epoch, bool)>,
     beat: u64,
     written: Option<(Monotonic, HostRecord)>,
     namesakes: BTreeSet<HostId>,
@@ -122,6 +126,8 @@ impl Manager {
             fitness: Fitness::default(),
             draining: false,
             stopping: false,
+            report: StopReport::default(),
+            unconfirmed: vec![],
             beat: 0,
             written: None,
             namesakes: BTreeSet::new(),

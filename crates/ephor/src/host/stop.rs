@@ -1,6 +1,6 @@
 //! Stopping: its order is written here, once.
 //!
-//! Stop claiming, drain, close, checkpoint, release, leave the fleet.
+//! Stop claiming, hand over to those who ask, drain, close, checkpoint, release, leave the fleet.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,11 +8,12 @@ use std::time::Duration;
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{HostId, PartitionId};
 use ephor_core::lease::{LeaseToken, ReleaseCause, ReleaseRequest};
+use ephor_core::time::Monotonic;
 
 use super::manager::Manager;
-use crate::pump::Outcome;
 use crate::pump::close::CLOSE_GRACE;
 use crate::pump::guard::{Drain, Stop, Way};
+use crate::pump::{Outcome, PumpEnd};
 use crate::stop_report::StopReport;
 
 impl Manager {
@@ -22,13 +23,14 @@ impl Manager {
         let until = shared.now() + within;
         self.stopping = true;
         self.asks.clear();
+        if !shared.store.store().capabilities().wakes {
+            self.offer(until).await;
+        }
         let heirs = if shared.slots().is_empty() { BTreeMap::new() } else { self.heirs().await };
         for (partition, slot) in shared.slots().iter() {
             let heir = heirs.get(partition).cloned();
             slot.stop(Stop::Drain(Drain { until, way: Way::Release { heir } }));
         }
-        let mut report = StopReport::default();
-        let mut unconfirmed = vec![];
         // A pump needs its grace to close, and two store calls to save and release.
         let last = until + CLOSE_GRACE + shared.manager.store_timeout * 2;
         while !shared.slots().is_empty() {
@@ -36,15 +38,12 @@ impl Manager {
                 biased;
                 end = self.ends.recv() => {
                     let Some(end) = end else { break };
-                    note(&mut report, end.partition, &end.outcome, end.settled);
-                    if let Outcome::GivenAway { confirmed: false, .. } = end.outcome {
-                        unconfirmed.push((end.partition, end.epoch, end.settled));
-                    }
-                    self.pump_ended(end);
+                    self.note_end(end);
                 }
                 () = shared.environment.sleep_until(last) => break,
             }
         }
+        let mut report = std::mem::take(&mut self.report);
         // What is still here cannot be given up: its lease runs out, and is not released.
         let left = std::mem::take(&mut *shared.slots());
         report.abandoned.extend(left.keys());
@@ -52,7 +51,7 @@ impl Manager {
             slot.context.inner().lease.end();
             slot.context.cancel();
         }
-        for (partition, epoch, settled) in unconfirmed {
+        for (partition, epoch, settled) in std::mem::take(&mut self.unconfirmed) {
             if !self.release_again(partition, epoch, settled).await {
                 report.abandoned.push(partition);
             }
@@ -62,6 +61,38 @@ impl Manager {
         // If it fails, the record grows old and is forgotten.
         let _ = store.call("retire", None, call).await;
         report
+    }
+
+    /// Where the store cannot wake the heirs, a release would lie there until
+    /// they look. So go on working, say that we are leaving, and hand over to
+    /// whoever asks; they all look within a slow scan.
+    async fn offer(&mut self, until: Monotonic) {
+        let shared = self.shared.clone();
+        let (slow, fast) = (shared.manager.slow_scan, shared.manager.fast_scan);
+        // Half of the time at most: calls in flight need theirs.
+        let left = until.since(shared.now()) / 2;
+        let last = shared.now() + left.min(slow + fast * 2);
+        while shared.now() < last && !shared.slots().is_empty() {
+            self.heartbeat().await;
+            let Some(sight) = self.look().await else { return };
+            if !sight.plan.moves.iter().any(|step| step.from == sight.me) && self.answers.is_empty() {
+                return;
+            }
+            self.reconcile(&sight).await;
+            self.answer(&sight);
+            self.heartbeat().await;
+            let next = (shared.now() + fast / 2).min(last);
+            while !shared.slots().is_empty() {
+                tokio::select! {
+                    biased;
+                    end = self.ends.recv() => {
+                        let Some(end) = end else { return };
+                        self.note_end(end);
+                    }
+                    () = shared.environment.sleep_until(next) => break,
+                }
+            }
+        }
     }
 
     /// Repeats a release whose outcome is unknown. True if the lease is certainly no longer ours.
@@ -80,12 +111,18 @@ impl Manager {
         let mine = sight.plan.moves.iter().filter(|step| step.from == sight.me);
         mine.map(|step| (step.partition, sight.fleet.members[step.to].id.clone())).collect()
     }
-}
 
-fn note(report: &mut StopReport, partition: PartitionId, outcome: &Outcome, settled: bool) {
-    match outcome {
-        Outcome::GivenAway { .. } | Outcome::Failed { .. } if settled => report.drained.push(partition),
-        Outcome::GivenAway { .. } | Outcome::Failed { .. } => report.unsettled.push(partition),
-        Outcome::Lost { .. } | Outcome::Displaced { .. } => report.lost.push(partition),
+    /// Takes note of a pump that ended while the host stops.
+    fn note_end(&mut self, end: PumpEnd) {
+        let list = match end.outcome {
+            Outcome::GivenAway { .. } | Outcome::Failed { .. } if end.settled => &mut self.report.drained,
+            Outcome::GivenAway { .. } | Outcome::Failed { .. } => &mut self.report.unsettled,
+            Outcome::Lost { .. } | Outcome::Displaced { .. } => &mut self.report.lost,
+        };
+        list.push(end.partition);
+        if let Outcome::GivenAway { confirmed: false, .. } = end.outcome {
+            self.unconfirmed.push((end.partition, end.epoch, end.settled));
+        }
+        self.pump_ended(end);
     }
 }

@@ -1,0 +1,42 @@
+//! Instructions per event: the difference between a longer and a shorter run,
+//! so that starting up does not count.
+
+use std::process::Command;
+
+/// The shorter run, and how much longer the longer one is.
+const SHORT: u32 = 50_000;
+const MORE: u32 = 50_000;
+
+/// Instructions per event, and what counted them.
+pub(crate) fn per_event(subject: &str) -> Option<(f64, &'static str)> {
+    let counters: [(&str, fn(&str, u32) -> Option<u64>); 2] = [("perf", perf), ("valgrind", valgrind)];
+    counters.into_iter().find_map(|(tool, count)| {
+        let (short, long) = (count(subject, SHORT)?, count(subject, SHORT + MORE)?);
+        Some(((long.saturating_sub(short)) as f64 / f64::from(MORE), tool))
+    })
+}
+
+fn perf(subject: &str, events: u32) -> Option<u64> {
+    let output = Command::new("perf")
+        .args(["stat", "-x", ",", "-e", "instructions:u"])
+        .arg(std::env::current_exe().ok()?)
+        .args([subject, &events.to_string()])
+        .output()
+        .ok()
+        .filter(|output| output.status.success())?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    text.lines().find(|line| line.contains("instructions"))?.split(',').next()?.parse().ok()
+}
+
+fn valgrind(subject: &str, events: u32) -> Option<u64> {
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(std::env::current_exe().ok()?)
+        .args([subject, &events.to_string()])
+        .output()
+        .ok()
+        .filter(|output| output.status.success())?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let line = text.lines().find(|line| line.contains("Collected :"))?;
+    line.rsplit(' ').next()?.parse().ok()
+}

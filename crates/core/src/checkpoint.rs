@@ -53,15 +53,22 @@ impl Position {
         }
     }
 
-    /// Whether writing `next` over this would lose ground.
-    fn would_move_back_to(&self, next: &Self) -> bool {
-        match (self, next) {
-            (Self::Finished { sequence: old, .. }, Self::Finished { sequence: new, .. }) => new < old,
-            (Self::Start(StartPosition::Sequence { number, inclusive }), Self::Finished { sequence, .. }) => {
-                sequence < number && !(*inclusive && sequence.next() == *number)
+    /// The first event that is still to be read, where its number is known.
+    fn next(&self) -> Option<SequenceNumber> {
+        match self.start() {
+            StartPosition::Sequence { number, inclusive } => {
+                Some(if inclusive { number } else { number.next() })
             }
-            (Self::Start(_), Self::Finished { .. }) => false,
-            (_, Self::Start(_)) => self != next,
+            _ => None,
+        }
+    }
+
+    /// Whether writing `other` over this would lose ground, or may do so: only
+    /// a log can tell where a start without number lies.
+    fn would_move_back_to(&self, other: &Self) -> bool {
+        match (self.next(), other.next()) {
+            (Some(old), Some(new)) => new < old,
+            _ => matches!(other, Self::Start(_)) && self != other,
         }
     }
 }
@@ -184,6 +191,10 @@ mod tests {
         assert!(!at_seven.forbids(&finished(7), None));
         assert!(!at_seven.forbids(&finished(8), None));
         assert!(at_seven.forbids(&Position::Start(StartPosition::Earliest), None));
+        assert!(at_seven.forbids(&Position::Start(StartPosition::Latest), None));
+        assert!(at_seven.forbids(&Position::Start(StartPosition::at(SequenceNumber(7))), None));
+        assert!(!at_seven.forbids(&Position::Start(StartPosition::after(SequenceNumber(7))), None));
+        assert!(!at_seven.forbids(&Position::Start(StartPosition::after(SequenceNumber(30))), None));
     }
 
     #[test]
@@ -196,6 +207,8 @@ mod tests {
         assert!(at.forbids(&finished(5), None));
         assert!(!at.forbids(&finished(6), None));
         assert!(!at.forbids(&finished(7), None));
+        assert!(at.forbids(&Position::Start(StartPosition::at(SequenceNumber(6))), None));
+        assert!(!at.forbids(&Position::Start(StartPosition::at(SequenceNumber(8))), None));
         let earliest = checkpoint(Position::Start(StartPosition::Earliest), None);
         assert!(!earliest.forbids(&finished(0), None));
         assert!(!earliest.forbids(&Position::Start(StartPosition::Earliest), None));

@@ -155,11 +155,9 @@ impl PartitionContext {
     /// How far behind this partition is, as of the last batch.
     pub fn lag(&self) -> Lag {
         let progress = self.progress();
-        let finished = progress
-            .finished
-            .as_ref()
-            .or(progress.saved.as_ref().map(|saved| &saved.position))
-            .and_then(finished_of);
+        let saved = progress.saved.as_ref().filter(|saved| saved.log.is_none() || saved.log == self.0.log);
+        let finished =
+            progress.finished.as_ref().or(saved.map(|saved| &saved.position)).and_then(finished_of);
         let partition = PartitionProperties {
             id: self.partition(),
             first: progress.first_kept,
@@ -214,11 +212,8 @@ impl PartitionContext {
             inner.fenced.increment(1);
             return Ok(Checkpointed::Refused);
         }
-        if let Some(saved) = &self.progress().saved {
-            let same = saved.position == position && saved.log == inner.log;
-            if same || saved.forbids(&position, inner.log.as_ref()) {
-                return Ok(Checkpointed::Unchanged(saved.clone()));
-            }
+        if let Some(saved) = self.progress().saved.as_ref().filter(|saved| self.covers(saved, &position)) {
+            return Ok(Checkpointed::Unchanged(saved.clone()));
         }
         let token = inner.lease.token();
         let call = inner.store.store().save(inner.store.group(), token, &position, inner.log.as_ref());
@@ -238,6 +233,40 @@ impl PartitionContext {
                 Ok(Checkpointed::Refused)
             }
         }
+    }
+
+    /// Whether what is saved says as much already, or more. A checkpoint of another log says nothing.
+    fn covers(&self, saved: &Checkpoint, position: &Position) -> bool {
+        let log = self.0.log.as_ref();
+        let same = saved.position == *position && saved.log.as_ref() == log;
+        same || saved.forbids(position, log)
+    }
+
+    /// Whether everything that is finished is also saved.
+    pub(crate) fn nothing_unsaved(&self) -> bool {
+        let progress = self.progress();
+        let saved = |finished| progress.saved.as_ref().is_some_and(|saved| self.covers(saved, finished));
+        progress.finished.as_ref().is_none_or(saved)
+    }
+
+    /// What to go on behind: what is finished here, or the checkpoint. A start
+    /// that was written down later is ahead of both.
+    pub(crate) fn reached(&self) -> Option<Checkpoint> {
+        let progress = self.progress();
+        let (Some(position), saved) = (&progress.finished, &progress.saved) else {
+            return progress.saved.clone();
+        };
+        let skipped = |saved: &&Checkpoint| {
+            matches!(saved.position, Position::Start(_)) && self.covers(saved, position)
+        };
+        saved.as_ref().filter(skipped).cloned().or_else(|| {
+            Some(Checkpoint {
+                position: position.clone(),
+                log: self.0.log.clone(),
+                epoch: self.epoch(),
+                saved_at: self.0.environment.wall(),
+            })
+        })
     }
 
     fn note_saved(&self, checkpoint: &Checkpoint) {
@@ -264,11 +293,11 @@ impl PartitionContext {
     /// The batch up to `last` is finished with.
     pub(crate) fn finished(&self, last: &Event, events: u64, now: Monotonic) {
         let mut progress = self.progress();
-        let saved = progress.saved.as_ref().and_then(|saved| saved.position.finished());
-        if saved.is_none_or(|saved| saved < last.sequence) {
+        let position = Position::of(last);
+        if !progress.saved.as_ref().is_some_and(|saved| self.covers(saved, &position)) {
             progress.unsaved.add(events, now);
         }
-        progress.finished = Some(Position::of(last));
+        progress.finished = Some(position);
         progress.events += events;
     }
 }

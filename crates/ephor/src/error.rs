@@ -201,8 +201,10 @@ pub enum HostError {
         /// The partition.
         partition: PartitionId,
     },
-    /// All hosts are at their maximum.
-    #[error("{partitions} partitions have no owner, because every host is at its max_partitions")]
+    /// No host may take them.
+    #[error(
+        "{partitions} partitions have no owner, because every host is at its max_partitions, draining or unfit"
+    )]
     Unplaced {
         /// How many.
         partitions: usize,

@@ -65,7 +65,7 @@ pub(crate) struct Manager {
     watch: Watch,
     pub(super) partitions: Vec<PartitionId>,
     pub(super) log: Option<LogId>,
-    refresh_at: Monotonic,
+    pub(super) refresh_at: Monotonic,
     pub(super) founding: Option<Founding>,
     pub(super) asks: BTreeMap<PartitionId, Ask>,
     pub(super) answers: BTreeMap<PartitionId, Answer>,

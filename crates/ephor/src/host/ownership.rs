@@ -370,7 +370,12 @@ impl Manager {
                     CloseReason::SourceFailed => ReleaseCause::SourceFailed,
                     _ => ReleaseCause::ProcessorFailed,
                 };
-                if !opened || reason == CloseReason::SourceFailed {
+                if reason == CloseReason::SourceFailed {
+                    // The hub may have been made anew, or have changed: ask it again.
+                    self.refresh_at = now;
+                }
+                // Without a pause it is the hub that has changed, and no fault of ours.
+                if (!opened || reason == CloseReason::SourceFailed) && !pause.is_zero() {
                     self.fitness.failed(now, self.shared.environment.random());
                 }
                 self.cooling.insert(partition, Cooling { until: now + pause, foreign: None });

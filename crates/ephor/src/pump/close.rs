@@ -3,7 +3,6 @@
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use ephor_core::checkpoint::Position;
 use ephor_core::ids::HostId;
 use ephor_core::lease::{ReleaseCause, ReleaseRequest, TransferRequest};
 use ephor_core::store::GiveAway;
@@ -55,7 +54,7 @@ impl<P: EventProcessor> Pump<P> {
         } else {
             Some(self.give_away(&way, reason, closed).await)
         };
-        let settled = if closed { self.final_checkpoint(until).await } else { self.nothing_unsaved() };
+        let settled = if closed { self.final_checkpoint(until).await } else { self.context.nothing_unsaved() };
         let given = match early {
             Some(given) => given,
             None => self.give_away(&way, reason, settled).await,
@@ -107,7 +106,7 @@ impl<P: EventProcessor> Pump<P> {
     /// Saves what is finished, if the policy says so. True if nothing finished is unsaved.
     async fn final_checkpoint(&mut self, until: Monotonic) -> bool {
         if !self.shared.options.checkpoint.on_close {
-            return self.nothing_unsaved();
+            return self.context.nothing_unsaved();
         }
         let finished = self.context.progress().finished.clone();
         let Some(position) = finished else { return true };
@@ -129,13 +128,6 @@ impl<P: EventProcessor> Pump<P> {
         let partition = self.context.partition();
         self.shared.reporter.report(&HostError::Unsettled { partition });
         false
-    }
-
-    fn nothing_unsaved(&self) -> bool {
-        let progress = self.context.progress();
-        let finished = progress.finished.as_ref().and_then(Position::finished);
-        let saved = progress.saved.as_ref().and_then(|saved| saved.position.finished());
-        finished.is_none() || saved >= finished
     }
 
     /// Transfers or releases the lease. None if the store did not answer.

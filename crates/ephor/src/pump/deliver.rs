@@ -215,8 +215,11 @@ impl<P: EventProcessor> Pump<P> {
 
     /// Lets the processor hear of something. What it does about it is its own business.
     pub(super) async fn process_error(&mut self, error: &PartitionError) -> Result<(), Ending> {
-        let Self { guard, context, processor, .. } = self;
-        let Some(processor) = processor.as_mut() else { return Ok(()) };
+        let Self { guard, context, processor, untold, .. } = self;
+        let Some(processor) = processor.as_mut() else {
+            untold.push(error.clone());
+            return Ok(());
+        };
         let inner = context.inner();
         inner.lease.call_starts(inner.environment.now());
         let ended = tokio::select! {

@@ -101,6 +101,8 @@ struct Pump<P> {
     founding: Option<Founding>,
     processor: Option<P>,
     opened: bool,
+    /// What went wrong before there was a processor to hear of it.
+    untold: Vec<PartitionError>,
     /// Fires for idleness and for checkpoints by time.
     ticker: LazyTimer,
     last_activity: Monotonic,
@@ -134,6 +136,7 @@ pub(crate) async fn run<P: EventProcessor>(seed: PumpSeed, factory: Factory<P>) 
         founding,
         processor: None,
         opened: false,
+        untold: vec![],
         ticker: LazyTimer::default(),
         last_activity: now,
         checkpoint_not_before: now,

@@ -4,7 +4,6 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use ephor_core::checkpoint::Checkpoint;
 use ephor_core::position::StartPosition;
 use ephor_core::resume::{self, LostGround, OnInvalidPosition, Resume};
 use ephor_core::source::{OpenError, OpenRequest, PartitionProperties, Receiver, SourceError};
@@ -30,20 +29,14 @@ impl<P: EventProcessor> Pump<P> {
         let properties = self.properties().await?;
         let context = &self.context;
         let options = &self.shared.options;
-        let known = {
+        {
             let mut progress = context.progress();
             progress.first_kept = properties.first;
             if properties.last.is_some() {
                 progress.last_enqueued = properties.last.clone();
             }
-            let finished = progress.finished.clone().map(|position| Checkpoint {
-                position,
-                log: context.inner().log.clone(),
-                epoch: context.epoch(),
-                saved_at: context.inner().environment.wall(),
-            });
-            finished.or_else(|| progress.saved.clone())
-        };
+        }
+        let known = context.reached();
         let partition = context.partition();
         let founding = self.founding.as_ref();
         let initial = catch_unwind(AssertUnwindSafe(|| {
@@ -128,6 +121,9 @@ impl<P: EventProcessor> Pump<P> {
             Ok(Ok(())) => {
                 self.processor = Some(processor);
                 self.opened = true;
+                for error in std::mem::take(&mut self.untold) {
+                    self.process_error(&error).await?;
+                }
                 Ok(())
             }
             Ok(Err(error)) => Err(self.does_not_open(error.into())),

@@ -48,6 +48,7 @@ pub async fn a_save_never_moves_back(fixture: &dyn StoreFixture) {
         assert_behind(&scene, &token, finished(sequence)).await;
     }
     assert_behind(&scene, &token, Position::Start(StartPosition::Earliest)).await;
+    assert_behind(&scene, &token, Position::Start(StartPosition::at(SequenceNumber(10)))).await;
     let next = scene.hand_over(&token, "b").await;
     assert_behind(&scene, &next, finished(9)).await;
     scene.saved(&next, finished(11)).await;
@@ -62,6 +63,18 @@ pub async fn a_save_does_not_fall_behind_where_a_person_said_to_start(fixture: &
     scene.seek(P, Position::Start(StartPosition::Earliest)).await;
     let token = scene.claim(P, "a").await;
     scene.saved(&token, finished(0)).await;
+}
+
+pub async fn a_start_ahead_of_what_is_finished_is_saved(fixture: &dyn StoreFixture) {
+    let scene = Scene::new(fixture).await;
+    let token = scene.claim(P, "a").await;
+    scene.saved(&token, finished(9)).await;
+    for start in [10, 100].map(SequenceNumber) {
+        scene.saved(&token, Position::Start(StartPosition::at(start))).await;
+    }
+    scene.saved(&token, Position::Start(StartPosition::after(SequenceNumber(100)))).await;
+    assert_behind(&scene, &token, finished(99)).await;
+    scene.saved(&token, finished(101)).await;
 }
 
 pub async fn an_equal_save_is_fine(fixture: &dyn StoreFixture) {

@@ -145,6 +145,7 @@ macro_rules! store_conformance {
             the_owner_saves_and_everybody_reads
             a_save_never_moves_back
             a_save_does_not_fall_behind_where_a_person_said_to_start
+            a_start_ahead_of_what_is_finished_is_saved
             an_equal_save_is_fine
             in_another_log_there_is_no_back
             a_save_leaves_the_lease_alone

@@ -37,8 +37,8 @@ pub enum ProcessorError {
         /// The panic's message.
         message: String,
     },
-    /// It took longer than `process_timeout` and was given up.
-    #[error("no progress within process_timeout ({after:?})")]
+    /// It took longer than `process_timeout`, or `close` took longer than there was time, and was given up.
+    #[error("it did not return within {after:?} and was given up")]
     TimedOut {
         /// How long it was waited for.
         after: Duration,

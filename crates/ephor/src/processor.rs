@@ -133,7 +133,10 @@ where
                 self.finished = Some(event.sequence);
             }
         }
-        self.finished = None;
+        // A batch that comes again in pieces is over with its last piece.
+        if events.last().is_none_or(|last| self.finished <= Some(last.sequence)) {
+            self.finished = None;
+        }
         Ok(())
     }
 }

@@ -9,6 +9,9 @@ use ephor_core::ids::PartitionId;
 pub struct StopReport {
     /// Finished, closed, saved and released.
     pub drained: Vec<PartitionId>,
+    /// Closed, saved and released, but a call did not end in time and was given up: its batch
+    /// will be delivered again.
+    pub given_up: Vec<PartitionId>,
     /// Released, but something finished is not saved: `close` failed, the store did, or the
     /// policy leaves it to the processor. It will be delivered again.
     pub unsettled: Vec<PartitionId>,
@@ -22,7 +25,10 @@ pub struct StopReport {
 impl StopReport {
     /// Whether everything was drained.
     pub fn is_clean(&self) -> bool {
-        self.unsettled.is_empty() && self.lost.is_empty() && self.abandoned.is_empty()
+        self.given_up.is_empty()
+            && self.unsettled.is_empty()
+            && self.lost.is_empty()
+            && self.abandoned.is_empty()
     }
 }
 
@@ -30,6 +36,7 @@ impl fmt::Display for StopReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} partitions drained", self.drained.len())?;
         for (list, what) in [
+            (&self.given_up, "with a call that was given up"),
             (&self.unsettled, "released with work to repeat"),
             (&self.lost, "lost on the way"),
             (&self.abandoned, "abandoned"),

@@ -130,6 +130,13 @@ struct State {
     paused: BTreeSet<PartitionId>,
 }
 
+impl State {
+    /// None also once a stop is done that nobody waited for.
+    fn running(&self) -> Option<&Running> {
+        self.running.as_ref().filter(|running| !running.commands.is_closed())
+    }
+}
+
 struct Running {
     shared: Arc<HostShared>,
     commands: mpsc::Sender<Command>,
@@ -182,7 +189,7 @@ impl EventProcessorHost {
         let me = HostId { name: config.name.clone(), incarnation: Incarnation(config.environment.random()) };
         {
             let mut state = self.state();
-            let other = state.running.as_ref().map(|running| running.shared.me.clone());
+            let other = state.running().map(|running| running.shared.me.clone());
             if let Some(host) = other.or_else(|| state.starting.clone()) {
                 return Err(StartError::AlreadyStarted { host });
             }
@@ -266,7 +273,7 @@ impl EventProcessorHost {
     /// Drains, closes, checkpoints and releases everything, and leaves the
     /// fleet. Calls in flight that take longer than `within` are given up.
     pub async fn stop(&self, within: Duration) -> Result<StopReport, NotRunning> {
-        let commands = match &self.state().running {
+        let commands = match self.state().running() {
             Some(running) => running.commands.clone(),
             None => return Err(NotRunning),
         };
@@ -274,7 +281,8 @@ impl EventProcessorHost {
         // The manager ends only by being stopped or dropped.
         commands.send(Command::Stop { within, reply }).await.map_err(|_| NotRunning)?;
         let report = report.await.map_err(|_| NotRunning)?;
-        let running = self.state().running.take();
+        // Not another that was started meanwhile.
+        let running = self.state().running.take_if(|running| running.commands.same_channel(&commands));
         drop(running);
         tracing::info!(group = %self.config.group, %report, "stopped");
         Ok(report)
@@ -313,7 +321,7 @@ impl EventProcessorHost {
             };
         };
         change(&mut state.paused);
-        if let Some(running) = &state.running {
+        if let Some(running) = state.running() {
             change(&mut running.shared.status().paused);
             if let Some(slot) = running.shared.slots().get(&partition) {
                 slot.control.send_modify(|control| control.paused = paused);
@@ -323,7 +331,7 @@ impl EventProcessorHost {
 
     /// What the host owns and does right now; none while it is not running.
     pub fn snapshot(&self) -> Option<HostSnapshot> {
-        self.state().running.as_ref().map(|running| HostSnapshot::of(&running.shared))
+        self.state().running().map(|running| HostSnapshot::of(&running.shared))
     }
 
     /// Ownership changes from now on.

@@ -150,7 +150,7 @@ impl Manager {
                     continue;
                 } else if granted && !slot.context.inner().lease.is_stuck() {
                     let way = Way::HandOver { to: asker.clone(), duration: entry.record.lease_duration };
-                    slot.stop(Stop::Drain(Drain { until: now + patience, way }));
+                    slot.stop(Drain { until: now + patience, way });
                     Reply::DrainingUntil(sight.view.at + patience)
                 } else {
                     Reply::No
@@ -314,6 +314,7 @@ impl Manager {
                 epoch,
                 opened: true,
                 settled: false,
+                given_up: true,
                 outcome: Outcome::Failed { reason: CloseReason::ProcessorFailed, pause: STUCK_AFTER },
             });
             // The manager may be gone already.

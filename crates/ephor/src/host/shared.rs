@@ -18,7 +18,7 @@ use crate::context::PartitionContext;
 use crate::environment::{Environment, TaskHandle};
 use crate::options::{EventProcessorOptions, PartitionManagerOptions};
 use crate::processor::CloseReason;
-use crate::pump::guard::{Control, Stop};
+use crate::pump::guard::{Control, Drain, Stop};
 use crate::pump::{PumpEnd, PumpSeed};
 use crate::report::Reporter;
 use crate::store_calls::StoreCalls;
@@ -73,14 +73,18 @@ impl Slot {
         self.context.inner().lease.end();
     }
 
-    /// Tells the pump to stop in good order, unless it was told to stop before.
-    pub(crate) fn stop(&self, stop: Stop) {
-        self.control.send_if_modified(|control| {
-            let first = control.stop.is_none();
-            if first {
-                control.stop = Some(stop);
+    /// Tells the pump to stop in good order. If it was told before, it can only get less time.
+    pub(crate) fn stop(&self, drain: Drain) {
+        self.control.send_if_modified(|control| match &mut control.stop {
+            None => {
+                control.stop = Some(Stop::Drain(drain));
+                true
             }
-            first
+            Some(Stop::Drain(earlier)) if drain.until < earlier.until => {
+                earlier.until = drain.until;
+                true
+            }
+            Some(_) => false,
         });
     }
 }

@@ -12,7 +12,7 @@ use ephor_core::time::Monotonic;
 
 use super::manager::Manager;
 use crate::pump::close::CLOSE_GRACE;
-use crate::pump::guard::{Drain, Stop, Way};
+use crate::pump::guard::{Drain, Way};
 use crate::pump::{Outcome, PumpEnd};
 use crate::stop_report::StopReport;
 
@@ -29,7 +29,7 @@ impl Manager {
         let heirs = if shared.slots().is_empty() { BTreeMap::new() } else { self.heirs().await };
         for (partition, slot) in shared.slots().iter() {
             let heir = heirs.get(partition).cloned();
-            slot.stop(Stop::Drain(Drain { until, way: Way::Release { heir } }));
+            slot.stop(Drain { until, way: Way::Release { heir } });
         }
         // A pump needs its grace to close, and two store calls to save and release.
         let last = until + CLOSE_GRACE + shared.manager.store_timeout * 2;
@@ -115,9 +115,10 @@ impl Manager {
     /// Takes note of a pump that ended while the host stops.
     fn note_end(&mut self, end: PumpEnd) {
         let list = match end.outcome {
-            Outcome::GivenAway { .. } | Outcome::Failed { .. } if end.settled => &mut self.report.drained,
-            Outcome::GivenAway { .. } | Outcome::Failed { .. } => &mut self.report.unsettled,
             Outcome::Lost { .. } | Outcome::Displaced { .. } => &mut self.report.lost,
+            _ if !end.settled => &mut self.report.unsettled,
+            _ if end.given_up => &mut self.report.given_up,
+            Outcome::GivenAway { .. } | Outcome::Failed { .. } => &mut self.report.drained,
         };
         list.push(end.partition);
         if let Outcome::GivenAway { confirmed: false, .. } = end.outcome {

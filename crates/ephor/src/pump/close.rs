@@ -12,8 +12,9 @@ use futures_util::FutureExt;
 use super::guard::{Heed, Way};
 use super::open::panicked;
 use super::{Ending, Outcome, Pump, PumpEnd};
-use crate::context::Checkpointed;
+use crate::context::{Checkpointed, PartitionContext};
 use crate::error::{HostError, ProcessorError};
+use crate::host::shared::loss_reason;
 use crate::lease_state::Stage;
 use crate::processor::{CloseReason, EventProcessor};
 
@@ -37,8 +38,12 @@ impl<P: EventProcessor> Pump<P> {
             Ending::Displaced { .. } => (CloseReason::Disconnected, None),
         };
         let Some(way) = way else {
-            self.context.inner().lease.end();
+            let lease = &self.context.inner().lease;
+            let in_time = self.now() < lease.deadline();
+            lease.end();
             self.context.cancel();
+            let unexplained = reason == CloseReason::LeaseLost && in_time;
+            let reason = if unexplained { why_lost(self.context.clone()).await } else { reason };
             self.close(reason, until).await;
             let outcome = match ending {
                 Ending::Displaced { epoch, by } => Outcome::Displaced { epoch, by },
@@ -75,22 +80,23 @@ impl<P: EventProcessor> Pump<P> {
         let Some(mut processor) = self.processor.take() else { return true };
         let context = self.context.clone();
         let inner = context.inner();
-        inner.lease.call_starts(self.now());
-        let limit = inner.environment.sleep_until(until.max(self.now() + CLOSE_GRACE));
+        let started = self.now();
+        inner.lease.call_starts(started);
+        let limit = inner.environment.sleep_until(until.max(started + CLOSE_GRACE));
         let call = AssertUnwindSafe(processor.close(&context, reason)).catch_unwind();
         let still_owner = reason.still_owner();
         let error = tokio::select! {
             biased;
             // Once the partition is lost there is nothing more to lose: `close` may take its time.
             _ = self.guard.wait(Heed::Loss), if still_owner => {
-                Some(ProcessorError::TimedOut { after: Duration::ZERO })
+                Some(ProcessorError::TimedOut { after: inner.environment.now().since(started) })
             }
             result = call => match result {
                 Ok(Ok(())) => None,
                 Ok(Err(error)) => Some(error.into()),
                 Err(panic) => Some(panicked(&*panic)),
             },
-            () = limit => Some(ProcessorError::TimedOut { after: self.shared.manager.handover_timeout }),
+            () = limit => Some(ProcessorError::TimedOut { after: inner.environment.now().since(started) }),
         };
         inner.lease.call_ended();
         match error {
@@ -159,9 +165,18 @@ impl<P: EventProcessor> Pump<P> {
             epoch: self.context.epoch(),
             opened: self.opened,
             settled,
+            given_up: self.given_up,
             outcome,
         }
     }
+}
+
+/// A refused write does not tell why. The store does: a person may have moved the position.
+async fn why_lost(context: PartitionContext) -> CloseReason {
+    let store = &context.inner().store;
+    let view = store.call("view", None, store.store().view(store.group())).await;
+    let lease = view.as_ref().ok().and_then(|view| view.lease(context.partition()));
+    loss_reason(lease, context.host())
 }
 
 fn heir(way: Way) -> Option<HostId> {

@@ -162,6 +162,7 @@ impl<P: EventProcessor> Pump<P> {
         inner.lease.call_ended();
         context.delivered();
         ended.map_err(|interrupt| {
+            self.given_up = true;
             self.context.cancel();
             self.ending(interrupt)
         })

@@ -46,6 +46,8 @@ pub(crate) type Factory<P> = Arc<dyn Fn(&PartitionContext) -> Result<P, BoxError
 
 /// The wait between attempts to read a hub that does not answer.
 const SOURCE_BACKOFF: Backoff = Backoff { first: Duration::from_millis(250), most: Duration::from_secs(5) };
+/// Room for this many events is made ahead; a larger batch grows into it.
+const LARGEST_BUFFER: usize = 1_024;
 /// How long a partition is left alone after the hub could not be read for too long.
 const SOURCE_PAUSE: Duration = Duration::from_secs(5);
 
@@ -68,6 +70,8 @@ pub(crate) struct PumpEnd {
     pub(crate) opened: bool,
     /// Whether everything finished was saved.
     pub(crate) settled: bool,
+    /// Whether a batch was given up half-way.
+    pub(crate) given_up: bool,
     pub(crate) outcome: Outcome,
 }
 
@@ -103,6 +107,8 @@ struct Pump<P> {
     opened: bool,
     /// What went wrong before there was a processor to hear of it.
     untold: Vec<PartitionError>,
+    /// A call ran out of time and was dropped: its batch is not finished.
+    given_up: bool,
     /// Fires for idleness and for checkpoints by time.
     ticker: LazyTimer,
     last_activity: Monotonic,
@@ -137,6 +143,7 @@ pub(crate) async fn run<P: EventProcessor>(seed: PumpSeed, factory: Factory<P>) 
         processor: None,
         opened: false,
         untold: vec![],
+        given_up: false,
         ticker: LazyTimer::default(),
         last_activity: now,
         checkpoint_not_before: now,
@@ -176,7 +183,7 @@ impl<P: EventProcessor> Pump<P> {
         self.stage(Stage::Running);
         self.last_activity = self.now();
         let most = self.shared.options.max_batch_size;
-        let mut events: Vec<Event> = Vec::with_capacity(most);
+        let mut events: Vec<Event> = Vec::with_capacity(most.min(LARGEST_BUFFER));
         loop {
             events.clear();
             let wake_at = self.wake_at();

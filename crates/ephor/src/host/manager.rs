@@ -159,6 +159,8 @@ impl Manager {
                     next = next.min(shared.now() + SHORTEST_SCAN);
                 }
                 () = shared.store.store().changed(shared.store.group(), &shared.me) => {
+                    // It may be an order, which only a heartbeat brings.
+                    self.written = None;
                     next = shared.now().max(self.last_scan + SHORTEST_SCAN);
                 }
                 () = shared.environment.sleep_until(next) => {

@@ -11,10 +11,13 @@ use std::time::Duration;
 
 use ephor::memory::{MemoryHub, MemoryStore};
 use ephor::{
-    EventProcessor, EventProcessorHost, EventProcessorOptions, HostBuilder, HostState, PartitionContext,
-    PartitionId, PartitionManagerOptions, StartError,
+    EventProcessor, EventProcessorHost, EventProcessorOptions, EventSource, HostBuilder, HostState, HubName,
+    Namespace, PartitionContext, PartitionId, PartitionManagerOptions, Receiver, StartError,
 };
+use ephor_core::BoxFuture;
+use ephor_core::source::{HubProperties, OpenError, OpenRequest, PartitionProperties, SourceError};
 use ephor_testkit::{FleetError, TestFleet};
+use futures_util::FutureExt;
 use recorder::{Call, Recorder};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -138,23 +141,53 @@ async fn a_second_start_is_refused_and_disturbs_nothing() {
     assert_eq!(fleet.snapshot("a").host, me);
 }
 
-#[tokio::test(start_paused = true)]
-async fn of_two_starts_at_the_same_time_one_wins() {
-    let fleet = TestFleet::new(1).unwrap();
-    let recorder = Recorder::new();
-    let host = host_of(&fleet, "a", &recorder);
-    let (first, second) = tokio::join!(host.start(), host.start());
-    assert!(first.is_ok());
-    // On this hub nothing waits, so that the first is done when the second begins.
-    assert!(matches!(second, Err(StartError::AlreadyStarted { .. })));
+/// A hub that does not answer before it is told to.
+struct Slow {
+    hub: MemoryHub,
+    answers: Arc<tokio::sync::Notify>,
+}
+
+impl EventSource for Slow {
+    fn namespace(&self) -> &Namespace {
+        self.hub.namespace()
+    }
+    fn hub(&self) -> &HubName {
+        self.hub.hub()
+    }
+    fn hub_properties(&self) -> BoxFuture<'_, Result<HubProperties, SourceError>> {
+        Box::pin(async {
+            self.answers.notified().await;
+            self.hub.hub_properties().await
+        })
+    }
+    fn partition_properties(
+        &self,
+        partition: PartitionId,
+    ) -> BoxFuture<'_, Result<PartitionProperties, SourceError>> {
+        self.hub.partition_properties(partition)
+    }
+    fn open(&self, request: OpenRequest) -> BoxFuture<'_, Result<Box<dyn Receiver>, OpenError>> {
+        self.hub.open(request)
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_that_is_given_up_leaves_the_host_startable() {
+async fn while_a_start_is_under_way_another_is_refused_and_giving_it_up_leaves_the_host_startable() {
     let fleet = TestFleet::new(1).unwrap();
-    let host = host_of(&fleet, "a", &Recorder::new());
-    drop(host.start());
+    let answers: Arc<tokio::sync::Notify> = Arc::default();
+    let source = Slow { hub: fleet.hub().clone(), answers: answers.clone() };
+    let host = EventProcessorHost::builder_from(Arc::new(source), fleet.store().clone())
+        .environment(fleet.environment())
+        .for_each_event(|_, _| async { Ok(()) })
+        .unwrap();
+    let mut first = Box::pin(host.start());
+    assert!((&mut first).now_or_never().is_none());
+    assert!(matches!(host.start().await, Err(StartError::AlreadyStarted { .. })));
+    drop(first);
+    assert!(host.snapshot().is_none());
+    answers.notify_one();
     host.start().await.unwrap();
+    assert!(host.snapshot().is_some());
 }
 
 #[tokio::test(start_paused = true)]

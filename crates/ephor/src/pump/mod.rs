@@ -181,7 +181,8 @@ impl<P: EventProcessor> Pump<P> {
     /// Receives and delivers until the receiver yields no more, which is worth another try.
     async fn receive(&mut self, mut receiver: Box<dyn Receiver>) -> Result<(), Ending> {
         self.stage(Stage::Running);
-        self.last_activity = self.now();
+        let attached = self.now();
+        self.last_activity = attached;
         let most = self.shared.options.max_batch_size;
         let mut events: Vec<Event> = Vec::with_capacity(most.min(LARGEST_BUFFER));
         loop {
@@ -218,6 +219,10 @@ impl<P: EventProcessor> Pump<P> {
                 }
                 Some(Err(ReceiveError::Source(error))) => {
                     drop(receiver);
+                    // A link that stood for a while is proof enough, also on an idle partition.
+                    if self.now().since(attached) >= SOURCE_BACKOFF.most {
+                        self.source_well();
+                    }
                     self.source_failed(&error).await?;
                     return Ok(());
                 }

@@ -53,6 +53,9 @@ impl Manager {
         }
         for (partition, epoch, settled) in std::mem::take(&mut self.unconfirmed) {
             if !self.release_again(partition, epoch, settled).await {
+                for list in [&mut report.drained, &mut report.given_up, &mut report.unsettled] {
+                    list.retain(|other| *other != partition);
+                }
                 report.abandoned.push(partition);
             }
         }

@@ -137,7 +137,8 @@ async fn the_final_checkpoint_does_not_cover_a_batch_that_was_given_up() {
     start(&mut fleet, "a", policy(&ledger, CheckpointPolicy::default()), &scribe).await;
     fleet.until("no third batch", || ledger.delivered(P0).contains(&10)).await.unwrap();
     let before = ledger.now();
-    fleet.stop("a").await;
+    let report = fleet.stop("a").await;
+    assert_eq!(report.given_up, [P0], "{report}");
     let took = ledger.now().since(before);
     assert!(took >= seconds(30) && took < seconds(31), "{took:?}");
     assert_eq!(ledger.saved(P0), [9]);

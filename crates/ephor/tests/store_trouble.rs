@@ -1,0 +1,327 @@
+//! A store that fails, hangs and tells untruths: the host survives, stops in time, and comes back.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use common::ledger::{Ledger, What};
+use common::ledger::{P0, events, millis, owner, seconds, send, start, stored_sequence, until_finished};
+use common::troubled_store::{HOST_OPS, Op, Trouble, TroubledStore};
+use ephor::environment::Environment;
+use ephor::memory::MemoryStore;
+use ephor::{CheckpointPolicy, Clock, CloseReason, EventProcessorOptions, Monotonic, PartitionId, Timestamp};
+use ephor_core::history::ChangeReason;
+use ephor_core::lease::ClaimCause;
+use ephor_testkit::TestFleet;
+
+const TROUBLES: [Trouble; 4] =
+    [Trouble::Fails, Trouble::Hangs, Trouble::LandsAndFails, Trouble::LandsAndHangs];
+
+fn troubled(partitions: u32) -> (TestFleet, Ledger, TroubledStore) {
+    let fleet = TestFleet::new(partitions).unwrap();
+    let ledger = Ledger::new(&fleet);
+    let store = TroubledStore::new(Arc::new(ledger.store()));
+    let fleet = fleet.with_store(Arc::new(store.clone()));
+    (fleet, ledger, store)
+}
+
+fn all(partitions: u32) -> impl Iterator<Item = PartitionId> {
+    (0..partitions).map(PartitionId)
+}
+
+fn every_two(ledger: &Ledger) -> EventProcessorOptions {
+    EventProcessorOptions { checkpoint: CheckpointPolicy::every_events(2), ..ledger.options() }
+}
+
+/// No epoch of a partition was opened twice, by anybody.
+fn assert_no_epoch_is_served_twice(ledger: &Ledger) {
+    let mut served = BTreeSet::new();
+    for entry in ledger.entries().into_iter().filter(|entry| entry.what == What::Opened) {
+        assert!(served.insert((entry.partition, entry.epoch)), "served twice: {entry:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_loop_survives_every_trouble_with_every_call() {
+    for op in HOST_OPS {
+        for trouble in TROUBLES {
+            let (mut fleet, ledger, store) = troubled(4);
+            store.trouble(op, trouble);
+            start(&mut fleet, "a", every_two(&ledger), &ledger.scribe()).await;
+            fleet.pass(seconds(20)).await;
+            start(&mut fleet, "b", every_two(&ledger), &ledger.scribe()).await;
+            fleet.pass(seconds(40)).await;
+            for partition in all(4) {
+                send(&fleet, partition, 4);
+            }
+            fleet.pass(seconds(40)).await;
+            store.heal();
+            fleet.pass(seconds(70)).await;
+            fleet.until_balanced().await.unwrap_or_else(|error| panic!("{op:?} {trouble:?}: {error}"));
+            for partition in all(4) {
+                send(&fleet, partition, 4);
+            }
+            fleet.until_caught_up().await.unwrap_or_else(|error| panic!("{op:?} {trouble:?}: {error}"));
+            let report = fleet.stop("a").await;
+            assert!(report.is_clean(), "{op:?} {trouble:?}: {report}");
+            for partition in all(4) {
+                let seen: BTreeSet<u64> = ledger.finished(partition).into_iter().collect();
+                let sent: BTreeSet<u64> = (0..8).collect();
+                assert_eq!(seen, sent, "{op:?} {trouble:?}, partition {partition}");
+            }
+            assert_no_epoch_is_served_twice(&ledger);
+            if store.calls(op) > 0 && op != Op::Retire && op != Op::Transfer && op != Op::Release {
+                assert!(!ledger.reports("Store").is_empty(), "{op:?} {trouble:?} is not reported");
+            }
+        }
+    }
+}
+
+/// One event a second into every partition.
+async fn load(fleet: &TestFleet, partitions: u32, for_seconds: u64) {
+    for _ in 0..for_seconds {
+        for partition in all(partitions) {
+            send(fleet, partition, 1);
+        }
+        fleet.pass(seconds(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_for_less_than_a_lease_stops_nothing_and_moves_nothing() {
+    for trouble in [Trouble::Fails, Trouble::Hangs] {
+        let (mut fleet, ledger, store) = troubled(4);
+        for name in ["a", "b"] {
+            start(&mut fleet, name, ledger.options(), &ledger.scribe()).await;
+        }
+        fleet.until_balanced().await.unwrap();
+        fleet.pass(seconds(60)).await;
+        let changes = ledger.entries().len();
+        store.trouble_all(trouble);
+        // Wherever in its interval the store goes away, a lease has at least 17 s left.
+        load(&fleet, 4, 15).await;
+        store.heal();
+        load(&fleet, 4, 30).await;
+        for partition in all(4) {
+            assert_eq!(ledger.finished(partition), events(0, 44), "{trouble:?}");
+        }
+        let moves = ledger.entries()[changes..].iter().filter(|e| matches!(e.what, What::Changed(_))).count();
+        assert_eq!(moves, 0, "{trouble:?}");
+        assert!(ledger.reports("SelfFenced").is_empty());
+        assert!(!ledger.reports("Store").is_empty(), "one failed renewal is only reported, but it is");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_for_longer_makes_the_host_stop_before_its_lease_ends_and_resume_after() {
+    for trouble in [Trouble::Fails, Trouble::Hangs] {
+        let (mut fleet, ledger, store) = troubled(2);
+        start(&mut fleet, "a", every_two(&ledger), &ledger.scribe()).await;
+        fleet.pass(seconds(64)).await;
+        let renewed = fleet.snapshot("a").partitions[0].lease_left;
+        let deadline = ledger.now() + renewed;
+        assert!(renewed <= seconds(27), "a margin of 3 s is never used: {renewed:?}");
+        store.trouble_all(trouble);
+        load(&fleet, 2, 60).await;
+        let fenced = ledger.reports("SelfFenced");
+        assert_eq!(fenced.len(), 2, "{trouble:?}: {:?}", ledger.all_reports());
+        assert!(fenced.iter().all(|report| report.at >= deadline && report.at <= deadline + millis(10)));
+        let calls = ledger.entries().into_iter().filter(|e| matches!(e.what, What::Delivered(_)));
+        let last = calls.map(|entry| entry.at).max().unwrap();
+        assert!(last < deadline, "{trouble:?}: delivered at {last:?}, past {deadline:?}");
+        // A checkpoint that hangs holds a batch up for the 5 s that a store call may take.
+        assert!(last + seconds(6) > deadline, "{trouble:?}: it did not work for as long as it could");
+        assert!(all(2).all(|partition| ledger.closings(partition) == [CloseReason::LeaseLost]));
+        let healed = ledger.now();
+        store.heal();
+        for partition in all(2) {
+            until_finished(&fleet, &ledger, partition, 59).await;
+        }
+        let took = ledger.now().since(healed);
+        assert!(took < seconds(8), "{trouble:?}: back after {took:?}");
+        assert_no_epoch_is_served_twice(&ledger);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_in_flight_is_dropped_at_the_deadline() {
+    let (mut fleet, ledger, store) = troubled(1);
+    start(&mut fleet, "a", ledger.options(), &ledger.scribe().taking(seconds(100))).await;
+    fleet.pass(seconds(5)).await;
+    send(&fleet, P0, 1);
+    fleet.pass(millis(10)).await;
+    let deadline = ledger.now() + fleet.snapshot("a").partitions[0].lease_left;
+    store.trouble_all(Trouble::Fails);
+    fleet.until("not closed", || !ledger.closings(P0).is_empty()).await.unwrap();
+    let closed = ledger.first(|entry| matches!(entry.what, What::Closing(_))).unwrap();
+    assert!(closed.at >= deadline && closed.at <= deadline + millis(10), "{:?} {deadline:?}", closed.at);
+    fleet.pass(seconds(200)).await;
+    assert_eq!(ledger.finished(P0), [], "the call went on although the lease was over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_landed_although_it_failed_is_adopted_at_the_next_scan() {
+    for trouble in [Trouble::LandsAndFails, Trouble::LandsAndHangs] {
+        let (mut fleet, ledger, store) = troubled(4);
+        for partition in all(4) {
+            send(&fleet, partition, 3);
+        }
+        store.trouble_times(Op::Claim, trouble, 4);
+        start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+        fleet.until_caught_up().await.unwrap();
+        assert!(ledger.now().since(Monotonic(0)) < seconds(5 + 2), "{trouble:?}: {:?}", ledger.now());
+        assert_eq!(store.calls(Op::Claim), 4, "{trouble:?}: what is ours is not claimed again");
+        assert_eq!(ledger.entries().iter().filter(|e| matches!(e.what, What::Changed(_))).count(), 4);
+        assert_no_epoch_is_served_twice(&ledger);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transfer_that_landed_although_it_failed_is_served_by_the_new_owner_alone() {
+    for trouble in [Trouble::LandsAndFails, Trouble::LandsAndHangs] {
+        let (mut fleet, ledger, store) = troubled(4);
+        start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+        load(&fleet, 4, 5).await;
+        store.trouble(Op::Transfer, trouble);
+        start(&mut fleet, "b", ledger.options(), &ledger.scribe()).await;
+        load(&fleet, 4, 20).await;
+        fleet.until_balanced().await.unwrap();
+        fleet.until_caught_up().await.unwrap();
+        for partition in all(4) {
+            assert_eq!(ledger.delivered(partition), events(0, 24), "{trouble:?}: nothing is repeated");
+        }
+        assert_no_epoch_is_served_twice(&ledger);
+        assert_eq!(store.calls(Op::Transfer), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transfer_that_failed_is_followed_by_a_release_and_never_served_again_in_that_epoch() {
+    for trouble in [Trouble::Fails, Trouble::Hangs] {
+        let (mut fleet, ledger, store) = troubled(4);
+        start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+        load(&fleet, 4, 5).await;
+        store.trouble(Op::Transfer, trouble);
+        start(&mut fleet, "b", ledger.options(), &ledger.scribe()).await;
+        load(&fleet, 4, 40).await;
+        fleet.until_balanced().await.unwrap();
+        fleet.until_caught_up().await.unwrap();
+        for partition in all(4) {
+            assert_eq!(ledger.delivered(partition), events(0, 44), "{trouble:?}: nothing is repeated");
+        }
+        assert_no_epoch_is_served_twice(&ledger);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_landed_although_it_failed_is_known_to_have_landed_when_the_host_stops() {
+    for trouble in [Trouble::LandsAndFails, Trouble::LandsAndHangs] {
+        let (mut fleet, ledger, store) = troubled(2);
+        start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+        load(&fleet, 2, 5).await;
+        store.trouble_times(Op::Release, trouble, 2);
+        let report = fleet.stop("a").await;
+        assert!(report.is_clean() && report.drained.len() == 2, "{trouble:?}: {report}");
+        start(&mut fleet, "b", ledger.options(), &ledger.scribe()).await;
+        fleet.until_balanced().await.unwrap();
+        load(&fleet, 2, 5).await;
+        for partition in all(2) {
+            assert_eq!(ledger.delivered(partition), events(0, 9), "{trouble:?}: nothing is repeated");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_cannot_be_made_is_reported_once_as_abandoned() {
+    let (mut fleet, ledger, store) = troubled(2);
+    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    load(&fleet, 2, 5).await;
+    store.trouble(Op::Release, Trouble::Fails);
+    let report = fleet.stop("a").await;
+    assert_eq!(report.abandoned, [0, 1].map(PartitionId), "{report}");
+    assert!(report.drained.is_empty() && report.unsettled.is_empty(), "each partition once: {report:?}");
+    assert_eq!(stored_sequence(&fleet, P0).await, Some(4), "but its checkpoint is written");
+    store.heal();
+    start(&mut fleet, "b", ledger.options(), &ledger.scribe()).await;
+    let began = ledger.now();
+    fleet.until_balanced().await.unwrap();
+    assert!(ledger.now().since(began) > seconds(20), "the lease had to run out");
+    load(&fleet, 2, 2).await;
+    for partition in all(2) {
+        assert_eq!(ledger.delivered(partition), events(0, 6));
+    }
+}
+
+/// A store clock that can be set.
+struct Settable {
+    environment: Arc<dyn Environment>,
+    ahead_ms: Arc<AtomicI64>,
+}
+
+impl Clock for Settable {
+    fn now(&self) -> Monotonic {
+        self.environment.now()
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp(self.environment.wall().0 + self.ahead_ms.load(Ordering::Relaxed))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_clock_that_jumps_by_five_minutes_moves_nothing() {
+    for jump in [5 * 60_000, -5 * 60_000] {
+        for after_ms in [0, 1_300, 4_700, 9_900] {
+            let fleet = TestFleet::new(6).unwrap();
+            let ledger = Ledger::new(&fleet);
+            let ahead_ms = Arc::new(AtomicI64::new(0));
+            let clock = Settable { environment: fleet.environment(), ahead_ms: ahead_ms.clone() };
+            let mut fleet = fleet.with_store(Arc::new(MemoryStore::new(Arc::new(clock))));
+            for name in ["a", "b", "c"] {
+                start(&mut fleet, name, ledger.options(), &ledger.scribe()).await;
+            }
+            fleet.until_balanced().await.unwrap();
+            fleet.pass(seconds(60) + millis(after_ms)).await;
+            let before = fleet.admin().history(None, 1_000).await.unwrap();
+            ahead_ms.store(jump, Ordering::Relaxed);
+            load(&fleet, 6, 120).await;
+            assert_eq!(fleet.admin().history(None, 1_000).await.unwrap(), before, "by {jump} ms: it moved");
+            assert!(all(6).all(|partition| ledger.delivered(partition) == events(0, 119)));
+            assert_eq!(ledger.reports("ClockSkew").len(), 3, "each host says so once");
+            // Whoever really dies is found to be dead all the same.
+            fleet.kill("b");
+            let died = ledger.now();
+            fleet.until_balanced().await.unwrap();
+            assert!(ledger.now().since(died) < seconds(35), "{:?}", ledger.now().since(died));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_during_a_store_clock_jump_is_noticed_within_two_leases() {
+    for jump in [5 * 60_000, -5 * 60_000] {
+        let fleet = TestFleet::new(2).unwrap();
+        let ledger = Ledger::new(&fleet);
+        let ahead_ms = Arc::new(AtomicI64::new(0));
+        let clock = Settable { environment: fleet.environment(), ahead_ms: ahead_ms.clone() };
+        let mut fleet = fleet.with_store(Arc::new(MemoryStore::new(Arc::new(clock))));
+        for name in ["a", "b"] {
+            start(&mut fleet, name, ledger.options(), &ledger.scribe()).await;
+        }
+        fleet.until_balanced().await.unwrap();
+        fleet.pass(seconds(60)).await;
+        fleet.kill("a");
+        ahead_ms.store(jump, Ordering::Relaxed);
+        let died = ledger.now();
+        fleet.until_balanced().await.unwrap();
+        let took = ledger.now().since(died);
+        assert!(took >= seconds(20) && took < seconds(60), "by {jump} ms: {took:?}");
+        assert_eq!(owner(&fleet, P0).await.as_deref(), Some("b"));
+        let history = fleet.admin().history(None, 1).await.unwrap();
+        assert_eq!(history[0].reason, ChangeReason::Claimed(ClaimCause::Expired));
+    }
+}

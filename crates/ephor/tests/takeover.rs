@@ -1,0 +1,214 @@
+//! Partitions that are taken, not given: from owners that are silent, from foreign readers, up to a maximum.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use common::ledger::{Ledger, What};
+use common::ledger::{P0, events, millis, seconds, send, start, start_with, until_finished};
+use ephor::environment::TaskHandle;
+use ephor::{
+    CloseReason, Epoch, EventSource, HostId, HostState, HostStatistics, Monotonic, PartitionId,
+    PartitionManagerOptions, Receiver, Stage, StartPosition,
+};
+use ephor_core::history::ChangeReason;
+use ephor_core::host_record::HostRecord;
+use ephor_core::ids::Incarnation;
+use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken};
+use ephor_core::source::OpenRequest;
+use ephor_core::store::{Claim, Renewal};
+use ephor_testkit::TestFleet;
+
+/// A host that renews and beats, and never answers anybody. Tells when each
+/// of its leases was last renewed.
+struct Silent {
+    renewed: Arc<Mutex<BTreeMap<PartitionId, Monotonic>>>,
+    _task: TaskHandle,
+}
+
+impl Silent {
+    async fn owning(fleet: &TestFleet, partitions: u32) -> Self {
+        let id = HostId { name: "silent".parse().unwrap(), incarnation: Incarnation(1) };
+        let (store, group) = (fleet.store().clone(), fleet.group().clone());
+        let mut tokens = vec![];
+        for partition in (0..partitions).map(PartitionId) {
+            let request = ClaimRequest {
+                partition,
+                host: id.clone(),
+                duration: seconds(30),
+                seen: None,
+                above: Epoch::NONE,
+                cause: ClaimCause::Unowned,
+            };
+            let Claim::Won { token, .. } = store.claim(&group, &request).await.unwrap() else { panic!() };
+            tokens.push(token);
+        }
+        let renewed = Arc::new(Mutex::new(BTreeMap::new()));
+        let (noted, environment) = (renewed.clone(), fleet.environment());
+        let task = async move {
+            for beat in 0.. {
+                store.heartbeat(&group, &record(&id, beat)).await.unwrap();
+                let held: Vec<LeaseToken> = std::mem::take(&mut tokens);
+                let renewals = store.renew(&group, seconds(30), &held).await.unwrap();
+                for (token, renewal) in held.into_iter().zip(renewals) {
+                    if renewal == Renewal::Renewed {
+                        noted.lock().unwrap().insert(token.partition, environment.now());
+                        tokens.push(token);
+                    }
+                }
+                environment.sleep_until(environment.now() + seconds(7)).await;
+            }
+        };
+        Self { renewed, _task: fleet.environment().spawn(Box::pin(task)) }
+    }
+
+    fn last_renewed(&self, partition: PartitionId) -> Monotonic {
+        self.renewed.lock().unwrap()[&partition]
+    }
+}
+
+fn record(id: &HostId, beat: u64) -> HostRecord {
+    HostRecord {
+        id: id.clone(),
+        beat,
+        state: HostState::Active,
+        lease_duration: seconds(30),
+        max_partitions: None,
+        wants: vec![],
+        answers: vec![],
+        statistics: HostStatistics::default(),
+        software: "none of ours".into(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_never_answers_is_robbed_and_its_time_is_waited_out() {
+    let (mut fleet, ledger) = Ledger::with_fleet(2);
+    let silent = Silent::owning(&fleet, 2).await;
+    for partition in [0, 1].map(PartitionId) {
+        send(&fleet, partition, 5);
+    }
+    fleet.pass(seconds(3)).await;
+    let asked = ledger.now();
+    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    let stolen = |what: &What| *what == What::Changed(ChangeReason::Claimed(ClaimCause::Silent));
+    fleet.until("nothing is stolen", || ledger.first(|e| stolen(&e.what)).is_some()).await.unwrap();
+    let theft = ledger.first(|entry| stolen(&entry.what)).unwrap();
+    let waited = theft.at.since(asked);
+    assert!(waited >= seconds(30) && waited < seconds(32), "handover_timeout first: {waited:?}");
+    assert_eq!(theft.epoch, Epoch::NONE.next().next(), "in a higher epoch");
+    fleet.pass(millis(10)).await;
+    let owned = &fleet.snapshot("a").partitions[0];
+    assert_eq!((owned.partition, owned.stage), (theft.partition, Stage::Waiting));
+    until_finished(&fleet, &ledger, theft.partition, 4).await;
+    let first = ledger.first(|entry| matches!(entry.what, What::Delivered(_))).unwrap();
+    let quiet = first.at.since(silent.last_renewed(theft.partition));
+    assert!(quiet >= seconds(30), "delivered {quiet:?} after the victim's last renewal");
+    assert!(quiet < seconds(31), "{quiet:?}");
+    fleet.pass(seconds(120)).await;
+    let thefts = ledger.entries().into_iter().filter(|entry| stolen(&entry.what)).count();
+    assert_eq!(thefts, 1, "each has its share now, and nothing more is stolen");
+}
+
+/// A reader that is none of ours.
+async fn intrude(fleet: &TestFleet, epoch: u64) -> Box<dyn Receiver> {
+    let request = OpenRequest {
+        group: fleet.group().group.clone(),
+        partition: P0,
+        start: StartPosition::Latest,
+        epoch: Some(Epoch::from_stored(epoch)),
+        receiver: "intruder".into(),
+        prefetch_events: 1,
+        prefetch_bytes: 1,
+    };
+    fleet.hub().open(request).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_reader_is_named_and_the_partition_claimed_back_above_its_epoch() {
+    let (mut fleet, ledger) = Ledger::with_fleet(1);
+    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    send(&fleet, P0, 5);
+    until_finished(&fleet, &ledger, P0, 4).await;
+    let intruder = intrude(&fleet, 50).await;
+    let began = ledger.now();
+    fleet.until("not claimed back", || ledger.context(P0).epoch() > Epoch::from_stored(50)).await.unwrap();
+    let took = ledger.now().since(began);
+    assert!(took < seconds(6), "{took:?}");
+    assert_eq!(ledger.closings(P0), [CloseReason::Disconnected]);
+    let reports = ledger.reports("ForeignReader");
+    assert_eq!(reports.len(), 1, "{:?}", ledger.all_reports());
+    assert!(reports[0].text.contains("(intruder) took it with epoch 50"), "{reports:?}");
+    let cause = ChangeReason::Claimed(ClaimCause::Foreign);
+    assert!(ledger.first(|entry| entry.what == What::Changed(cause.clone())).is_some());
+    send(&fleet, P0, 5);
+    until_finished(&fleet, &ledger, P0, 9).await;
+    drop(intruder);
+    // Peace: after a minute the trouble is forgotten.
+    fleet.pass(seconds(120)).await;
+    assert_eq!(ledger.reports("ForeignReader").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_reader_that_insists_is_fought_five_times_and_then_left_alone_for_a_while() {
+    let (mut fleet, ledger) = Ledger::with_fleet(1);
+    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    fleet.pass(seconds(2)).await;
+    let mut intruders = vec![];
+    let mut taken = vec![];
+    let mut last = Epoch::NONE;
+    // Whenever the host is back, the intruder comes again with a higher epoch.
+    let end = ledger.now() + seconds(110);
+    while ledger.now() < end {
+        let epoch = ledger.context(P0).epoch();
+        if epoch > last {
+            fleet.pass(millis(50)).await;
+            last = epoch;
+            taken.push(ledger.now());
+            intruders.push(intrude(&fleet, epoch.get() + 10).await);
+        }
+        fleet.pass(millis(10)).await;
+    }
+    let attempts = ledger.reports("ForeignReader");
+    assert_eq!(attempts.len(), 5, "{attempts:?}");
+    for (report, attempt) in attempts.iter().zip(1..) {
+        assert!(report.text.ends_with(&format!("attempt {attempt}")), "{report:?}");
+    }
+    // The first time, five times back, and once more after a long pause.
+    assert_eq!(taken.len(), 7, "{taken:?}");
+    let pauses: Vec<_> = taken.windows(2).map(|pair| pair[1].since(pair[0])).collect();
+    assert!(pauses[..5].iter().all(|pause| *pause < seconds(14)), "{pauses:?}");
+    assert!(pauses[5] >= seconds(60), "{pauses:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_host_owns_more_than_its_maximum_and_what_is_left_over_is_reported() {
+    let (mut fleet, ledger) = Ledger::with_fleet(8);
+    let at_most =
+        |n| PartitionManagerOptions { max_partitions: Some(n), ..PartitionManagerOptions::default() };
+    for name in ["a", "b"] {
+        start_with(&mut fleet, name, ledger.options(), at_most(3), &ledger.scribe()).await;
+    }
+    fleet.pass(seconds(60)).await;
+    assert_eq!(["a", "b"].map(|name| fleet.snapshot(name).partitions.len()), [3, 3]);
+    let reports = ledger.reports("Unplaced");
+    assert!(!reports.is_empty() && reports.len() <= 4, "it is said, and not again and again: {reports:?}");
+    assert!(
+        reports.iter().any(|report| report.text.starts_with("2 partitions have no owner")),
+        "{reports:?}"
+    );
+    fleet.kill("a");
+    fleet.pass(seconds(60)).await;
+    assert_eq!(fleet.snapshot("b").partitions.len(), 3, "not even when another dies");
+    start(&mut fleet, "c", ledger.options(), &ledger.scribe()).await;
+    fleet.pass(seconds(10)).await;
+    assert_eq!(["b", "c"].map(|name| fleet.snapshot(name).partitions.len()), [3, 5]);
+    for partition in (0..8).map(PartitionId) {
+        send(&fleet, partition, 2);
+    }
+    fleet.until_caught_up().await.unwrap();
+    assert!((0..8).all(|n| ledger.finished(PartitionId(n)) == events(0, 1)));
+}

@@ -119,33 +119,6 @@ async fn an_open_that_fails_releases_the_partition_and_is_tried_again_with_a_new
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_whose_processor_does_not_open_is_unfit_and_others_do_its_work_until_it_recovers() {
-    let mut fleet = TestFleet::new(4).unwrap();
-    let broken = Arc::new(std::sync::atomic::AtomicBool::new(true));
-    let flag = broken.clone();
-    let bad = Recorder::scripted(move |_, call| {
-        let failed = call == Call::Open && flag.load(Ordering::SeqCst);
-        async move { if failed { Err("no disk".into()) } else { Ok(()) } }
-    });
-    for partition in 0..4 {
-        send(&fleet, partition, 1);
-    }
-    fleet.start("bad", |host| host.processor(bad.make())).await.unwrap();
-    fleet.until("unfit", || fleet.snapshot("bad").state == HostState::Unfit).await.unwrap();
-    let opens = bad.times(0, |call| *call == Call::Open).len();
-    let good = Recorder::new();
-    fleet.start("good", |host| host.processor(good.make())).await.unwrap();
-    fleet.until("taken over", || fleet.snapshot("good").partitions.len() == 4).await.unwrap();
-    fleet.until_caught_up().await.unwrap();
-    assert_eq!(bad.times(0, |call| *call == Call::Open).len(), opens, "it does not try while it is unfit");
-    broken.store(false, Ordering::SeqCst);
-    fleet.until_balanced().await.unwrap();
-    fleet.until("fit", || fleet.snapshot("bad").state == HostState::Active).await.unwrap();
-    let all: Vec<u64> = (0..4).flat_map(|n| [good.finished(n), bad.finished(n)].concat()).collect();
-    assert_eq!(all, [0, 0, 0, 0], "each event once");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_failed_batch_comes_again_with_growing_pauses_and_nothing_is_skipped() {
     let mut fleet = TestFleet::new(1).unwrap();
     let recorder = fails_at(2, 5, false);

@@ -1,8 +1,9 @@
 //! Whether this host can serve at all.
 //!
 //! A host that cannot reach the hub, or whose processor does not open, would
-//! take partitions only to drop them again. After a few failures in a row it
-//! calls itself unfit, so that its share goes to others, and tries again later.
+//! take partitions only to drop them again. After a few failures in a row,
+//! while it serves no other partition, it calls itself unfit, so that its share
+//! goes to others, and tries again later.
 
 use std::time::Duration;
 

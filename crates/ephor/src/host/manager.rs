@@ -47,6 +47,8 @@ pub(super) struct Cooling {
     pub(super) until: Monotonic,
     /// A foreign reader took it: its epoch, its name, how often in a row, and whether that was reported.
     pub(super) foreign: Option<Foreign>,
+    /// How often in a row its processor did not open here.
+    pub(super) unopened: u32,
 }
 
 #[derive(Clone, Debug)]

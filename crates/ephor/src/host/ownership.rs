@@ -32,6 +32,8 @@ const CLAIMS_AT_ONCE: usize = 16;
 const FOREIGN_ATTEMPTS: u32 = 5;
 /// The wait before that.
 const FOREIGN_BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(8) };
+/// The pause after a processor did not open doubles at most this often: from 5 to 80 s.
+const OPEN_DOUBLINGS: u32 = 4;
 /// A pump that lived this long has put its troubles behind it.
 const TROUBLE_FORGOTTEN: Duration = Duration::from_secs(60);
 /// A call that goes on for this long after it was given up cannot be given up.
@@ -342,6 +344,9 @@ impl Manager {
         let me = self.shared.me.clone();
         if opened {
             self.fitness.well();
+            if let Some(cooling) = self.cooling.get_mut(&partition) {
+                cooling.unopened = 0;
+            }
         }
         if lived >= TROUBLE_FORGOTTEN {
             self.cooling.remove(&partition);
@@ -363,7 +368,7 @@ impl Manager {
                 };
                 let newer = newer.unwrap_or(epoch);
                 let foreign = Some(Foreign { epoch: newer, by, attempts, reported: false });
-                self.cooling.insert(partition, Cooling { until: now + wait, foreign });
+                self.cooling.insert(partition, Cooling { until: now + wait, foreign, unopened: 0 });
                 (None, OwnershipReason::Lost(CloseReason::Disconnected))
             }
             Outcome::Failed { reason, pause } => {
@@ -375,15 +380,31 @@ impl Manager {
                     // The hub may have been made anew, or have changed: ask it again.
                     self.refresh_at = now;
                 }
-                // Without a pause it is the hub that has changed, and no fault of ours.
-                if (!opened || reason == CloseReason::SourceFailed) && !pause.is_zero() {
+                // Without a pause it is the hub that has changed, and no fault of ours. And who
+                // serves another partition can serve: then it is this one that has a problem.
+                let ours = !opened || reason == CloseReason::SourceFailed;
+                if ours && !pause.is_zero() && !self.serves_any() {
                     self.fitness.failed(now, self.shared.environment.random());
                 }
-                self.cooling.insert(partition, Cooling { until: now + pause, foreign: None });
+                let unopened = if opened || reason == CloseReason::SourceFailed {
+                    0
+                } else {
+                    self.cooling.get(&partition).map_or(0, |cooling| cooling.unopened) + 1
+                };
+                // Longer each time, until another host finds it free for too long and tries its luck.
+                let until = now + pause * 2_u32.pow(unopened.saturating_sub(1).min(OPEN_DOUBLINGS));
+                self.cooling.insert(partition, Cooling { until, foreign: None, unopened });
                 (None, OwnershipReason::Released(cause))
             }
         };
         self.announce(partition, epoch, Some(me), to, reason);
+    }
+
+    fn serves_any(&self) -> bool {
+        let slots = self.shared.slots();
+        slots
+            .values()
+            .any(|slot| matches!(slot.context.inner().lease.stage(), Stage::Running | Stage::Paused))
     }
 
     /// A call that goes on although it was given up blocks its thread. Its

@@ -1,5 +1,7 @@
 //! Where everything that goes wrong is said: the log, the metrics, the user's handler.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use ephor_core::ids::{GroupId, HostId};
 
 use crate::error::HostError;
@@ -27,7 +29,11 @@ impl Reporter {
         }
         metrics::counter!(names::HOST_ERRORS, "kind" => kind(error)).increment(1);
         if let Some(handler) = &self.handler {
-            (handler.0)(error);
+            // The user's code must not end the task that reports.
+            let called = catch_unwind(AssertUnwindSafe(|| (handler.0)(error)));
+            if called.is_err() {
+                tracing::error!(%group, %host, "the error handler panicked");
+            }
         }
     }
 }

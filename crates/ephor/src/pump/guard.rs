@@ -185,3 +185,127 @@ impl LazyTimer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use ephor_core::epoch::Epoch;
+    use ephor_core::ids::{Incarnation, PartitionId};
+    use ephor_core::lease::LeaseToken;
+    use ephor_core::time::{Clock, Timestamp};
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::environment::TaskHandle;
+
+    /// A machine whose clock is moved by hand and whose timers never fire: what
+    /// a process sees that was paused and comes back.
+    #[derive(Default)]
+    struct Frozen(AtomicU64);
+
+    impl Clock for Frozen {
+        fn now(&self) -> Monotonic {
+            Monotonic(self.0.load(Ordering::Relaxed))
+        }
+        fn wall(&self) -> Timestamp {
+            Timestamp(0)
+        }
+    }
+
+    impl Environment for Frozen {
+        fn sleep_until(&self, _: Monotonic) -> BoxFuture<'static, ()> {
+            Box::pin(std::future::pending())
+        }
+        fn spawn(&self, _: BoxFuture<'static, ()>) -> TaskHandle {
+            TaskHandle::new(|| {})
+        }
+        fn random(&self) -> u64 {
+            0
+        }
+    }
+
+    fn host(name: &str) -> HostId {
+        HostId { name: name.parse().unwrap(), incarnation: Incarnation(1) }
+    }
+
+    fn guard() -> (Arc<Frozen>, Arc<LeaseState>, watch::Sender<Control>, Guard) {
+        let frozen = Arc::new(Frozen::default());
+        let token = LeaseToken { partition: PartitionId(0), owner: host("a"), epoch: Epoch::NONE.next() };
+        let lease = Arc::new(LeaseState::new(token, Monotonic(100)));
+        let (control, orders) = watch::channel(Control::default());
+        let guard = Guard::new(frozen.clone(), lease.clone(), orders);
+        (frozen, lease, control, guard)
+    }
+
+    fn drain(until: u64) -> Option<Stop> {
+        Some(Stop::Drain(Drain { until: Monotonic(until), way: Way::Release { heir: None } }))
+    }
+
+    #[test]
+    fn the_deadline_is_seen_on_the_next_poll_although_no_timer_fired() {
+        let (frozen, _, _control, mut guard) = guard();
+        let mut waiting = pin!(guard.wait(Heed::DrainDeadline));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        frozen.0.store(99, Ordering::Relaxed);
+        assert!(waiting.as_mut().now_or_never().is_none());
+        frozen.0.store(100, Ordering::Relaxed);
+        let seen = waiting.as_mut().now_or_never();
+        assert!(matches!(seen, Some(Interrupt::Lost(CloseReason::LeaseLost))), "{seen:?}");
+    }
+
+    #[test]
+    fn a_renewal_moves_the_deadline_ahead() {
+        let (frozen, lease, _control, mut guard) = guard();
+        frozen.0.store(99, Ordering::Relaxed);
+        assert!(guard.check(Heed::Everything).is_none());
+        lease.extend(Monotonic(200));
+        frozen.0.store(150, Ordering::Relaxed);
+        assert!(guard.wait(Heed::Everything).now_or_never().is_none());
+    }
+
+    #[test]
+    fn being_lost_tells_why_and_overrules_everything() {
+        let (_, lease, control, mut guard) = guard();
+        control.send_replace(Control { paused: true, stop: Some(Stop::Lost(CloseReason::Seek)) });
+        lease.end();
+        for heed in [Heed::Everything, Heed::Resume, Heed::Drain, Heed::DrainDeadline, Heed::Loss] {
+            let seen = guard.wait(heed).now_or_never();
+            assert!(matches!(seen, Some(Interrupt::Lost(CloseReason::Seek))), "{heed:?}: {seen:?}");
+        }
+    }
+
+    #[test]
+    fn a_drain_interrupts_at_once_or_at_its_end_or_not_at_all() {
+        let (frozen, _, control, mut guard) = guard();
+        control.send_replace(Control { paused: false, stop: drain(50) });
+        for heed in [Heed::Everything, Heed::Resume, Heed::Drain] {
+            assert!(matches!(guard.check(heed), Some(Interrupt::Drain(_))), "{heed:?}");
+        }
+        frozen.0.store(49, Ordering::Relaxed);
+        assert!(guard.wait(Heed::DrainDeadline).now_or_never().is_none());
+        frozen.0.store(50, Ordering::Relaxed);
+        assert!(matches!(guard.wait(Heed::DrainDeadline).now_or_never(), Some(Interrupt::Drain(_))));
+        assert!(guard.wait(Heed::Loss).now_or_never().is_none());
+    }
+
+    #[test]
+    fn a_pause_interrupts_only_who_heeds_it() {
+        let (_, _, control, guard) = guard();
+        assert!(matches!(guard.check(Heed::Resume), Some(Interrupt::Resumed)));
+        control.send_modify(|control| control.paused = true);
+        assert!(matches!(guard.check(Heed::Everything), Some(Interrupt::Paused)));
+        for heed in [Heed::Resume, Heed::Drain, Heed::DrainDeadline, Heed::Loss] {
+            assert!(guard.check(heed).is_none(), "{heed:?}");
+        }
+    }
+
+    #[test]
+    fn orders_wake_a_guard_that_waits() {
+        let (_, _, control, mut guard) = guard();
+        let mut waiting = pin!(guard.wait(Heed::Drain));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        control.send_replace(Control { paused: false, stop: drain(50) });
+        assert!(matches!(waiting.as_mut().now_or_never(), Some(Interrupt::Drain(_))));
+    }
+}

@@ -20,6 +20,12 @@ pub trait Environment: Clock {
 
     /// A random number.
     fn random(&self) -> u64;
+
+    /// Keeps time going while a task blocks its thread, until the handle is
+    /// dropped. None where nothing needs to be done for that.
+    fn keep_going(&self) -> Option<TaskHandle> {
+        None
+    }
 }
 
 /// A running task. Dropping the handle ends the task at its next await.
@@ -75,6 +81,9 @@ fn nanoseconds(time: rustix::time::Timespec) -> u64 {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TokioEnvironment;
 
+/// How long timers may be late while a task blocks the thread that looked after them.
+const PULSE: Duration = Duration::from_millis(250);
+
 /// Timers are set anew at least this often, so that time spent in suspend,
 /// which tokio's timers do not count, delays nothing for longer.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
@@ -111,6 +120,24 @@ impl Environment for TokioEnvironment {
 
     fn random(&self) -> u64 {
         fastrand::u64(..)
+    }
+
+    /// One worker of tokio's looks after all timers. If the next task that it
+    /// runs blocks, none of the idle ones takes over before something wakes it
+    /// from outside: so something does, from a thread of its own.
+    fn keep_going(&self) -> Option<TaskHandle> {
+        let runtime = tokio::runtime::Handle::current();
+        if runtime.runtime_flavor() == tokio::runtime::RuntimeFlavor::CurrentThread {
+            return None;
+        }
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let pulse = std::thread::Builder::new().name("ephor-pulse".into()).spawn(move || {
+            while stopped.recv_timeout(PULSE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                runtime.spawn(async {});
+            }
+        });
+        // Without it, only a processor that blocks does more harm.
+        pulse.ok().map(|_| TaskHandle::new(move || drop(stop)))
     }
 }
 

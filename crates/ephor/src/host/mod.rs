@@ -141,6 +141,7 @@ struct Running {
     shared: Arc<HostShared>,
     commands: mpsc::Sender<Command>,
     _tasks: [TaskHandle; 2],
+    _pulse: Option<TaskHandle>,
 }
 
 impl Drop for Running {
@@ -228,7 +229,8 @@ impl EventProcessorHost {
             config.environment.spawn(Box::pin(renewer::run(shared.clone()))),
         ];
         tracing::info!(group = %config.group, host = %shared.me, "started");
-        self.state().running = Some(Running { shared, commands, _tasks: tasks });
+        let pulse = config.environment.keep_going();
+        self.state().running = Some(Running { shared, commands, _tasks: tasks, _pulse: pulse });
         Ok(())
     }
 

@@ -191,7 +191,9 @@ impl Manager {
             self.make_claims(thefts, sight).await;
             for step in sight.plan.asks_of(sight.me) {
                 let Some(lease) = sight.view.lease(step.partition) else { continue };
-                if self.asks.contains_key(&step.partition) || self.is_cooling(step.partition) {
+                // Whose old call still runs here could not be served.
+                let occupied = shared.slots().contains_key(&step.partition);
+                if self.asks.contains_key(&step.partition) || self.is_cooling(step.partition) || occupied {
                     continue;
                 }
                 let ask = Ask {

@@ -77,7 +77,11 @@ async fn main() -> Result<(), BoxError> {
     }
     let sent: u64 = hub.ends().iter().map(|(_, last)| last.map_or(0, |last| last.0 + 1)).sum();
     let seen = seen.lock().map_err(|_| "a processor panicked")?;
-    println!("\n{sent} events sent, {} processed, {} of them again after the crash", seen.events.len(), seen.repeated);
+    println!(
+        "\n{sent} events sent, {} processed, {} of them again after the crash",
+        seen.events.len(),
+        seen.repeated
+    );
     if sent == seen.events.len() as u64 { Ok(()) } else { Err("events are missing".into()) }
 }
 

@@ -122,8 +122,8 @@ pub struct EventProcessorOptions {
     /// What to do if the position to go on from does not exist. Default: the
     /// earliest event, with a report of how many are gone.
     pub on_invalid_position: OnInvalidPosition,
-    /// A call of `process_events` that takes longer is given up and counts as
-    /// failed. Default off.
+    /// A call of `open` or `process_events` that takes longer is given up and
+    /// counts as failed. Default off.
     pub process_timeout: Option<Duration>,
     /// When the host writes checkpoints by itself. Default: when a partition closes in good order.
     pub checkpoint: CheckpointPolicy,

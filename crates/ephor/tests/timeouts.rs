@@ -125,3 +125,24 @@ async fn an_empty_batch_that_hangs_is_given_up_too_and_closes_nothing() {
     fleet.until_caught_up().await.unwrap();
     assert_eq!((recorder.finished(0), recorder.closes(0)), (vec![0], vec![]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_open_that_hangs_is_given_up_and_tried_again() {
+    let mut fleet = TestFleet::new(1).unwrap();
+    let left = Arc::new(AtomicU32::new(1));
+    let recorder = Recorder::scripted(move |_, call| {
+        let left = left.clone();
+        async move {
+            let open = matches!(call, Call::Open);
+            if open && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_ok() {
+                std::future::pending::<()>().await;
+            }
+            Ok(())
+        }
+    });
+    fleet.hub().send(P0, "event").unwrap();
+    fleet.start("a", |host| host.options(options(&recorder)).processor(recorder.make())).await.unwrap();
+    fleet.until_caught_up().await.unwrap();
+    assert_eq!(recorder.reports("OpenFailed"), 1);
+    assert_eq!(recorder.finished(0), vec![0]);
+}

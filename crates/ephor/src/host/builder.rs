@@ -152,7 +152,8 @@ impl HostBuilder {
         })
     }
 
-    /// Calls a function with each event. If it fails, the events before it are not repeated.
+    /// Calls a function with each event. If it returns an error, the events before it are not
+    /// repeated; if it panics, its whole batch is.
     pub fn for_each_event<F, Fut>(self, handle: F) -> Result<EventProcessorHost, BuildError>
     where
         F: Fn(PartitionContext, Event) -> Fut + Send + Sync + 'static,

@@ -426,7 +426,7 @@ impl Manager {
                 slot.over_since.get_or_insert(now);
             }
             let ignored = slot.over_since.is_some_and(|since| now.since(since) >= STUCK_AFTER);
-            if (overdue && lease.stage() == Stage::Running || ignored) && lease.mark_stuck() {
+            if (overdue && lease.stage() != Stage::Closing || ignored) && lease.mark_stuck() {
                 self.shared.reporter.report(&HostError::Stuck { partition: *partition, running });
             }
         }

@@ -59,7 +59,8 @@ impl<P: EventProcessor> Pump<P> {
         } else {
             Some(self.give_away(&way, reason, closed).await)
         };
-        let settled = if closed { self.final_checkpoint(until).await } else { self.context.nothing_unsaved() };
+        let settled =
+            if closed { self.final_checkpoint(until).await } else { self.context.nothing_unsaved() };
         let given = match early {
             Some(given) => given,
             None => self.give_away(&way, reason, settled).await,

@@ -7,9 +7,10 @@ use std::time::Duration;
 use ephor_core::position::StartPosition;
 use ephor_core::resume::{self, LostGround, OnInvalidPosition, Resume};
 use ephor_core::source::{OpenError, OpenRequest, PartitionProperties, Receiver, SourceError};
+use ephor_core::time::Monotonic;
 use futures_util::FutureExt;
 
-use super::guard::{Heed, Interrupt};
+use super::guard::{Heed, Interrupt, LazyTimer};
 use super::{Ending, Pump, SOURCE_BACKOFF, SOURCE_PAUSE};
 use crate::context::Checkpointed;
 use crate::environment::Environment;
@@ -113,11 +114,26 @@ impl<P: EventProcessor> Pump<P> {
             Err(panic) => return Err(self.does_not_open(panicked(&*panic))),
         };
         let context = self.context.clone();
-        let lease = context.inner().lease.clone();
-        lease.call_starts(self.now());
-        let opened = self.unless_stopped(AssertUnwindSafe(processor.open(&context)).catch_unwind()).await;
-        lease.call_ended();
-        match opened? {
+        let inner = context.inner();
+        let timeout = self.shared.options.process_timeout;
+        let limit = timeout.map_or(Monotonic::NEVER, |timeout| self.now() + timeout);
+        let mut timer = LazyTimer::default();
+        inner.lease.call_starts(self.now());
+        let opened = self
+            .unless_stopped(async {
+                tokio::select! {
+                    biased;
+                    opened = AssertUnwindSafe(processor.open(&context)).catch_unwind() => Some(opened),
+                    () = timer.until(&*inner.environment, limit) => None,
+                }
+            })
+            .await;
+        inner.lease.call_ended();
+        let Some(opened) = opened? else {
+            let after = timeout.unwrap_or_default();
+            return Err(self.does_not_open(ProcessorError::TimedOut { after }));
+        };
+        match opened {
             Ok(Ok(())) => {
                 self.processor = Some(processor);
                 self.opened = true;

@@ -140,6 +140,7 @@ macro_rules! store_conformance {
             one_renewal_answers_for_each_token_in_order
             a_transfer_gives_the_lease_to_its_new_owner
             a_release_leaves_the_partition_to_nobody
+            a_release_names_its_heir_until_the_next_claim
         }
         $crate::store_conformance! { @theme $fixture; checkpoints:
             the_owner_saves_and_everybody_reads

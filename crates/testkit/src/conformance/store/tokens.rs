@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{HostId, Incarnation, PartitionId};
-use ephor_core::lease::{ClaimCause, LeaseToken};
+use ephor_core::lease::{ClaimCause, LeaseToken, ReleaseCause, ReleaseRequest};
 use ephor_core::store::{GiveAway, Renewal};
 
 use super::StoreFixture;
@@ -170,4 +170,18 @@ pub async fn a_release_leaves_the_partition_to_nobody(fixture: &dyn StoreFixture
     assert_eq!((lease.previous, lease.quiet), (None, Duration::ZERO));
     let next = scene.claim(P, "b").await;
     assert_eq!(scene.lease(P).await.token(), Some(next));
+}
+
+/// Everybody reads whom the last owner named, until the partition has an owner again.
+pub async fn a_release_names_its_heir_until_the_next_claim(fixture: &dyn StoreFixture) {
+    let scene = Scene::new(fixture).await;
+    let token = scene.claim(P, "a").await;
+    let heir = Some(host("b"));
+    let request = ReleaseRequest { token, cause: ReleaseCause::Shutdown, heir: heir.clone(), settled: true };
+    assert_eq!(scene.store.release(&scene.group, &request).await.unwrap(), GiveAway::Done);
+    assert_eq!(scene.lease(P).await.heir, heir);
+    let token = scene.claim(P, "c").await;
+    assert_eq!(scene.lease(P).await.heir, None);
+    scene.release(&token).await;
+    assert_eq!(scene.lease(P).await.heir, None);
 }

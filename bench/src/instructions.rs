@@ -9,11 +9,14 @@ const MORE: u32 = 50_000;
 
 /// Instructions per event, and what counted them.
 pub(crate) fn per_event(subject: &str) -> Option<(f64, &'static str)> {
-    let counters: [(&str, fn(&str, u32) -> Option<u64>); 2] = [("perf", perf), ("valgrind", valgrind)];
-    counters.into_iter().find_map(|(tool, count)| {
-        let (short, long) = (count(subject, SHORT)?, count(subject, SHORT + MORE)?);
-        Some(((long.saturating_sub(short)) as f64 / f64::from(MORE), tool))
-    })
+    difference(perf, subject)
+        .map(|count| (count, "perf"))
+        .or_else(|| difference(valgrind, subject).map(|count| (count, "valgrind")))
+}
+
+fn difference(count: fn(&str, u32) -> Option<u64>, subject: &str) -> Option<f64> {
+    let (short, long) = (count(subject, SHORT)?, count(subject, SHORT + MORE)?);
+    Some((long.saturating_sub(short)) as f64 / f64::from(MORE))
 }
 
 fn perf(subject: &str, events: u32) -> Option<u64> {

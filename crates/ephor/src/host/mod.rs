@@ -11,6 +11,7 @@ pub(crate) mod changes;
 mod fitness;
 pub(crate) mod manager;
 mod ownership;
+mod pumps;
 mod renewer;
 pub(crate) mod shared;
 pub(crate) mod snapshot;

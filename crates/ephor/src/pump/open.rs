@@ -61,17 +61,8 @@ impl<P: EventProcessor> Pump<P> {
         if let Some(ground) = lost {
             self.tell(PartitionError::LostGround(ground)).await?;
         }
-        while remember {
-            let context = self.context.clone();
-            match self.unless_stopped(context.save(resume::remembered(&start))).await? {
-                Ok(Checkpointed::Refused) => return Err(Ending::Lost(CloseReason::LeaseLost)),
-                Ok(_) => break,
-                Err(_) => {
-                    self.source_failures += 1;
-                    let wait = SOURCE_BACKOFF.delay(self.source_failures, self.random());
-                    self.sleep_until(self.now() + wait).await?;
-                }
-            }
+        if remember {
+            self.remember(&start).await?;
         }
         self.expected = match &start {
             StartPosition::Sequence { number, inclusive: true } => Some(*number),
@@ -79,6 +70,22 @@ impl<P: EventProcessor> Pump<P> {
             _ => None,
         };
         Ok(start)
+    }
+
+    /// Writes a start down before anything is delivered from it, for as long as it takes.
+    async fn remember(&mut self, start: &StartPosition) -> Result<(), Ending> {
+        for attempt in 1.. {
+            let context = self.context.clone();
+            match self.unless_stopped(context.save(resume::remembered(start))).await? {
+                Ok(Checkpointed::Refused) => return Err(Ending::Lost(CloseReason::LeaseLost)),
+                Ok(_) => break,
+                Err(_) => {
+                    let wait = SOURCE_BACKOFF.delay(attempt, self.random());
+                    self.sleep_until(self.now() + wait).await?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The partition's properties; also makes sure that the hub is still the one we began with.

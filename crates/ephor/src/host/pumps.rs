@@ -1,0 +1,188 @@
+//! The pumps of a host: starting one for a lease, and what to make of its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ephor_core::checkpoint::Checkpoint;
+use ephor_core::failure::Backoff;
+use ephor_core::ids::HostId;
+use ephor_core::lease::{Lease, LeaseToken, ReleaseCause};
+use ephor_core::time::Monotonic;
+use futures_util::FutureExt;
+use tokio::sync::watch;
+
+use super::changes::OwnershipReason;
+use super::manager::{Cooling, Foreign, Manager};
+use super::ownership::FOREIGN_ATTEMPTS;
+use super::shared::Slot;
+use crate::context::PartitionContext;
+use crate::error::HostError;
+use crate::lease_state::{LeaseState, Stage};
+use crate::processor::CloseReason;
+use crate::pump::guard::Control;
+use crate::pump::{Outcome, PumpEnd, PumpSeed};
+
+/// The wait before a partition is claimed back from a foreign reader.
+const FOREIGN_BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(8) };
+/// The pause after a processor did not open doubles at most this often: from 5 to 80 s.
+const OPEN_DOUBLINGS: u32 = 4;
+/// A pump that lived this long has put its troubles behind it.
+const TROUBLE_FORGOTTEN: Duration = Duration::from_secs(60);
+/// A call that goes on for this long after it was given up cannot be given up.
+const STUCK_AFTER: Duration = Duration::from_secs(5);
+
+impl Manager {
+    pub(super) fn start_pump(
+        &mut self,
+        token: LeaseToken,
+        lease: &Lease,
+        checkpoint: Option<Checkpoint>,
+        until: Monotonic,
+        from: Option<HostId>,
+        reason: OwnershipReason,
+    ) {
+        let shared = self.shared.clone();
+        let (partition, epoch, now) = (token.partition, token.epoch, shared.now());
+        self.served.insert(partition, epoch);
+        let unaware = lease.previous.as_ref().is_some_and(|previous| *previous != shared.me);
+        let quiet_until = if unaware { now + lease.quiet } else { now };
+        let state = Arc::new(LeaseState::new(token, until));
+        let context = PartitionContext::new(
+            state,
+            shared.store.clone(),
+            shared.environment.clone(),
+            self.log.clone(),
+            checkpoint,
+        );
+        let paused = shared.status().paused.contains(&partition);
+        let (control, orders) = watch::channel(Control { paused, stop: None });
+        let seed = PumpSeed {
+            shared: shared.clone(),
+            context: context.clone(),
+            control: orders,
+            founding: self.founding.clone(),
+            quiet_until,
+        };
+        let (pump, ends) = ((shared.run_pump)(seed), self.end_sender.clone());
+        let task = shared.environment.spawn(Box::pin(async move {
+            let end = std::panic::AssertUnwindSafe(pump).catch_unwind().await;
+            let end = end.unwrap_or(PumpEnd {
+                // Only a panic while dropping the user's own values comes this far.
+                partition,
+                epoch,
+                opened: true,
+                settled: false,
+                given_up: true,
+                outcome: Outcome::Failed { reason: CloseReason::ProcessorFailed, pause: STUCK_AFTER },
+            });
+            // The manager may be gone already.
+            let _ = ends.send(end);
+        }));
+        let slot = Slot {
+            context,
+            control,
+            _task: task,
+            since: shared.environment.wall(),
+            started: now,
+            reason,
+            over_since: None,
+        };
+        shared.slots().insert(partition, slot);
+        self.announce(partition, epoch, from, Some(shared.me.clone()), reason);
+    }
+
+    /// Takes note of a pump that ended.
+    pub(super) fn pump_ended(&mut self, end: PumpEnd) {
+        let PumpEnd { partition, epoch, opened, outcome, .. } = end;
+        let now = self.shared.now();
+        let slot = self.shared.slots().remove(&partition);
+        let lived = slot.map_or(Duration::ZERO, |slot| now.since(slot.started));
+        let me = self.shared.me.clone();
+        if opened {
+            self.fitness.well();
+            if let Some(cooling) = self.cooling.get_mut(&partition) {
+                cooling.unopened = 0;
+            }
+        }
+        if lived >= TROUBLE_FORGOTTEN {
+            self.cooling.remove(&partition);
+        }
+        let (to, reason) = match outcome {
+            Outcome::GivenAway { reason: CloseReason::Handover, to, .. } => (to, OwnershipReason::HandedOver),
+            Outcome::GivenAway { .. } => (None, OwnershipReason::Released(ReleaseCause::Shutdown)),
+            Outcome::Lost { reason } => (None, OwnershipReason::Lost(reason)),
+            Outcome::Displaced { epoch: newer, by } => {
+                let attempts = self
+                    .cooling
+                    .get(&partition)
+                    .and_then(|cooling| cooling.foreign.as_ref())
+                    .map_or(1, |foreign| foreign.attempts + 1);
+                let wait = if attempts <= FOREIGN_ATTEMPTS {
+                    FOREIGN_BACKOFF.delay(attempts, self.shared.environment.random())
+                } else {
+                    self.shared.manager.lease_duration * 2
+                };
+                let newer = newer.unwrap_or(epoch);
+                let foreign = Some(Foreign { epoch: newer, by, attempts, reported: false });
+                self.cooling.insert(partition, Cooling { until: now + wait, foreign, unopened: 0 });
+                (None, OwnershipReason::Lost(CloseReason::Disconnected))
+            }
+            Outcome::Failed { reason, pause } => {
+                let cause = match reason {
+                    CloseReason::SourceFailed => ReleaseCause::SourceFailed,
+                    _ => ReleaseCause::ProcessorFailed,
+                };
+                if reason == CloseReason::SourceFailed {
+                    // The hub may have been made anew, or have changed: ask it again.
+                    self.refresh_at = now;
+                }
+                // Without a pause it is the hub that has changed, and no fault of ours. And who
+                // serves another partition can serve: then it is this one that has a problem.
+                let ours = !opened || reason == CloseReason::SourceFailed;
+                if ours && !pause.is_zero() && !self.serves_any() {
+                    self.fitness.failed(now, self.shared.environment.random());
+                }
+                let unopened = if opened || reason == CloseReason::SourceFailed {
+                    0
+                } else {
+                    self.cooling.get(&partition).map_or(0, |cooling| cooling.unopened) + 1
+                };
+                // Longer each time, until another host finds it free for too long and tries its luck.
+                let until = now + pause * 2_u32.pow(unopened.saturating_sub(1).min(OPEN_DOUBLINGS));
+                self.cooling.insert(partition, Cooling { until, foreign: None, unopened });
+                (None, OwnershipReason::Released(cause))
+            }
+        };
+        self.announce(partition, epoch, Some(me), to, reason);
+    }
+
+    fn serves_any(&self) -> bool {
+        let slots = self.shared.slots();
+        slots
+            .values()
+            .any(|slot| matches!(slot.context.inner().lease.stage(), Stage::Running | Stage::Paused))
+    }
+
+    /// A call that goes on although it was given up blocks its thread. Its
+    /// lease is no longer renewed, and its slot stays taken until it returns.
+    pub(super) fn notice_stuck_calls(&mut self) {
+        let now = self.shared.now();
+        let timeout = self.shared.options.process_timeout;
+        for (partition, slot) in self.shared.slots().iter_mut() {
+            let lease = &slot.context.inner().lease;
+            let Some(running) = lease.call_running_since().map(|since| now.since(since)) else {
+                slot.over_since = None;
+                continue;
+            };
+            let overdue = timeout.is_some_and(|timeout| running >= timeout + STUCK_AFTER);
+            let over = !lease.is_ours(now) && lease.stage() != Stage::Closing;
+            if over {
+                slot.over_since.get_or_insert(now);
+            }
+            let ignored = slot.over_since.is_some_and(|since| now.since(since) >= STUCK_AFTER);
+            if (overdue && lease.stage() != Stage::Closing || ignored) && lease.mark_stuck() {
+                self.shared.reporter.report(&HostError::Stuck { partition: *partition, running });
+            }
+        }
+    }
+}

@@ -36,7 +36,7 @@ pub struct GaveUp {
 /// use ephor_testkit::TestFleet;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # async fn main() -> Result<(), ephor::BoxError> {
 /// let mut fleet = TestFleet::new(4)?;
 /// for name in ["a", "b"] {
 ///     fleet.start(name, |host| host.for_each_event(|_, _| async { Ok(()) })).await?;

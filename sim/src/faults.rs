@@ -11,6 +11,8 @@ use fastrand::Rng;
 pub enum FaultKind {
     /// It took long: the caller may have given up when it arrived.
     Slow,
+    /// It happened in time, and the answer took long.
+    SlowAnswer,
     /// The request got lost: nothing happened, and nobody answers.
     LostRequest,
     /// The answer got lost: it happened, and nobody answers.

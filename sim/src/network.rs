@@ -25,6 +25,7 @@ pub(crate) struct Journey {
     pub(crate) there: Duration,
     pub(crate) back: Duration,
     pub(crate) slow: bool,
+    pub(crate) slow_answer: bool,
     pub(crate) fault: Option<FaultKind>,
 }
 
@@ -62,6 +63,9 @@ where
             Some(FaultKind::ErrorAfter) => apply.await.and(Err(failure())),
             _ => apply.await,
         };
+        if journey.slow_answer {
+            report(FaultKind::SlowAnswer);
+        }
         network.sleep(journey.back).await;
         // Nobody there to hear it: as when a caller gave up.
         drop(sender.send(answer));

@@ -21,6 +21,9 @@ use crate::scenario::{Act, Fault, SETTLE, STILL, Scenario, TROUBLE};
 use crate::source::SourceFaults;
 use crate::store::StoreFaults;
 
+/// How long a store is out of reach after trouble: longer than a lease.
+const CUT_OFF: Duration = Duration::from_secs(40);
+
 /// How a run ended.
 pub struct Outcome {
     /// The promise that was broken, if one was.
@@ -48,6 +51,8 @@ enum Undo {
     Start,
     Resume,
     Store,
+    /// Trouble with the store ends with the store out of reach.
+    StoreCutOff,
     Source,
     Processor,
 }
@@ -162,6 +167,10 @@ impl Run {
             Undo::Start => host.start(&world),
             Undo::Resume => world.handle.resume(host.machine),
             Undo::Store => set(&host.store, StoreFaults::default()),
+            Undo::StoreCutOff => {
+                set(&host.store, StoreFaults::cut_off());
+                self.later(CUT_OFF, number, Undo::Store);
+            }
             Undo::Source => set(&host.source, SourceFaults::default()),
             Undo::Processor => set(&host.processor, good_day(&world.scenario)),
         }
@@ -225,7 +234,7 @@ impl Run {
             }
             Fault::StoreTrouble => {
                 set(&host.store, store_trouble());
-                Undo::Store
+                if act.target % 2 == 0 { Undo::Store } else { Undo::StoreCutOff }
             }
             Fault::StoreCutOff => {
                 set(&host.store, StoreFaults::cut_off());
@@ -323,6 +332,7 @@ fn store_trouble() -> StoreFaults {
     StoreFaults {
         latency: Latency::milliseconds(1, 800),
         slow: 0.05,
+        slow_answer: 0.2,
         lost_request: 0.05,
         lost_response: 0.08,
         error_before: 0.08,

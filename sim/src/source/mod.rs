@@ -79,7 +79,8 @@ impl SourceFaults {
             SourceCall::Close => (FaultKind::LostRequest, 0.0),
             _ => (FaultKind::ErrorBefore, self.unavailable),
         };
-        Journey { there, back, slow, fault: happens(random, probability).then_some(kind) }
+        let fault = happens(random, probability).then_some(kind);
+        Journey { there, back, slow, slow_answer: false, fault }
     }
 }
 

@@ -58,6 +58,10 @@ pub struct StoreFaults {
     /// How long a slow request takes: longer than callers wait, so that it
     /// lands when they have given up.
     pub slow_latency: Latency,
+    /// The answer takes [`StoreFaults::slow_answer_latency`] instead.
+    pub slow_answer: f64,
+    /// How long a slow answer takes: not quite as long as callers wait.
+    pub slow_answer_latency: Latency,
     /// Not applied, never answered.
     pub lost_request: f64,
     /// Applied, never answered.
@@ -79,6 +83,8 @@ impl Default for StoreFaults {
             latency: Latency::milliseconds(1, 5),
             slow: 0.0,
             slow_latency: Latency::milliseconds(5_000, 60_000),
+            slow_answer: 0.0,
+            slow_answer_latency: Latency::milliseconds(1_000, 4_500),
             lost_request: 0.0,
             lost_response: 0.0,
             error_before: 0.0,
@@ -98,7 +104,8 @@ impl StoreFaults {
     fn journey(&self, random: &mut Rng, call: StoreCall) -> Journey {
         let slow = happens(random, self.slow);
         let there = if slow { self.slow_latency } else { self.latency }.draw(random);
-        let back = self.latency.draw(random);
+        let slow_answer = happens(random, self.slow_answer);
+        let back = if slow_answer { self.slow_answer_latency } else { self.latency }.draw(random);
         let mut fault = None;
         for (kind, probability) in [
             (FaultKind::LostRequest, self.lost_request),
@@ -112,7 +119,7 @@ impl StoreFaults {
                 fault = fault.or(Some(kind));
             }
         }
-        Journey { there, back, slow, fault }
+        Journey { there, back, slow, slow_answer, fault }
     }
 }
 

@@ -237,7 +237,7 @@ fn moves(fleet: &Fleet, room: &mut [u32], surplus: &mut [u32]) -> Vec<Move> {
     let mut givers = Queue::new(fleet, surplus);
     let mut takers = Queue::new(fleet, room);
     let mut offers: BTreeMap<usize, Vec<(u64, PartitionId)>> = BTreeMap::new();
-    for (&partition, &holder) in holders.iter().filter(|(_, holder)| surplus[**holder] > 0) {
+    for (&partition, &holder) in &holders {
         offers.entry(holder).or_default().push((mix(u64::from(partition.0)), partition));
     }
     for offer in offers.values_mut() {
@@ -252,7 +252,8 @@ fn moves(fleet: &Fleet, room: &mut [u32], surplus: &mut [u32]) -> Vec<Move> {
     moves
 }
 
-/// A number for a host that has nothing to do with its place in the alphabet.
+/// A number for a host that has nothing to do with its place in the alphabet. All hosts must
+/// compute the same, whatever version they run: it is part of the protocol.
 fn mark(id: &HostId) -> u64 {
     id.name.as_str().bytes().fold(mix(id.incarnation.0), |hash, byte| mix(hash ^ u64::from(byte)))
 }

@@ -187,6 +187,18 @@ fn who_lost_a_partition_to_a_seek_gets_it_back() {
 }
 
 #[test]
+fn who_lost_its_extra_partition_to_a_seek_gets_it_back_whoever_it_is() {
+    for extra in 0..3 {
+        let mut holders: Vec<_> = (0..3).map(Some).collect();
+        holders.push(Some(extra));
+        let mut fleet = fleet((0..3).map(member).collect(), &holders);
+        assert!(plan(&fleet).settled());
+        fleet.seats[3].favourite = fleet.seats[3].holder.take();
+        assert_eq!(plan(&fleet).claims, [(PartitionId(3), extra)]);
+    }
+}
+
+#[test]
 fn an_heir_gets_what_was_left_to_it_as_far_as_its_share_goes() {
     // Host 2 stops; it had 6 of 12 and leaves them to the others.
     let holders: Vec<_> = [Some(0); 3].into_iter().chain([Some(1); 3]).chain([None; 6]).collect();
@@ -234,6 +246,56 @@ fn requests_that_no_longer_fit_are_not_granted() {
     assert_eq!(plan.moves.len(), 4);
     assert_eq!(plan.asks_of(1).count(), 2);
     assert_eq!(plan.asks_of(2).count(), 2);
+}
+
+#[test]
+fn nobody_gives_who_has_nothing_above_its_share() {
+    // Shares are two each: host 0 gives, and host 1, which is asked, does not.
+    let holders: Vec<_> = [Some(0); 4].into_iter().chain([Some(1); 2]).collect();
+    let mut fleet = fleet((0..3).map(member).collect(), &holders);
+    fleet.wants = vec![(PartitionId(4), 2)];
+    let plan = plan(&fleet);
+    assert!(!plan.grants(PartitionId(4), 1, 2));
+    assert!(plan.moves.len() == 2 && plan.moves.iter().all(|step| (step.from, step.to) == (0, 2)));
+}
+
+#[test]
+fn who_has_granted_a_request_has_that_much_less_to_give() {
+    // Shares are three each: host 0 and host 1 have one to give, and host 2 has asked host 0.
+    let holders: Vec<_> = [Some(0); 4].into_iter().chain([Some(1); 4]).chain([Some(2)]).collect();
+    for asked in 0..8 {
+        let mut fleet = fleet((0..3).map(member).collect(), &holders);
+        fleet.wants = vec![(PartitionId(asked), 2)];
+        let mut givers: Vec<usize> = plan(&fleet).moves.iter().map(|step| step.from).collect();
+        givers.sort_unstable();
+        assert_eq!(givers, [0, 1]);
+    }
+}
+
+#[test]
+fn every_version_marks_hosts_alike() {
+    // Known answers of SplitMix64, and of our own: hosts of two versions must agree.
+    assert_eq!(mix(0), 0xe220_a839_7b1d_cdaf);
+    assert_eq!(mix(1_234_567), 6_457_827_717_110_365_317);
+    assert_eq!(mark(&host(1)), 0x3ef6666605ddfad9);
+    assert_eq!(mark(&host(2)), 0xb2f39cadaad72cf);
+}
+
+#[test]
+fn ties_do_not_always_fall_to_the_same_place() {
+    let mut extra = [0; 3];
+    for incarnation in 0..300 {
+        let members: Vec<Member> = (0..3)
+            .map(|n| {
+                let mut member = member(n);
+                member.id.incarnation = Incarnation(incarnation * 3 + n as u64);
+                member
+            })
+            .collect();
+        let shares = shares(&members, &[0, 0, 0], 4);
+        extra[shares.iter().position(|&share| share == 2).unwrap()] += 1;
+    }
+    assert!(extra.iter().all(|&times| times > 50), "{extra:?}");
 }
 
 #[test]

@@ -234,7 +234,7 @@ impl Run {
             }
             Fault::StoreTrouble => {
                 set(&host.store, store_trouble());
-                if act.target % 2 == 0 { Undo::Store } else { Undo::StoreCutOff }
+                if act.target.is_multiple_of(2) { Undo::Store } else { Undo::StoreCutOff }
             }
             Fault::StoreCutOff => {
                 set(&host.store, StoreFaults::cut_off());

@@ -10,7 +10,7 @@
 //! The owner, on its side, stops by itself a margin before any of this can
 //! happen: [`deadline`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::ids::{HostId, PartitionId};
@@ -108,18 +108,24 @@ impl Watch {
             sightings(hosts, view.hosts.iter().map(|h| (h.record.id.clone(), h.record.beat)), received);
 
         let mut judgement = Judgement { skewed, ..Judgement::default() };
+        let mut faltering = BTreeSet::new();
         for lease in view.leases.iter().filter(|lease| lease.owner.is_some()) {
             let age = self.age(self.leases.get(&lease.partition), lease.age, sent);
             // The first view has no other to compare clocks with: it buries nobody.
             if !skewed && !first && age >= lease.duration.unwrap_or(self.foreign_expiry) {
                 judgement.expired.push(lease.partition);
+                faltering.extend(lease.owner.as_ref());
             } else {
                 judgement.alive.extend(lease.owner.clone());
             }
         }
         for host in &view.hosts {
             let age = self.age(self.hosts.get(&host.record.id), host.age, sent);
-            if skewed || age < host.record.lease_duration {
+            // A host that lets a lease expire is given less credit: its last heartbeat may be
+            // younger than its last renewal, and a plan should not count on the dead.
+            let lasts = host.record.lease_duration;
+            let credit = if faltering.contains(&host.record.id) { lasts * 2 / 3 } else { lasts };
+            if skewed || age < credit {
                 judgement.alive.push(host.record.id.clone());
             }
         }
@@ -352,6 +358,9 @@ mod tests {
         assert_eq!(look(3, vec![], vec![beat("b", 1, 29)]), vec![host("b")]);
         assert_eq!(look(4, vec![], vec![beat("b", 1, 30)]), Vec::<HostId>::new());
         assert_eq!(look(5, vec![lease(30, 2, Some(LEASE))], vec![beat("a", 2, 30)]), Vec::<HostId>::new());
+        // It let a lease expire: alive only if its heartbeat is younger than two thirds of it.
+        assert_eq!(look(6, vec![lease(30, 3, Some(LEASE))], vec![beat("a", 3, 19)]), vec![host("a")]);
+        assert_eq!(look(7, vec![lease(30, 4, Some(LEASE))], vec![beat("a", 4, 20)]), Vec::<HostId>::new());
     }
 
     #[test]

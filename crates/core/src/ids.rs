@@ -100,8 +100,8 @@ name!(
 name!(
     /// The name of a consumer group; `$Default` always exists.
     ConsumerGroup, "consumer group", 50,
-    |c| entity_character(c) || c == '$',
-    "letters, digits, dots, hyphens and underscores"
+    |c| (entity_character(c) && c != '/') || c == '$',
+    "letters, digits, dots, hyphens, underscores and the dollar sign"
 );
 name!(
     /// The name of a host, as people see it. Not an identity: see [`HostId`].
@@ -262,8 +262,10 @@ mod tests {
         let error = "a b".parse::<ConsumerGroup>().unwrap_err().to_string();
         assert_eq!(
             error,
-            "consumer group \"a b\" contains ' '; allowed are letters, digits, dots, hyphens and underscores"
+            "consumer group \"a b\" contains ' '; allowed are letters, digits, dots, hyphens, underscores \
+             and the dollar sign"
         );
+        assert!("a/b".parse::<ConsumerGroup>().is_err());
         assert_eq!("".parse::<HubName>().unwrap_err().to_string(), "hub name \"\" is empty");
         assert!("x".repeat(50).parse::<ConsumerGroup>().is_ok());
         let long = "x".repeat(51).parse::<ConsumerGroup>().unwrap_err().to_string();

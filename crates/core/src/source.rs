@@ -63,6 +63,22 @@ pub struct OpenRequest {
     pub prefetch_bytes: usize,
 }
 
+impl OpenRequest {
+    /// A receiver that nobody means to read: without epoch it disturbs nobody, and whether it
+    /// opens tells whether the group exists.
+    pub fn probe(group: &ConsumerGroup, partition: PartitionId, who: &str) -> Self {
+        Self {
+            group: group.clone(),
+            partition,
+            start: StartPosition::Latest,
+            epoch: None,
+            receiver: format!("{who}-probe"),
+            prefetch_events: 1,
+            prefetch_bytes: 1,
+        }
+    }
+}
+
 /// A hub that cannot answer.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
@@ -155,7 +171,9 @@ pub trait EventSource: Send + Sync + 'static {
 /// One reader of one partition.
 pub trait Receiver: Send {
     /// Waits until there is at least one event, and appends at most `most` of
-    /// them to `into`, in order. Dropping the future loses nothing.
+    /// them to `into`, in order. `into` is untouched until the future is ready,
+    /// and dropping it loses nothing. After an error the receiver may be asked
+    /// again or opened anew; whoever was disconnected stays so.
     fn receive<'a>(
         &'a mut self,
         into: &'a mut Vec<Event>,

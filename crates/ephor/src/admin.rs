@@ -4,6 +4,7 @@
 //! partition, and its owner notices; a drain is a request that the host finds
 //! with its next heartbeat.
 
+use std::fmt;
 use std::sync::Arc;
 
 use ephor_core::checkpoint::{Checkpoint, Position};
@@ -12,7 +13,9 @@ use ephor_core::history::OwnershipChange;
 use ephor_core::ids::{GroupId, HostId, LogId, PartitionId};
 use ephor_core::lease::Lease;
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
-use ephor_core::source::{EventSource, PartitionProperties, SourceError};
+use ephor_core::source::{
+    EventSource, HubProperties, OpenError, OpenRequest, PartitionProperties, SourceError,
+};
 use ephor_core::store::{HostEntry, HostOrders, Seek, SeekRequest, Store, StoreError};
 use ephor_core::time::Timestamp;
 
@@ -46,8 +49,20 @@ pub enum AdminError {
         /// The next event to come.
         end: SequenceNumber,
     },
+    /// A step from where the group is, and nothing says where it is.
+    #[error(
+        "partition {partition} has no checkpoint yet, so there is nothing to step from; name a sequence number, \
+         a time, earliest or latest"
+    )]
+    NoCheckpoint {
+        /// The partition.
+        partition: PartitionId,
+    },
     /// There is no such host.
-    #[error("no host {wanted:?} in this group; there are: {}", known.join(", "))]
+    #[error(
+        "no host {wanted:?} in this group; there {}",
+        if known.is_empty() { "is none".into() } else { format!("are: {}", known.join(", ")) }
+    )]
     UnknownHost {
         /// What was asked for.
         wanted: String,
@@ -69,7 +84,7 @@ pub enum SeekTo {
     Offset(Offset),
     /// So that the first event enqueued at this time or later is the next.
     Time(Timestamp),
-    /// This many events on (or back, if negative) from where the group is.
+    /// This many events on (or back, if negative) from the checkpoint.
     By(i64),
 }
 
@@ -83,11 +98,33 @@ pub struct SeekStep {
     /// Where it goes.
     pub to: Position,
     /// How many events are skipped, or repeated if negative; none where that cannot be told.
+    /// Without a checkpoint it is counted from the oldest event kept.
     pub distance: Option<i64>,
     /// The owner that will notice.
     pub owner: Option<HostId>,
     /// What came of it; none for a dry run.
     pub outcome: Option<SeekOutcome>,
+}
+
+impl fmt::Display for SeekStep {
+    /// `partition 0: after 901 -> at sequence number 891, 10 events repeated`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let from = self.from.as_ref().map_or("no checkpoint".into(), |from| from.start().to_string());
+        write!(f, "partition {}: {from} -> {}", self.partition, self.to.start())?;
+        match self.distance {
+            Some(0) => write!(f, ", no event skipped or repeated")?,
+            Some(skipped @ 1..) => write!(f, ", {skipped} events skipped")?,
+            Some(repeated) => write!(f, ", {} events repeated", repeated.unsigned_abs())?,
+            None => {}
+        }
+        match &self.outcome {
+            None => Ok(()),
+            Some(SeekOutcome::Done(epoch)) => write!(f, ", done in epoch {epoch}"),
+            Some(SeekOutcome::ForeignOwner(owner)) => {
+                write!(f, ", not done: its owner {owner} is another SDK's and would not notice")
+            }
+        }
+    }
 }
 
 /// What came of a seek.
@@ -163,6 +200,7 @@ impl Admin {
         mode: SeekMode,
     ) -> Result<Vec<SeekStep>, AdminError> {
         let hub = self.source.hub_properties().await?;
+        self.group_exists(&hub).await?;
         for partition in partitions {
             if !hub.partitions.contains(partition) {
                 let partitions = hub.partitions.len();
@@ -186,6 +224,16 @@ impl Admin {
             }
         }
         Ok(steps)
+    }
+
+    /// A seek in a group that does not exist would look as if it had worked.
+    async fn group_exists(&self, hub: &HubProperties) -> Result<(), AdminError> {
+        let Some(&partition) = hub.partitions.first() else { return Ok(()) };
+        match self.source.open(OpenRequest::probe(&self.group.group, partition, &self.by)).await {
+            Err(OpenError::Source(error)) => Err(error.into()),
+            // Opened, or refused because somebody reads it: it exists.
+            _ => Ok(()),
+        }
     }
 
     async fn carry_out(
@@ -236,8 +284,8 @@ impl Admin {
     }
 }
 
-impl std::fmt::Debug for Admin {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Admin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Admin({})", self.group)
     }
 }
@@ -263,7 +311,8 @@ fn resolve(
         SeekTo::Offset(offset) => StartPosition::Offset { offset: offset.clone(), inclusive: true },
         SeekTo::Time(time) => StartPosition::EnqueuedTime(*time),
         SeekTo::By(events) => {
-            let next = from.and_then(|from| next_event(from, partition)).unwrap_or(first);
+            let next = from.and_then(|from| next_event(from, partition));
+            let next = next.ok_or(AdminError::NoCheckpoint { partition: partition.id })?;
             StartPosition::at(SequenceNumber(next.0.saturating_add_signed(*events).clamp(first.0, end.0)))
         }
     }))
@@ -281,10 +330,7 @@ fn next_event(position: &Position, partition: &PartitionProperties) -> Option<Se
 }
 
 fn distance(from: Option<&Position>, to: &Position, partition: &PartitionProperties) -> Option<i64> {
-    let from = match from {
-        Some(from) => next_event(from, partition)?,
-        None => return None,
-    };
+    let from = from.map_or(Some(partition.first), |from| next_event(from, partition))?;
     let to = next_event(to, partition)?;
     i64::try_from(i128::from(to.0) - i128::from(from.0)).ok()
 }
@@ -326,7 +372,8 @@ mod tests {
         assert_eq!(to(SeekTo::By(-2), Some(finished(12))), at(11));
         assert_eq!(to(SeekTo::By(-99), Some(finished(12))), at(10));
         assert_eq!(to(SeekTo::By(99), Some(finished(12))), at(20));
-        assert_eq!(to(SeekTo::By(1), None), at(11));
+        let nowhere = resolve(&SeekTo::By(1), None, &partition).unwrap_err().to_string();
+        assert!(nowhere.starts_with("partition 0 has no checkpoint yet"), "{nowhere}");
         assert_eq!(to(SeekTo::By(1), Some(at(15))), at(16));
         for wanted in [9, 21] {
             let error = resolve(&SeekTo::Sequence(SequenceNumber(wanted)), None, &partition).unwrap_err();
@@ -337,11 +384,26 @@ mod tests {
     #[test]
     fn a_dry_run_says_how_many_events_are_skipped_or_repeated() {
         let partition = partition();
+        let step = |to: Position| SeekStep {
+            partition: PartitionId(0),
+            from: Some(finished(12)),
+            distance: distance(Some(&finished(12)), &to, &partition),
+            to,
+            owner: None,
+            outcome: None,
+        };
+        let words = |to| step(to).to_string();
+        assert_eq!(
+            words(at(10)),
+            "partition 0: after sequence number 12 -> at sequence number 10, 3 events repeated"
+        );
+        assert!(words(at(16)).ends_with(", 3 events skipped"));
+        assert!(words(at(13)).ends_with(", no event skipped or repeated"));
         assert_eq!(distance(Some(&finished(12)), &at(16), &partition), Some(3));
         assert_eq!(distance(Some(&finished(12)), &at(10), &partition), Some(-3));
         let earliest = Position::Start(StartPosition::Earliest);
         assert_eq!(distance(Some(&finished(12)), &earliest, &partition), Some(-3));
-        assert_eq!(distance(None, &at(10), &partition), None);
+        assert_eq!(distance(None, &at(12), &partition), Some(2));
         let time = Position::Start(StartPosition::EnqueuedTime(Timestamp(5)));
         assert_eq!(distance(Some(&finished(12)), &time, &partition), None);
     }

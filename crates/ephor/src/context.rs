@@ -15,20 +15,21 @@ use ephor_core::time::{Monotonic, Timestamp};
 use tokio::sync::watch;
 
 use crate::environment::Environment;
-use crate::error::StoreCallError;
-use crate::lease_state::LeaseState;
+use crate::error::{ProcessorError, StoreCallError};
+use crate::lease_state::{LeaseState, Stage};
 use crate::metric_names as names;
 use crate::store_calls::StoreCalls;
 
 /// How a checkpoint ended. Being refused is not a failure: somebody else is the
 /// owner now, and will go on from the last checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "a checkpoint may be refused"]
 pub enum Checkpointed {
     /// It is written.
     Saved(Checkpoint),
     /// The stored checkpoint is as far or further, and stays as it is.
     Unchanged(Checkpoint),
+    /// No event was delivered to this processor yet, so there is nothing to write.
+    Nothing,
     /// The epoch is no longer ours.
     Refused,
 }
@@ -47,9 +48,6 @@ pub enum CheckpointError {
     /// The store failed; whether the checkpoint is written is unknown. It is safe to try again.
     #[error("the checkpoint may not be written: {0}")]
     Store(#[from] StoreCallError),
-    /// There is nothing to checkpoint yet.
-    #[error("no event of this partition has been delivered yet")]
-    NothingDelivered,
     /// The event has not been delivered to this processor.
     #[error("event {sequence} has not been delivered to this processor")]
     NotDelivered {
@@ -74,6 +72,19 @@ pub(crate) struct Progress {
     /// The oldest event kept when the partition was opened.
     pub(crate) first_kept: SequenceNumber,
     pub(crate) events: u64,
+    /// The batch that fails at the moment.
+    pub(crate) failing: Option<Failing>,
+}
+
+/// A batch that fails, and is delivered again and again.
+#[derive(Clone, Debug)]
+pub struct Failing {
+    /// Since when, by this host's wall clock.
+    pub since: Timestamp,
+    /// How often it failed so far.
+    pub attempts: u32,
+    /// What went wrong the last time.
+    pub error: ProcessorError,
 }
 
 pub(crate) struct ContextInner {
@@ -152,7 +163,8 @@ impl PartitionContext {
         self.progress().saved.clone()
     }
 
-    /// How far behind this partition is, as of the last batch.
+    /// How far behind this partition is, as of the last batch; while it is paused or fails, as of
+    /// a few seconds ago.
     pub fn lag(&self) -> Lag {
         let progress = self.progress();
         let saved = progress.saved.as_ref().filter(|saved| saved.log.is_none() || saved.log == self.0.log);
@@ -193,7 +205,7 @@ impl PartitionContext {
         };
         match position {
             Some(position) => self.save(position).await,
-            None => Err(CheckpointError::NothingDelivered),
+            None => Ok(Checkpointed::Nothing),
         }
     }
 
@@ -288,6 +300,16 @@ impl PartitionContext {
     /// The processor returned from a batch, one way or the other.
     pub(crate) fn delivered(&self) {
         self.progress().current = None;
+    }
+
+    /// The batch in hand failed.
+    pub(crate) fn failed(&self, attempts: u32, error: &ProcessorError) {
+        let now = self.0.environment.wall();
+        let mut progress = self.progress();
+        let since = progress.failing.as_ref().map_or(now, |failing| failing.since);
+        progress.failing = Some(Failing { since, attempts, error: error.clone() });
+        drop(progress);
+        self.0.lease.set_stage(Stage::Failing);
     }
 
     /// The batch up to `last` is finished with.

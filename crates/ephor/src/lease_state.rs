@@ -19,6 +19,8 @@ pub enum Stage {
     Opening,
     /// Receiving and delivering.
     Running,
+    /// The last call failed; the same batch comes again.
+    Failing,
     /// Held by `pause`: owned, and nothing is delivered.
     Paused,
     /// The hub cannot be read; trying again.
@@ -30,10 +32,11 @@ pub enum Stage {
 }
 
 impl Stage {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Waiting,
         Self::Opening,
         Self::Running,
+        Self::Failing,
         Self::Paused,
         Self::Retrying,
         Self::Halted,

@@ -27,7 +27,10 @@ mod report;
 mod stop_report;
 mod store_calls;
 
-pub use context::{CheckpointError, Checkpointed, PartitionContext};
+/// All of `ephor-core`: the seams, for those who write a store or a source.
+pub use ephor_core as seams;
+
+pub use context::{CheckpointError, Checkpointed, Failing, PartitionContext};
 pub use error::{HostError, PartitionError, ProcessorError, StoreCallError};
 pub use host::builder::{BuildError, HostBuilder, host_name};
 pub use host::changes::{OwnershipChanges, OwnershipEvent, OwnershipReason};
@@ -44,16 +47,20 @@ pub use options::{
 pub use processor::{CloseReason, EventProcessor};
 pub use stop_report::StopReport;
 
-pub use ephor_core::BoxError;
 pub use ephor_core::checkpoint::{Checkpoint, CheckpointPolicy, Position};
 pub use ephor_core::epoch::Epoch;
 pub use ephor_core::event::{Event, Properties, Value};
 pub use ephor_core::failure::{Backoff, FailurePolicy};
+pub use ephor_core::history::{ChangeReason, OwnershipChange};
 pub use ephor_core::host_record::{HostState, HostStatistics};
-pub use ephor_core::ids::{ConsumerGroup, GroupId, HostId, HostName, HubName, LogId, Namespace, PartitionId};
+pub use ephor_core::ids::{
+    ConsumerGroup, GroupId, HostId, HostName, HubName, InvalidName, LogId, Namespace, PartitionId,
+};
+pub use ephor_core::lease::{ClaimCause, Lease, ReleaseCause};
 pub use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 pub use ephor_core::progress::Lag;
 pub use ephor_core::resume::{LostGround, OnInvalidPosition};
-pub use ephor_core::source::{EventSource, Receiver};
-pub use ephor_core::store::Store;
+pub use ephor_core::source::{EventSource, Receiver, SourceError};
+pub use ephor_core::store::{HostEntry, Store, StoreError};
 pub use ephor_core::time::{Clock, Monotonic, Timestamp};
+pub use ephor_core::{BoxError, BoxFuture};

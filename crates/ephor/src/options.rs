@@ -190,13 +190,28 @@ impl EventProcessorOptions {
         ensure(self.checkpoint.every.is_none_or(|period| !period.is_zero()), || {
             "a checkpoint every 0s makes no sense; try every 5s, or leave it out".into()
         })?;
-        let attempts = match self.failure {
-            FailurePolicy::SkipAfter { attempts, .. } => attempts,
-            _ => 1,
+        let backoff = match self.failure {
+            FailurePolicy::Retry(backoff) | FailurePolicy::SkipAfter { backoff, .. } => Some(backoff),
+            FailurePolicy::Close { .. } => None,
         };
-        ensure(attempts > 0, || {
-            "a failure policy that skips after 0 attempts would skip everything; try 3".into()
-        })
+        ensure(
+            backoff.is_none_or(|backoff| !backoff.first.is_zero() && backoff.first <= backoff.most),
+            || {
+                "a backoff must begin above zero and not above its longest wait, or a batch that fails spins; \
+             try first 500ms, most 30s"
+                .into()
+            },
+        )?;
+        match self.failure {
+            FailurePolicy::SkipAfter { attempts: 0, .. } => Err(InvalidOption(
+                "a failure policy that skips after 0 attempts would skip everything; try 3".into(),
+            )),
+            FailurePolicy::Close { pause } if pause.is_zero() => Err(InvalidOption(
+                "a partition that is closed and claimed again at once fails at once; try a pause of 10s"
+                    .into(),
+            )),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -260,14 +275,14 @@ impl PartitionManagerOptions {
         ] {
             ensure(!value.is_zero(), || format!("{name} is zero; try {default:?}"))?;
         }
-        ensure(lease_duration >= renew_interval * 2, || {
+        ensure(lease_duration >= renew_interval.saturating_mul(2), || {
             format!(
                 "lease_duration ({lease_duration:?}) must be at least 2 x renew_interval ({renew_interval:?}), \
                  or leases expire between renewals; try {:?}",
-                renew_interval * 3
+                renew_interval.saturating_mul(3)
             )
         })?;
-        let needed = renew_interval + store_timeout + fence_margin;
+        let needed = renew_interval.saturating_add(store_timeout).saturating_add(fence_margin);
         ensure(lease_duration >= needed, || {
             format!(
                 "lease_duration ({lease_duration:?}) must be at least renew_interval ({renew_interval:?}) + \
@@ -299,6 +314,17 @@ mod tests {
 
     type Change<T> = fn(&mut T);
 
+    fn backoff(first: u64, most: u64) -> ephor_core::failure::Backoff {
+        ephor_core::failure::Backoff { first: Duration::from_secs(first), most: Duration::from_secs(most) }
+    }
+
+    #[test]
+    fn the_largest_durations_are_judged_and_do_not_overflow() {
+        let options =
+            PartitionManagerOptions { renew_interval: Duration::MAX, ..PartitionManagerOptions::default() };
+        assert!(options.validate().is_err());
+    }
+
     #[test]
     fn the_defaults_are_valid_and_as_documented() {
         let options = EventProcessorOptions::default();
@@ -313,7 +339,7 @@ mod tests {
 
     #[test]
     fn wrong_processor_options_are_named_with_a_way_out() {
-        let cases: [(Change<EventProcessorOptions>, &str); 8] = [
+        let cases: [(Change<EventProcessorOptions>, &str); 11] = [
             (|o| o.max_batch_size = 0, "max_batch_size is 0"),
             (|o| o.prefetch_count = 99, "prefetch_count (99) must be at least max_batch_size (100)"),
             (|o| o.prefetch_bytes = 0, "prefetch_bytes is 0"),
@@ -330,6 +356,9 @@ mod tests {
                 },
                 "0 attempts",
             ),
+            (|o| o.failure = FailurePolicy::Retry(backoff(0, 1)), "begin above zero"),
+            (|o| o.failure = FailurePolicy::Retry(backoff(2, 1)), "not above its longest wait"),
+            (|o| o.failure = FailurePolicy::Close { pause: Duration::ZERO }, "fails at once"),
         ];
         for (change, expected) in cases {
             let mut options = EventProcessorOptions::default();

@@ -22,12 +22,13 @@ impl Reporter {
 
     pub(crate) fn report(&self, error: &HostError) {
         let (group, host) = (&self.group, &self.host);
+        let kind = kind(error);
         if needs_a_person(error) {
-            tracing::error!(%group, %host, %error, "needs attention");
+            tracing::error!(%group, %host, kind, "{error}");
         } else {
-            tracing::warn!(%group, %host, %error, "went wrong");
+            tracing::warn!(%group, %host, kind, "{error}");
         }
-        metrics::counter!(names::HOST_ERRORS, "kind" => kind(error)).increment(1);
+        metrics::counter!(names::HOST_ERRORS, "kind" => kind).increment(1);
         if let Some(handler) = &self.handler {
             // The user's code must not end the task that reports.
             let called = catch_unwind(AssertUnwindSafe(|| (handler.0)(error)));
@@ -38,9 +39,15 @@ impl Reporter {
     }
 }
 
+/// A batch that failed this often will not heal by itself.
+const ATTEMPTS_THAT_WORRY: u32 = 5;
+
 /// What does not heal by itself, or lost something.
 fn needs_a_person(error: &HostError) -> bool {
     use crate::error::PartitionError;
+    if let HostError::Partition { error: PartitionError::Processing { attempt, .. }, .. } = error {
+        return *attempt >= ATTEMPTS_THAT_WORRY;
+    }
     matches!(
         error,
         HostError::NameInUse { .. }

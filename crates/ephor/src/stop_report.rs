@@ -9,8 +9,8 @@ use ephor_core::ids::PartitionId;
 pub struct StopReport {
     /// Finished, closed, saved and released.
     pub drained: Vec<PartitionId>,
-    /// Closed, saved and released, but a call did not end in time and was given up: its batch
-    /// will be delivered again.
+    /// Closed, saved and released, but a batch was not finished: it kept failing, or its call did
+    /// not end in time and was given up. It will be delivered again.
     pub given_up: Vec<PartitionId>,
     /// Released, but something finished is not saved: `close` failed, the store did, or the
     /// policy leaves it to the processor. It will be delivered again.
@@ -36,7 +36,7 @@ impl fmt::Display for StopReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} partitions drained", self.drained.len())?;
         for (list, what) in [
-            (&self.given_up, "with a call that was given up"),
+            (&self.given_up, "with an unfinished batch"),
             (&self.unsettled, "released with work to repeat"),
             (&self.lost, "lost on the way"),
             (&self.abandoned, "abandoned"),

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use ephor::admin::{SeekMode, SeekTo};
 use ephor::{
-    CheckpointError, Checkpointed, CloseReason, EventProcessorHost, EventProcessorOptions, FailurePolicy,
-    HostState, Lag, OwnershipEvent, OwnershipReason, PartitionContext, PartitionId, Stage,
+    Checkpointed, CloseReason, EventProcessorHost, EventProcessorOptions, FailurePolicy, HostState, Lag,
+    OwnershipEvent, OwnershipReason, PartitionContext, PartitionId, Stage,
 };
 use ephor_core::lease::{ClaimCause, ReleaseCause};
 use ephor_testkit::TestFleet;
@@ -268,8 +268,7 @@ async fn a_checkpoint_is_written_only_for_what_was_delivered() {
         async move {
             if call == Call::Open {
                 let early = context.checkpoint().await;
-                assert!(matches!(early, Err(CheckpointError::NothingDelivered)), "{early:?}");
-                log.lock().unwrap().push(early.unwrap_err().to_string());
+                log.lock().unwrap().push(format!("{:?}", early.unwrap()));
             }
             if let Call::Batch(_) = call {
                 assert!(matches!(context.checkpoint().await?, Checkpointed::Saved(_)));
@@ -283,5 +282,5 @@ async fn a_checkpoint_is_written_only_for_what_was_delivered() {
     fleet.hub().send(P0, "event").unwrap();
     fleet.start("a", |host| host.processor(recorder.make())).await.unwrap();
     fleet.until_caught_up().await.unwrap();
-    assert_eq!(*outcomes.lock().unwrap(), ["no event of this partition has been delivered yet", "saved"]);
+    assert_eq!(*outcomes.lock().unwrap(), ["Nothing", "saved"]);
 }

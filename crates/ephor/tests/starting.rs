@@ -45,7 +45,7 @@ fn host_of(fleet: &TestFleet, name: &str, recorder: &Recorder) -> EventProcessor
 fn wrong_names_and_options_are_refused_in_words_that_help() {
     assert_eq!(
         build_error(builder().consumer_group("two words")),
-        "consumer group \"two words\" contains ' '; allowed are letters, digits, dots, hyphens and underscores"
+        "consumer group \"two words\" contains ' '; allowed are letters, digits, dots, hyphens, underscores and the dollar sign"
     );
     assert_eq!(build_error(builder().host_name("")), "host name \"\" is empty");
     let options = EventProcessorOptions { max_batch_size: 0, ..EventProcessorOptions::default() };
@@ -74,7 +74,7 @@ async fn an_unknown_consumer_group_is_refused_by_name_and_nothing_is_left_behind
     let Err(FleetError::Start(error @ StartError::Hub { .. })) = refused else { panic!("{refused:?}") };
     assert_eq!(
         error.to_string(),
-        "the hub memory/test cannot be read: consumer group \"alarms\" of hub \"test\" does not exist"
+        "cannot start on hub memory/test: consumer group \"alarms\" of hub \"test\" does not exist"
     );
     fleet.pass(SECOND * 60).await;
     assert!(fleet.store().groups().await.unwrap().is_empty());

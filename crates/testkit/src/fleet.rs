@@ -10,7 +10,7 @@ use ephor::environment::Environment;
 use ephor::memory::{MemoryHub, MemoryStore};
 use ephor::{
     BuildError, EventProcessorHost, EventSource, HostBuilder, HostSnapshot, PartitionId, Position,
-    SequenceNumber, StartError, StopReport, Store,
+    SequenceNumber, StartError, StartPosition, StopReport, Store,
 };
 use ephor_core::ids::{ConsumerGroup, GroupId};
 
@@ -22,11 +22,18 @@ const LOOK: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A condition that did not come about.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("{what} within {PATIENCE:?}:\n{state}")]
 pub struct GaveUp {
     what: String,
     state: String,
+}
+
+impl fmt::Debug for GaveUp {
+    /// As people read it: a test that fails shows this.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// A hub, a store and hosts, for testing a processor.
@@ -113,6 +120,9 @@ impl TestFleet {
         name: &str,
         finish: impl FnOnce(HostBuilder) -> Result<EventProcessorHost, BuildError>,
     ) -> Result<(), FleetError> {
+        if self.hosts.contains_key(name) {
+            return Err(FleetError::NameInUse { name: name.into() });
+        }
         let builder = EventProcessorHost::builder_from(Arc::new(self.hub.clone()), self.store.clone())
             .environment(self.environment())
             .host_name(name);
@@ -144,7 +154,8 @@ impl TestFleet {
     /// # Panics
     /// If there is no such host.
     pub async fn stop(&mut self, name: &str) -> StopReport {
-        let host = self.hosts.remove(name).unwrap_or_else(|| panic!("no host {name:?}"));
+        self.host(name);
+        let Some(host) = self.hosts.remove(name) else { return StopReport::default() };
         host.stop(Duration::from_secs(30)).await.unwrap_or_default()
     }
 
@@ -153,7 +164,8 @@ impl TestFleet {
     /// # Panics
     /// If there is no such host.
     pub fn kill(&mut self, name: &str) {
-        drop(self.hosts.remove(name).unwrap_or_else(|| panic!("no host {name:?}")));
+        self.host(name);
+        drop(self.hosts.remove(name));
     }
 
     /// Lets time pass.
@@ -199,13 +211,13 @@ impl TestFleet {
             && owned.iter().all(|&n| n >= partitions / hosts && n <= partitions.div_ceil(hosts))
     }
 
-    /// The last finished event of each partition that is owned.
+    /// The last event of each owned partition that need not be read any more:
+    /// finished, or before the place where reading began.
     pub fn finished(&self) -> BTreeMap<PartitionId, SequenceNumber> {
         let partitions = self.snapshots().flat_map(|snapshot| snapshot.partitions);
         partitions
             .filter_map(|owned| {
-                let saved =
-                    owned.checkpoint.as_ref().map(|saved| &saved.position).and_then(Position::finished);
+                let saved = owned.checkpoint.as_ref().and_then(|saved| behind(&saved.position));
                 Some((owned.partition, owned.finished.max(saved)?))
             })
             .collect()
@@ -216,14 +228,32 @@ impl TestFleet {
     }
 }
 
+/// The event that reading goes on behind.
+fn behind(position: &Position) -> Option<SequenceNumber> {
+    match position.start() {
+        StartPosition::Sequence { number, inclusive: false } => Some(number),
+        StartPosition::Sequence { number, inclusive: true } => number.0.checked_sub(1).map(SequenceNumber),
+        _ => None,
+    }
+}
+
 impl fmt::Debug for TestFleet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for snapshot in self.snapshots() {
             write!(f, "{} {:?} share {}:", snapshot.host.name, snapshot.state, snapshot.share)?;
-            for owned in &snapshot.partitions {
-                write!(f, " {:?}({:?} {:?})", owned.partition, owned.epoch, owned.stage)?;
-            }
             writeln!(f)?;
+            for owned in &snapshot.partitions {
+                let finished = owned.finished.map_or("nothing".into(), |finished| finished.to_string());
+                write!(
+                    f,
+                    "  {:?} in {:?}: {:?}, finished {finished}",
+                    owned.partition, owned.epoch, owned.stage
+                )?;
+                if let Some(failing) = &owned.failing {
+                    write!(f, ", attempt {} failed: {}", failing.attempts, failing.error)?;
+                }
+                writeln!(f)?;
+            }
         }
         write!(f, "hub: {:?}", self.hub.ends())
     }
@@ -238,4 +268,10 @@ pub enum FleetError {
     /// It did not start.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// Another host of this fleet has the name.
+    #[error("a host {name:?} is in this fleet already")]
+    NameInUse {
+        /// The name.
+        name: String,
+    },
 }

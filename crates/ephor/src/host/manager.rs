@@ -8,7 +8,7 @@
 //!
 //! Nothing that the store or the hub does ends this loop.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,12 +20,15 @@ use ephor_core::host_record::{Answer, HostRecord, HostState};
 use ephor_core::ids::{HostId, LogId, PartitionId};
 use ephor_core::store::{Founding, View};
 use ephor_core::time::Monotonic;
+use futures_util::StreamExt;
 use tokio::sync::{mpsc, oneshot};
 
 use super::changes::{OwnershipEvent, OwnershipReason};
 use super::fitness::Fitness;
 use super::shared::HostShared;
+use crate::context::PartitionContext;
 use crate::error::HostError;
+use crate::lease_state::Stage;
 use crate::metric_names as names;
 use crate::pump::PumpEnd;
 use crate::pump::open::within_limit;
@@ -33,6 +36,8 @@ use crate::stop_report::StopReport;
 
 /// Two scans are at least this far apart, however often the store wakes us.
 const SHORTEST_SCAN: Duration = Duration::from_millis(50);
+/// Questions to the hub under way at the same time.
+const QUESTIONS_AT_ONCE: usize = 16;
 /// How often the hub is asked for its partitions.
 const HUB_REFRESH: Duration = Duration::from_secs(30);
 
@@ -68,6 +73,7 @@ pub(crate) struct Manager {
     pub(super) partitions: Vec<PartitionId>,
     pub(super) log: Option<LogId>,
     pub(super) refresh_at: Monotonic,
+    lag_at: Monotonic,
     pub(super) founding: Option<Founding>,
     pub(super) asks: BTreeMap<PartitionId, Ask>,
     pub(super) answers: BTreeMap<PartitionId, Answer>,
@@ -83,7 +89,8 @@ pub(crate) struct Manager {
     pub(super) unconfirmed: Vec<(PartitionId, Epoch, bool)>,
     beat: u64,
     written: Option<(Monotonic, HostRecord)>,
-    namesakes: BTreeSet<HostId>,
+    /// Hosts under our name, and the heartbeat at which each was first seen; none once reported.
+    namesakes: BTreeMap<HostId, Option<u64>>,
     unplaced: usize,
     last_scan: Monotonic,
 }
@@ -120,6 +127,7 @@ impl Manager {
             partitions,
             log,
             refresh_at,
+            lag_at: now,
             founding: None,
             asks: BTreeMap::new(),
             answers: BTreeMap::new(),
@@ -132,7 +140,7 @@ impl Manager {
             unconfirmed: vec![],
             beat: 0,
             written: None,
-            namesakes: BTreeSet::new(),
+            namesakes: BTreeMap::new(),
             unplaced: 0,
             last_scan: now,
         }
@@ -179,6 +187,7 @@ impl Manager {
     async fn scan(&mut self) -> bool {
         self.last_scan = self.shared.now();
         self.refresh_hub().await;
+        self.refresh_lag().await;
         self.notice_stuck_calls();
         let beaten = self.heartbeat().await;
         let Some(sight) = self.look().await else { return true };
@@ -283,7 +292,7 @@ impl Manager {
         if judgement.skewed {
             shared.reporter.report(&HostError::ClockSkew);
         }
-        self.notice_namesakes(&judgement.alive);
+        self.notice_namesakes(&view);
         let patience = shared.manager.slow_scan * 2;
         let mut fleet = Fleet::read(&view, &judgement, &self.partitions, patience);
         let me = fleet.member(&shared.me)?;
@@ -292,14 +301,54 @@ impl Manager {
         Some(Sight { view, fleet, plan, me, sent, received })
     }
 
-    /// Two hosts under one name are two hosts; people should know.
-    fn notice_namesakes(&mut self, alive: &[HostId]) {
+    /// Two hosts under one name are two hosts; people should know. A record
+    /// alone may be left over from a run that crashed: only a heartbeat tells.
+    fn notice_namesakes(&mut self, view: &View) {
         let me = &self.shared.me;
-        for other in alive.iter().filter(|other| other.name == me.name && *other != me) {
-            if self.namesakes.insert(other.clone()) {
-                self.shared.reporter.report(&HostError::NameInUse { other: other.clone() });
+        let records = view.hosts.iter().map(|entry| &entry.record);
+        for record in records.filter(|record| record.id.name == me.name && record.id != *me) {
+            let first = self.namesakes.entry(record.id.clone()).or_insert(Some(record.beat));
+            if first.is_some_and(|first| record.beat > first) {
+                *first = None;
+                self.shared.reporter.report(&HostError::NameInUse { other: record.id.clone() });
             }
         }
+    }
+
+    /// Looks at the end of the partitions that are owned and not read at the
+    /// moment, so that their lag does not stand still with them.
+    async fn refresh_lag(&mut self) {
+        let shared = self.shared.clone();
+        let now = shared.now();
+        if now < self.lag_at {
+            return;
+        }
+        self.lag_at = now + shared.manager.renew_interval;
+        let standing: Vec<PartitionContext> = shared
+            .slots()
+            .values()
+            .filter(|slot| {
+                let lease = &slot.context.inner().lease;
+                let long = |since: Monotonic| now.since(since) >= shared.manager.renew_interval;
+                matches!(lease.stage(), Stage::Paused | Stage::Failing | Stage::Halted)
+                    || lease.call_running_since().is_some_and(long)
+            })
+            .map(|slot| slot.context.clone())
+            .collect();
+        let asked = standing.into_iter().map(|context| {
+            let shared = shared.clone();
+            async move {
+                let limit = shared.manager.store_timeout;
+                let question = shared.source.partition_properties(context.partition());
+                // A hub that does not answer is the pump's to report.
+                if let Ok(properties) = within_limit(&*shared.environment, limit, question).await {
+                    let mut progress = context.progress();
+                    progress.first_kept = properties.first;
+                    progress.last_enqueued = properties.last;
+                }
+            }
+        });
+        futures_util::stream::iter(asked).buffer_unordered(QUESTIONS_AT_ONCE).collect::<Vec<()>>().await;
     }
 
     fn note_status(&mut self, sight: &Sight) {
@@ -337,7 +386,9 @@ impl Manager {
         let event = OwnershipEvent { at, partition, epoch, from, to, reason };
         let gained = event.to.as_ref() == Some(&self.shared.me);
         let (group, host) = (self.shared.store.group(), &self.shared.me);
-        tracing::info!(%group, %host, %partition, %epoch, %event, "ownership changed");
+        let name = |host: &Option<HostId>| host.as_ref().map_or("nobody".into(), ToString::to_string);
+        let (from, to, why) = (name(&event.from), name(&event.to), reason.label());
+        tracing::info!(%group, %host, %partition, %epoch, from, to, why, "ownership changed");
         let name = if gained { names::PARTITIONS_GAINED } else { names::PARTITIONS_GONE };
         metrics::counter!(name, "reason" => reason.label()).increment(1);
         // Nobody may be listening.

@@ -24,7 +24,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ephor_core::ids::{GroupId, HostId, HostName, Incarnation, PartitionId};
-use ephor_core::position::StartPosition;
 use ephor_core::rules::Rules;
 use ephor_core::source::{EventSource, HubProperties, OpenError, OpenRequest, SourceError};
 use ephor_core::store::Store;
@@ -54,7 +53,7 @@ pub enum StartError {
         host: HostId,
     },
     /// The hub says no, and would say so again.
-    #[error("the hub {hub} cannot be read: {error}")]
+    #[error("cannot start on hub {hub}: {error}")]
     Hub {
         /// The hub.
         hub: String,
@@ -75,6 +74,9 @@ pub enum StartError {
 pub struct NotRunning;
 
 /// Runs your processor on its share of a hub's partitions.
+///
+/// [`stop`](Self::stop) it when you are done. Dropping a host that runs is what a crash is:
+/// nothing is closed, saved or released, and its partitions wait until their leases run out.
 ///
 /// ```
 /// use std::time::Duration;
@@ -147,11 +149,19 @@ struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Pumps hold the shared state and the shared state holds the pumps: cut the knot.
+        // Pumps hold the shared state and the shared state holds the pumps: cut the knot. The
+        // tasks go first, so that none of them closes anything on the way out.
         let slots = std::mem::take(&mut *self.shared.slots());
-        for slot in slots.values() {
-            slot.context.inner().lease.end();
-            slot.context.cancel();
+        let contexts: Vec<_> = slots.values().map(|slot| slot.context.clone()).collect();
+        if !contexts.is_empty() {
+            let (host, partitions) = (&self.shared.me, contexts.len());
+            let wait = self.shared.manager.lease_duration;
+            tracing::warn!(%host, partitions, ?wait, "dropped while running: its partitions wait for their leases to run out");
+        }
+        drop(slots);
+        for context in contexts {
+            context.inner().lease.end();
+            context.cancel();
         }
     }
 }
@@ -221,6 +231,7 @@ impl EventProcessorHost {
             changes: self.changes.clone(),
             paused: self.state().paused.clone(),
         }));
+        tracing::info!(group = %config.group, host = %shared.me, "starting");
         let (commands, orders) = mpsc::channel(1);
         let (mut partitions, log) = hub.map_or((vec![], None), |hub| (hub.partitions, hub.log));
         partitions.sort_unstable();
@@ -229,7 +240,6 @@ impl EventProcessorHost {
             config.environment.spawn(Box::pin(manager.run())),
             config.environment.spawn(Box::pin(renewer::run(shared.clone()))),
         ];
-        tracing::info!(group = %config.group, host = %shared.me, "started");
         let pulse = config.environment.keep_going();
         self.state().running = Some(Running { shared, commands, _tasks: tasks, _pulse: pulse });
         Ok(())
@@ -254,16 +264,7 @@ impl EventProcessorHost {
         let Some(first) = hub.partitions.first().copied() else {
             return Err(StartError::EmptyHub { hub: name() });
         };
-        // Opening a receiver without epoch disturbs nobody, and tells whether the group exists.
-        let probe = OpenRequest {
-            group: config.group.group.clone(),
-            partition: first,
-            start: StartPosition::Latest,
-            epoch: None,
-            receiver: format!("{}-probe", config.name),
-            prefetch_events: 1,
-            prefetch_bytes: 1,
-        };
+        let probe = OpenRequest::probe(&config.group.group, first, config.name.as_str());
         match within_limit(environment, HUB_ANSWERS_WITHIN, config.source.open(probe)).await {
             Ok(receiver) => receiver.close().await,
             Err(OpenError::Source(error)) => return Ok(passing(error)?.or(Some(hub))),
@@ -276,8 +277,8 @@ impl EventProcessorHost {
     /// Drains, closes, checkpoints and releases everything, and leaves the
     /// fleet. Calls in flight that take longer than `within` are given up.
     pub async fn stop(&self, within: Duration) -> Result<StopReport, NotRunning> {
-        let commands = match self.state().running() {
-            Some(running) => running.commands.clone(),
+        let (commands, me) = match self.state().running() {
+            Some(running) => (running.commands.clone(), running.shared.me.clone()),
             None => return Err(NotRunning),
         };
         let (reply, report) = oneshot::channel();
@@ -287,7 +288,7 @@ impl EventProcessorHost {
         // Not another that was started meanwhile.
         let running = self.state().running.take_if(|running| running.commands.same_channel(&commands));
         drop(running);
-        tracing::info!(group = %self.config.group, %report, "stopped");
+        tracing::info!(group = %self.config.group, host = %me, %report, "stopped");
         Ok(report)
     }
 

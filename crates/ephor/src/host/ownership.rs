@@ -56,14 +56,8 @@ impl Manager {
             // Past the deadline it can only be claimed anew, once it has expired.
             if now < until {
                 let checkpoint = sight.view.checkpoint(partition).cloned();
-                self.start_pump(
-                    token,
-                    &lease,
-                    checkpoint,
-                    until,
-                    lease.previous.clone(),
-                    OwnershipReason::Received,
-                );
+                let from = self.asks.get(&partition).map(|ask| ask.owner.clone());
+                self.start_pump(token, &lease, checkpoint, until, from, OwnershipReason::Received);
             }
             return;
         }

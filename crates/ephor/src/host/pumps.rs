@@ -158,9 +158,9 @@ impl Manager {
 
     fn serves_any(&self) -> bool {
         let slots = self.shared.slots();
-        slots
-            .values()
-            .any(|slot| matches!(slot.context.inner().lease.stage(), Stage::Running | Stage::Paused))
+        slots.values().any(|slot| {
+            matches!(slot.context.inner().lease.stage(), Stage::Running | Stage::Failing | Stage::Paused)
+        })
     }
 
     /// A call that goes on although it was given up blocks its thread. Its

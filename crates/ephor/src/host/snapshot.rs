@@ -12,6 +12,7 @@ use ephor_core::time::Timestamp;
 
 use super::changes::OwnershipReason;
 use super::shared::HostShared;
+use crate::context::Failing;
 use crate::lease_state::Stage;
 use ephor_core::checkpoint::Position;
 
@@ -68,6 +69,8 @@ pub struct PartitionSnapshot {
     pub finished: Option<SequenceNumber>,
     /// Events finished since it is owned.
     pub events: u64,
+    /// The batch that fails at the moment, if one does.
+    pub failing: Option<Failing>,
     /// The last checkpoint that is known to be stored.
     pub checkpoint: Option<Checkpoint>,
     /// How far behind it is.
@@ -96,6 +99,7 @@ impl HostSnapshot {
                     lease_left: lease.deadline().since(now),
                     finished: progress.finished.as_ref().and_then(Position::finished),
                     events: progress.events,
+                    failing: progress.failing.clone(),
                     checkpoint: progress.saved.clone(),
                     lag,
                 }

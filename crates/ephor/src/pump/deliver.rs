@@ -14,6 +14,7 @@ use super::open::panicked;
 use super::{Ending, Pump};
 use crate::context::{CheckpointError, Checkpointed};
 use crate::error::{PartitionError, ProcessorError};
+use crate::lease_state::Stage;
 use crate::processor::{CloseReason, EventProcessor};
 
 /// A batch that runs into `process_timeout` this often in a row is somebody
@@ -58,6 +59,9 @@ impl<P: EventProcessor> Pump<P> {
             let error = match self.call(batch).await? {
                 Called::Finished => {
                     self.finished(batch, last);
+                    if failures > 0 {
+                        self.stage(Stage::Running);
+                    }
                     self.checkpoint_if_due().await?;
                     return Ok(Delivered::Done);
                 }
@@ -67,6 +71,9 @@ impl<P: EventProcessor> Pump<P> {
             timeouts = if matches!(error, ProcessorError::TimedOut { .. }) { timeouts + 1 } else { 0 };
             self.meters.failures.increment(1);
             self.shared.count_failure();
+            self.context.failed(failures, &error);
+            // Whatever ends the partition now, this batch is not finished.
+            self.given_up = true;
             if matches!(error, ProcessorError::Panicked { .. }) {
                 // Whatever state the instance was in, nobody knows: a new one takes over.
                 self.open_processor().await?;
@@ -94,6 +101,9 @@ impl<P: EventProcessor> Pump<P> {
                         self.tell(PartitionError::Skipped { sequence, attempts: failures, error }).await?;
                     }
                     self.context.finished(last, batch.len() as u64, self.now());
+                    self.given_up = false;
+                    self.stage(Stage::Running);
+                    self.checkpoint_if_due().await?;
                     return Ok(Delivered::Done);
                 }
                 AfterFailure::Close(pause) => {
@@ -169,6 +179,7 @@ impl<P: EventProcessor> Pump<P> {
     }
 
     fn finished(&mut self, batch: &[Event], last: &Event) {
+        self.given_up = false;
         let events = batch.len() as u64;
         self.context.finished(last, events, self.now());
         self.meters.processed.increment(events);

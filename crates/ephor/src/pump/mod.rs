@@ -107,7 +107,7 @@ struct Pump<P> {
     opened: bool,
     /// What went wrong before there was a processor to hear of it.
     untold: Vec<PartitionError>,
-    /// A call ran out of time and was dropped: its batch is not finished.
+    /// A batch failed, or its call ran out of time: it is not finished.
     given_up: bool,
     /// Fires for idleness and for checkpoints by time.
     ticker: LazyTimer,

@@ -34,7 +34,7 @@ const DEFAULT_NAMESPACE: &str = "memory";
 ///
 /// ```
 /// use ephor::memory::MemoryHub;
-/// use ephor_core::ids::PartitionId;
+/// use ephor::PartitionId;
 ///
 /// let hub = MemoryHub::new("homes", 4)?;
 /// let alarms = hub.create_group("alarms")?;

@@ -145,7 +145,8 @@ pub async fn groups_whose_names_join_to_the_same_text_are_never_mixed_up(fixture
         group: group.parse().unwrap(),
         ..scene.group.clone()
     };
-    let groups = vec![named("a", "b/c"), named("a/b", "c"), named("a-b", "c"), named("a", "b-c")];
+    let groups =
+        vec![named("a/b", "c"), named("a-b", "c"), named("a", "b-c"), named("a.b", "c"), named("a", "b.c")];
     assert_independent(&scene, groups, true).await;
 }
 

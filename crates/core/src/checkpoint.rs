@@ -257,5 +257,7 @@ mod tests {
         assert!(!CheckpointPolicy::by_hand().on_close);
         assert!(CheckpointPolicy::every(second).or_events(3).due(&unsaved, Monotonic(6)));
         assert!(CheckpointPolicy::every(second).on_close);
+        assert_eq!(CheckpointPolicy::every(second).due_at(&unsaved), Some(Monotonic(5) + second));
+        assert!(!CheckpointPolicy::every_events(0).due(&Unsaved::default(), Monotonic::NEVER));
     }
 }

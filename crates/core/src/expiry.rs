@@ -334,6 +334,18 @@ mod tests {
     }
 
     #[test]
+    fn exactly_what_is_tolerated_is_no_skew() {
+        // Ten seconds of ours tolerate one and a half.
+        for (store, skewed) in [(1_008_500, false), (1_008_499, true), (1_011_500, false), (1_011_501, true)]
+        {
+            let mut watch = watch();
+            watch.observe(&view(1_000, vec![]), seconds(100), seconds(100));
+            let later = View { at: Timestamp(store), ..View::default() };
+            assert_eq!(watch.observe(&later, seconds(110), seconds(110)).skewed, skewed, "{store}");
+        }
+    }
+
+    #[test]
     fn a_slow_answer_is_no_skew() {
         let mut watch = watch();
         watch.observe(&view(1_000, vec![]), seconds(100), seconds(160));

@@ -14,7 +14,7 @@ use crate::epoch::Epoch;
 use crate::host_record::{Answer, Reply, Want};
 use crate::ids::{HostId, PartitionId};
 use crate::lease::Lease;
-use crate::time::Monotonic;
+use crate::time::{Monotonic, Timestamp};
 
 /// A request that stands in our record, with what became of it so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +27,8 @@ pub struct Ask {
     pub epoch: Epoch,
     /// When the store had accepted the request.
     pub asked_at: Monotonic,
-    /// When the owner was first seen to drain.
-    pub draining_since: Option<Monotonic>,
+    /// When the owner was first seen to drain, and how long it said that would take.
+    pub draining_since: Option<(Monotonic, Duration)>,
 }
 
 impl Ask {
@@ -53,12 +53,14 @@ pub enum Verdict {
 ///
 /// `patience` is how long a handover may take. An owner that is seen draining
 /// gets it anew, and `grace` on top for the word to get round.
+#[expect(clippy::too_many_arguments, reason = "all that a judgement depends on, and nothing else")]
 pub fn judge(
     ask: &mut Ask,
     lease: Option<&Lease>,
     answers: &[Answer],
     me: &HostId,
     now: Monotonic,
+    store_now: Timestamp,
     patience: Duration,
     grace: Duration,
 ) -> Verdict {
@@ -68,13 +70,17 @@ pub fn judge(
         return Verdict::Withdraw;
     }
     let reply = answers.iter().find(|a| a.partition == ask.partition && a.asker == *me).map(|a| a.reply);
-    let (since, limit) = match reply {
+    match reply {
         Some(Reply::No) => return Verdict::Withdraw,
-        Some(Reply::DrainingUntil(_)) => (*ask.draining_since.get_or_insert(now), patience + grace),
-        None => match ask.draining_since {
-            Some(since) => (since, patience + grace),
-            None => (ask.asked_at, patience),
-        },
+        Some(Reply::DrainingUntil(until)) if ask.draining_since.is_none() => {
+            ask.draining_since = Some((now, until.since(store_now)));
+        }
+        _ => {}
+    }
+    let (since, limit) = match ask.draining_since {
+        // Its own word counts where it is longer than our patience.
+        Some((since, promised)) => (since, patience.max(promised).saturating_add(grace)),
+        None => (ask.asked_at, patience),
     };
     if now.since(since) < limit { Verdict::Wait } else { Verdict::Steal }
 }
@@ -84,7 +90,6 @@ mod tests {
     use super::*;
     use crate::ids::Incarnation;
     use crate::lease::LeaseVersion;
-    use crate::time::Timestamp;
 
     const PATIENCE: Duration = Duration::from_secs(30);
     const GRACE: Duration = Duration::from_secs(5);
@@ -128,7 +133,7 @@ mod tests {
 
     fn judged(ask: &mut Ask, answers: &[Answer], now: u64) -> Verdict {
         let lease = lease(Some("owner"), ask.epoch);
-        judge(ask, Some(&lease), answers, &host("me"), seconds(now), PATIENCE, GRACE)
+        judge(ask, Some(&lease), answers, &host("me"), seconds(now), Timestamp(0), PATIENCE, GRACE)
     }
 
     #[test]
@@ -150,6 +155,15 @@ mod tests {
     }
 
     #[test]
+    fn an_owner_that_says_it_needs_longer_is_given_longer() {
+        let slow = [answer(1, "me", Reply::DrainingUntil(Timestamp(300_000)))];
+        let mut ask = ask();
+        assert_eq!(judged(&mut ask, &slow, 100), Verdict::Wait);
+        assert_eq!(judged(&mut ask, &slow, 404), Verdict::Wait);
+        assert_eq!(judged(&mut ask, &slow, 405), Verdict::Steal);
+    }
+
+    #[test]
     fn a_no_is_taken_for_an_answer() {
         assert_eq!(judged(&mut ask(), &[answer(1, "me", Reply::No)], 101), Verdict::Withdraw);
         let to_others = [answer(1, "you", Reply::No), answer(2, "me", Reply::No)];
@@ -160,7 +174,7 @@ mod tests {
     fn a_request_for_what_no_longer_is_gets_withdrawn() {
         let mut ask = ask();
         let mut with = |lease: Option<Lease>| {
-            judge(&mut ask, lease.as_ref(), &[], &host("me"), seconds(500), PATIENCE, GRACE)
+            judge(&mut ask, lease.as_ref(), &[], &host("me"), seconds(500), Timestamp(0), PATIENCE, GRACE)
         };
         let epoch = Epoch::NONE.next();
         assert_eq!(with(None), Verdict::Withdraw);

@@ -88,7 +88,9 @@ impl LeaseRecord {
             (Some(owner), Some(duration)) => {
                 // A clock that was set back must not make anybody wait longer than a lease lasts.
                 let until = (self.renewed_at + duration).min(now + duration);
-                (Some(owner.clone()), until.max(self.previous_until))
+                // If somebody before it may be at work for longer, its own word is not enough.
+                let alone = self.previous_until <= until;
+                (alone.then(|| owner.clone()), until.max(self.previous_until))
             }
             _ => (self.previous.clone(), self.previous_until),
         }
@@ -136,8 +138,10 @@ pub fn claim(
     // from a living owner must wait until that owner has certainly noticed.
     let (previous, previous_until) = match request.cause {
         ClaimCause::Silent => old.unaware_if_taken(now),
-        ClaimCause::Expired => (None, now),
-        ClaimCause::Unowned | ClaimCause::Foreign => (old.previous.clone(), old.previous_until),
+        // The owner's own time is over; that of whoever it was taken from may not be.
+        ClaimCause::Expired | ClaimCause::Unowned | ClaimCause::Foreign => {
+            (old.previous.clone(), old.previous_until)
+        }
     };
     let lease = LeaseRecord {
         owner: Some(request.host.clone()),
@@ -516,6 +520,21 @@ mod tests {
         let again = claim(Some(&given.lease), given.seal, &request_d, at(12), &rules).unwrap();
         assert_eq!(again.lease.previous, Some(host("c")));
         assert_eq!(again.lease.seen_at(at(12)).quiet, Duration::from_secs(29));
+        let expired = request("d", Some(&given.lease), ClaimCause::Expired);
+        let late = claim(Some(&given.lease), given.seal, &expired, at(12), &rules).unwrap();
+        assert_eq!(late.lease.seen_at(at(12)).quiet, Duration::from_secs(18));
+    }
+
+    #[test]
+    fn nobody_vouches_for_an_owner_before_it() {
+        // a is robbed by b at 10 and may be at work until 30; b's own lease is shorter.
+        let first = owned("a", at(0));
+        let mut robbed = request("b", Some(&first), ClaimCause::Silent);
+        robbed.duration = Duration::from_secs(5);
+        let stolen = claim(Some(&first), first.epoch, &robbed, at(10), &Rules::default()).unwrap();
+        let sought = seek(Some(&stolen.lease), stolen.seal, P, "ada", at(11));
+        assert_eq!(sought.lease.previous, None);
+        assert_eq!(sought.lease.seen_at(at(11)).quiet, Duration::from_secs(19));
     }
 
     #[test]

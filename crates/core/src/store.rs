@@ -93,6 +93,8 @@ pub struct View {
     pub checkpoints: Vec<(PartitionId, Checkpoint)>,
     /// How the group began.
     pub founding: Option<Founding>,
+    /// Records that could not be read, in words; all others are here.
+    pub damaged: Vec<String>,
 }
 
 impl View {
@@ -143,6 +145,11 @@ pub enum Renewal {
     Lost {
         /// The lease as it is now.
         holder: Option<Lease>,
+    },
+    /// This one failed; whether it is renewed is unknown. The others count.
+    Unknown {
+        /// What went wrong.
+        what: String,
     },
 }
 

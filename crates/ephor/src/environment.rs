@@ -77,6 +77,15 @@ fn nanoseconds(time: rustix::time::Timespec) -> u64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
+/// A random number whose seed is the operating system's: identities rest on it, and machines
+/// that start alike must not draw alike.
+pub(crate) fn unguessable() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    let mut hasher = std::hash::RandomState::new().build_hasher();
+    hasher.write_u64(fastrand::u64(..));
+    hasher.finish()
+}
+
 /// The environment of a program that runs on tokio.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TokioEnvironment;
@@ -119,7 +128,7 @@ impl Environment for TokioEnvironment {
     }
 
     fn random(&self) -> u64 {
-        fastrand::u64(..)
+        unguessable()
     }
 
     /// One worker of tokio's looks after all timers. If the next task that it

@@ -201,6 +201,15 @@ pub enum HostError {
         /// The partition.
         partition: PartitionId,
     },
+    /// A fault of the host itself, which it survived.
+    #[error("a fault in the host itself: a scan panicked; please report it with the panic's message")]
+    Fault,
+    /// A record in the store cannot be read.
+    #[error("a record in the store is damaged: {what}")]
+    Damaged {
+        /// Which, and what is wrong with it.
+        what: String,
+    },
     /// No host may take them.
     #[error(
         "{partitions} partitions have no owner, because every host is at its max_partitions, draining or unfit"

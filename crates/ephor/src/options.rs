@@ -39,6 +39,9 @@ pub const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_secs(5);
 /// [`PartitionManagerOptions::foreign_expiry`].
 pub const DEFAULT_FOREIGN_EXPIRY: Duration = Duration::from_secs(120);
 
+/// No option takes longer than this; what should never happen is left out instead.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// An option that cannot be used as it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -184,6 +187,9 @@ impl EventProcessorOptions {
         ensure(self.process_timeout.is_none_or(|timeout| !timeout.is_zero()), || {
             "process_timeout is zero, so every call would be given up; leave it out, or try 60s".into()
         })?;
+        ensure(self.process_timeout.is_none_or(|timeout| timeout <= LONGEST), || {
+            "process_timeout is longer than a day; leave it out for none, or try 60s".into()
+        })?;
         ensure(self.checkpoint.every_events != Some(0), || {
             "a checkpoint every 0 events makes no sense; try every 1000, or leave it out".into()
         })?;
@@ -274,6 +280,7 @@ impl PartitionManagerOptions {
             ("foreign_expiry", self.foreign_expiry, DEFAULT_FOREIGN_EXPIRY),
         ] {
             ensure(!value.is_zero(), || format!("{name} is zero; try {default:?}"))?;
+            ensure(value <= LONGEST, || format!("{name} ({value:?}) is longer than a day; try {default:?}"))?;
         }
         ensure(lease_duration >= renew_interval.saturating_mul(2), || {
             format!(

@@ -54,6 +54,8 @@ fn needs_a_person(error: &HostError) -> bool {
             | HostError::Halted { .. }
             | HostError::Stuck { .. }
             | HostError::Unplaced { .. }
+            | HostError::Fault
+            | HostError::Damaged { .. }
             | HostError::Partition {
                 error: PartitionError::Skipped { .. } | PartitionError::LostGround(_),
                 ..
@@ -77,5 +79,7 @@ fn kind(error: &HostError) -> &'static str {
         HostError::Stuck { .. } => "stuck",
         HostError::Unsettled { .. } => "unsettled",
         HostError::Unplaced { .. } => "unplaced",
+        HostError::Fault => "fault",
+        HostError::Damaged { .. } => "damaged",
     }
 }

@@ -219,6 +219,15 @@ fn an_heir_gets_what_was_left_to_it_as_far_as_its_share_goes() {
 }
 
 #[test]
+fn a_plan_is_settled_when_nothing_is_to_claim_and_nothing_to_move() {
+    let claims_only = plan(&fleet(vec![member(0)], &[None]));
+    assert!(!claims_only.settled() && claims_only.moves.is_empty());
+    let moves_only = plan(&fleet((0..2).map(member).collect(), &[Some(0), Some(0)]));
+    assert!(!moves_only.settled() && moves_only.claims.is_empty());
+    assert!(plan(&fleet(vec![member(0)], &[Some(0)])).settled());
+}
+
+#[test]
 fn requests_that_stand_are_kept() {
     let start = fleet((0..2).map(member).collect(), &[Some(0), Some(0), Some(0), Some(0)]);
     for asked in 0..4 {

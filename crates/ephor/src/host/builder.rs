@@ -13,7 +13,7 @@ use ephor_core::store::Store;
 
 use super::{Config, EventProcessorHost};
 use crate::context::PartitionContext;
-use crate::environment::{Environment, TokioEnvironment};
+use crate::environment::{Environment, TokioEnvironment, unguessable};
 use crate::options::{EventProcessorOptions, InvalidOption, PartitionManagerOptions};
 use crate::processor::{EventProcessor, PerBatch, PerEvent};
 use crate::pump::{self, Factory};
@@ -35,7 +35,7 @@ pub enum BuildError {
 /// assert_ne!(ephor::host_name("vm"), ephor::host_name("vm"));
 /// ```
 pub fn host_name(prefix: &str) -> String {
-    format!("{prefix}-{:08x}", fastrand::u32(..))
+    format!("{prefix}-{:08x}", unguessable() >> 32)
 }
 
 /// Puts a host together: what it reads, where it keeps its state, and what

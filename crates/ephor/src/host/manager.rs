@@ -9,6 +9,7 @@
 //! Nothing that the store or the hub does ends this loop.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use ephor_core::host_record::{Answer, HostRecord, HostState};
 use ephor_core::ids::{HostId, LogId, PartitionId};
 use ephor_core::store::{Founding, View};
 use ephor_core::time::Monotonic;
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{mpsc, oneshot};
 
 use super::changes::{OwnershipEvent, OwnershipReason};
@@ -43,7 +44,8 @@ const HUB_REFRESH: Duration = Duration::from_secs(30);
 
 /// What the host's handle asks of the manager.
 pub(crate) enum Command {
-    Stop { within: Duration, reply: oneshot::Sender<StopReport> },
+    /// Calls in flight are given up at `until`.
+    Stop { until: Monotonic, reply: oneshot::Sender<StopReport> },
 }
 
 /// Why a partition is left alone for a while.
@@ -74,6 +76,8 @@ pub(crate) struct Manager {
     pub(super) log: Option<LogId>,
     pub(super) refresh_at: Monotonic,
     lag_at: Monotonic,
+    /// The hub did not answer when it was last asked.
+    hub_away: bool,
     pub(super) founding: Option<Founding>,
     pub(super) asks: BTreeMap<PartitionId, Ask>,
     pub(super) answers: BTreeMap<PartitionId, Answer>,
@@ -92,6 +96,8 @@ pub(crate) struct Manager {
     /// Hosts under our name, and the heartbeat at which each was first seen; none once reported.
     namesakes: BTreeMap<HostId, Option<u64>>,
     unplaced: usize,
+    /// Damaged records that were reported.
+    damaged: Vec<String>,
     last_scan: Monotonic,
 }
 
@@ -128,6 +134,7 @@ impl Manager {
             log,
             refresh_at,
             lag_at: now,
+            hub_away: false,
             founding: None,
             asks: BTreeMap::new(),
             answers: BTreeMap::new(),
@@ -142,6 +149,7 @@ impl Manager {
             written: None,
             namesakes: BTreeMap::new(),
             unplaced: 0,
+            damaged: vec![],
             last_scan: now,
         }
     }
@@ -150,12 +158,13 @@ impl Manager {
     pub(crate) async fn run(mut self) {
         let shared = self.shared.clone();
         let mut next = shared.now();
+        let mut woken = false;
         loop {
             tokio::select! {
                 biased;
                 command = self.commands.recv() => match command {
-                    Some(Command::Stop { within, reply }) => {
-                        let report = self.stop(within).await;
+                    Some(Command::Stop { until, reply }) => {
+                        let report = self.stop(until).await;
                         // Whoever asked may have gone away; stopped is stopped.
                         let _ = reply.send(report);
                         return;
@@ -168,15 +177,22 @@ impl Manager {
                     }
                     next = next.min(shared.now() + SHORTEST_SCAN);
                 }
-                () = shared.store.store().changed(shared.store.group(), &shared.me) => {
+                () = shared.environment.sleep_until(next) => {
+                    let busy = AssertUnwindSafe(self.scan()).catch_unwind().await.unwrap_or_else(|_| {
+                        // Nothing ends this loop, a fault of ours included. The hook has told of it.
+                        shared.reporter.report(&HostError::Fault);
+                        true
+                    });
+                    woken = false;
+                    let interval = if busy { shared.manager.fast_scan } else { shared.manager.slow_scan };
+                    next = self.last_scan + self.jitter(interval);
+                }
+                // Heard once for each scan: a store that cries all the time does not keep us from it.
+                () = shared.store.store().changed(shared.store.group(), &shared.me), if !woken => {
+                    woken = true;
                     // It may be an order, which only a heartbeat brings.
                     self.written = None;
                     next = shared.now().max(self.last_scan + SHORTEST_SCAN);
-                }
-                () = shared.environment.sleep_until(next) => {
-                    let busy = self.scan().await;
-                    let interval = if busy { shared.manager.fast_scan } else { shared.manager.slow_scan };
-                    next = self.last_scan + self.jitter(interval);
                 }
             }
         }
@@ -213,12 +229,17 @@ impl Manager {
         match within_limit(environment, limit, self.shared.source.hub_properties()).await {
             Ok(hub) => {
                 self.refresh_at = self.shared.now() + HUB_REFRESH;
+                if std::mem::take(&mut self.hub_away) {
+                    // It was the hub, and it is back: no reason to rest any longer.
+                    self.fitness.well();
+                }
                 self.partitions = hub.partitions;
                 self.partitions.sort_unstable();
                 self.log = hub.log;
             }
             // The pumps will tell whether the hub is really out of reach.
             Err(error) => {
+                self.hub_away = true;
                 self.refresh_at = self.shared.now() + self.shared.manager.slow_scan;
                 self.shared.reporter.report(&HostError::Hub { error });
             }
@@ -292,8 +313,14 @@ impl Manager {
         if judgement.skewed {
             shared.reporter.report(&HostError::ClockSkew);
         }
+        if self.damaged != view.damaged {
+            for what in &view.damaged {
+                shared.reporter.report(&HostError::Damaged { what: what.clone() });
+            }
+            self.damaged = view.damaged.clone();
+        }
         self.notice_namesakes(&view);
-        let patience = shared.manager.slow_scan * 2;
+        let patience = shared.manager.slow_scan.saturating_mul(2);
         let mut fleet = Fleet::read(&view, &judgement, &self.partitions, patience);
         let me = fleet.member(&shared.me)?;
         fleet.members[me].takes_part = self.takes_part();

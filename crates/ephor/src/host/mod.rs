@@ -266,7 +266,8 @@ impl EventProcessorHost {
         };
         let probe = OpenRequest::probe(&config.group.group, first, config.name.as_str());
         match within_limit(environment, HUB_ANSWERS_WITHIN, config.source.open(probe)).await {
-            Ok(receiver) => receiver.close().await,
+            // Dropped and not closed: nothing should wait for a hub here.
+            Ok(receiver) => drop(receiver),
             Err(OpenError::Source(error)) => return Ok(passing(error)?.or(Some(hub))),
             // Somebody reads it: it exists.
             Err(_) => {}
@@ -281,9 +282,10 @@ impl EventProcessorHost {
             Some(running) => (running.commands.clone(), running.shared.me.clone()),
             None => return Err(NotRunning),
         };
+        let until = self.config.environment.now() + within;
         let (reply, report) = oneshot::channel();
         // The manager ends only by being stopped or dropped.
-        commands.send(Command::Stop { within, reply }).await.map_err(|_| NotRunning)?;
+        commands.send(Command::Stop { until, reply }).await.map_err(|_| NotRunning)?;
         let report = report.await.map_err(|_| NotRunning)?;
         // Not another that was started meanwhile.
         let running = self.state().running.take_if(|running| running.commands.same_channel(&commands));

@@ -108,6 +108,7 @@ impl Manager {
                     .any(|want| want.partition == *partition && want.owner == self.shared.me)
             })
         });
+        self.forget_askers_that_left(sight);
         let now = self.shared.now();
         let patience = self.shared.manager.handover_timeout;
         for entry in &sight.view.hosts {
@@ -138,6 +139,17 @@ impl Manager {
         self.answers = answers;
     }
 
+    /// A partition that is draining for a host that has left, or takes no more, goes to nobody:
+    /// whoever comes first has it sooner than after a lease.
+    fn forget_askers_that_left(&self, sight: &Sight) {
+        for slot in self.shared.slots().values() {
+            slot.redirect(|to| {
+                sight.fleet.member(to).is_none_or(|member| !sight.fleet.members[member].takes_part)
+                    || sight.view.host(to).is_none()
+            });
+        }
+    }
+
     /// Keeps, withdraws and adds requests; robs those who stay silent.
     pub(super) async fn ask(&mut self, sight: &Sight) {
         let shared = self.shared.clone();
@@ -148,7 +160,17 @@ impl Manager {
             let lease = sight.view.lease(*partition);
             let answers = sight.view.host(&ask.owner).map_or(&[][..], |owner| &owner.record.answers);
             let patience = shared.manager.handover_timeout;
-            match handover::judge(ask, lease, answers, &shared.me, now, patience, shared.manager.slow_scan) {
+            let at = sight.view.at;
+            match handover::judge(
+                ask,
+                lease,
+                answers,
+                &shared.me,
+                now,
+                at,
+                patience,
+                shared.manager.slow_scan,
+            ) {
                 Verdict::Withdraw => false,
                 Verdict::Steal => {
                     thefts.push(self.claim_request(*partition, lease, Epoch::NONE, ClaimCause::Silent));

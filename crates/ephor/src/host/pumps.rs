@@ -19,6 +19,7 @@ use crate::context::PartitionContext;
 use crate::error::HostError;
 use crate::lease_state::{LeaseState, Stage};
 use crate::processor::CloseReason;
+use crate::pump::close::CLOSE_GRACE;
 use crate::pump::guard::Control;
 use crate::pump::{Outcome, PumpEnd, PumpSeed};
 
@@ -44,7 +45,8 @@ impl Manager {
         let shared = self.shared.clone();
         let (partition, epoch, now) = (token.partition, token.epoch, shared.now());
         self.served.insert(partition, epoch);
-        let unaware = lease.previous.as_ref().is_some_and(|previous| *previous != shared.me);
+        // Only whoever had it itself, and closed it, knows that nobody is at work.
+        let unaware = lease.previous.as_ref() != Some(&shared.me);
         let quiet_until = if unaware { now + lease.quiet } else { now };
         let state = Arc::new(LeaseState::new(token, until));
         let context = PartitionContext::new(
@@ -67,13 +69,17 @@ impl Manager {
         let task = shared.environment.spawn(Box::pin(async move {
             let end = std::panic::AssertUnwindSafe(pump).catch_unwind().await;
             let end = end.unwrap_or(PumpEnd {
-                // Only a panic while dropping the user's own values comes this far.
+                // Only a panic while dropping the user's own values comes this far; the hook has told of it.
                 partition,
                 epoch,
                 opened: true,
                 settled: false,
                 given_up: true,
-                outcome: Outcome::Failed { reason: CloseReason::ProcessorFailed, pause: STUCK_AFTER },
+                outcome: Outcome::Failed {
+                    reason: CloseReason::ProcessorFailed,
+                    pause: STUCK_AFTER,
+                    confirmed: false,
+                },
             });
             // The manager may be gone already.
             let _ = ends.send(end);
@@ -88,6 +94,11 @@ impl Manager {
             over_since: None,
         };
         shared.slots().insert(partition, slot);
+        // Somebody may have paused it meanwhile.
+        let paused = shared.status().paused.contains(&partition);
+        if let Some(slot) = shared.slots().get(&partition) {
+            slot.control.send_modify(|control| control.paused = paused);
+        }
         self.announce(partition, epoch, from, Some(shared.me.clone()), reason);
     }
 
@@ -127,7 +138,7 @@ impl Manager {
                 self.cooling.insert(partition, Cooling { until: now + wait, foreign, unopened: 0 });
                 (None, OwnershipReason::Lost(CloseReason::Disconnected))
             }
-            Outcome::Failed { reason, pause } => {
+            Outcome::Failed { reason, pause, .. } => {
                 let cause = match reason {
                     CloseReason::SourceFailed => ReleaseCause::SourceFailed,
                     _ => ReleaseCause::ProcessorFailed,
@@ -167,22 +178,31 @@ impl Manager {
     /// lease is no longer renewed, and its slot stays taken until it returns.
     pub(super) fn notice_stuck_calls(&mut self) {
         let now = self.shared.now();
-        let timeout = self.shared.options.process_timeout;
+        let closing = self.shared.manager.handover_timeout.saturating_add(CLOSE_GRACE);
+        let mut stuck = vec![];
         for (partition, slot) in self.shared.slots().iter_mut() {
             let lease = &slot.context.inner().lease;
             let Some(running) = lease.call_running_since().map(|since| now.since(since)) else {
                 slot.over_since = None;
                 continue;
             };
-            let overdue = timeout.is_some_and(|timeout| running >= timeout + STUCK_AFTER);
-            let over = !lease.is_ours(now) && lease.stage() != Stage::Closing;
-            if over {
+            if !lease.is_ours(now) && lease.stage() != Stage::Closing {
                 slot.over_since.get_or_insert(now);
             }
             let ignored = slot.over_since.is_some_and(|since| now.since(since) >= STUCK_AFTER);
-            if (overdue && lease.stage() != Stage::Closing || ignored) && lease.mark_stuck() {
-                self.shared.reporter.report(&HostError::Stuck { partition: *partition, running });
+            let limit = if lease.stage() == Stage::Closing {
+                Some(closing)
+            } else {
+                self.shared.options.process_timeout
+            };
+            let overdue = limit.is_some_and(|limit| running >= limit.saturating_add(STUCK_AFTER));
+            if (overdue || ignored) && lease.mark_stuck() {
+                stuck.push((*partition, running));
             }
+        }
+        // The handler is the user's code: it runs under no lock of ours.
+        for (partition, running) in stuck {
+            self.shared.reporter.report(&HostError::Stuck { partition, running });
         }
     }
 }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use ephor_core::expiry::deadline;
 use ephor_core::lease::LeaseToken;
-use ephor_core::store::Renewal;
+use ephor_core::store::{Renewal, StoreError};
 
 use super::shared::{HostShared, loss_reason};
+use crate::error::{HostError, StoreCallError};
 
 /// Renews until it is dropped. One failed renewal is reported, tried again
 /// soon, and changes nothing else: the deadline decides.
@@ -41,6 +42,7 @@ async fn renew(shared: &HostShared) -> bool {
     let duration = shared.manager.lease_duration;
     let call = store.store().renew(store.group(), duration, &tokens);
     let Ok(renewals) = store.call("renew", None, call).await else { return false };
+    let mut unknown = vec![];
     let slots = shared.slots();
     for (token, renewal) in tokens.iter().zip(renewals) {
         let Some(slot) = slots.get(&token.partition).filter(|slot| slot.token() == token) else { continue };
@@ -49,8 +51,22 @@ async fn renew(shared: &HostShared) -> bool {
                 let until = deadline(sent, duration, shared.manager.fence_margin);
                 slot.context.inner().lease.extend(until);
             }
+            Renewal::Unknown { what } => {
+                let failing_for = shared.store.failing_for(sent).unwrap_or_default();
+                let error = StoreCallError::Failed(Arc::new(StoreError::Unavailable(what.into())));
+                unknown.push(HostError::Store {
+                    operation: "renew",
+                    partition: Some(token.partition),
+                    failing_for,
+                    error,
+                });
+            }
             Renewal::Lost { holder } => slot.lose(loss_reason(holder.as_ref(), &shared.me)),
         }
     }
-    true
+    drop(slots);
+    for error in &unknown {
+        shared.reporter.report(error);
+    }
+    unknown.is_empty()
 }

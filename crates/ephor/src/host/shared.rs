@@ -18,7 +18,7 @@ use crate::context::PartitionContext;
 use crate::environment::{Environment, TaskHandle};
 use crate::options::{EventProcessorOptions, PartitionManagerOptions};
 use crate::processor::CloseReason;
-use crate::pump::guard::{Control, Drain, Stop};
+use crate::pump::guard::{Control, Drain, Stop, Way};
 use crate::pump::{PumpEnd, PumpSeed};
 use crate::report::Reporter;
 use crate::store_calls::StoreCalls;
@@ -85,6 +85,22 @@ impl Slot {
                 true
             }
             Some(_) => false,
+        });
+    }
+}
+
+impl Slot {
+    /// Lets a handover end in a release, if its receiver is one that `gone` says has gone.
+    pub(crate) fn redirect(&self, gone: impl Fn(&HostId) -> bool) {
+        self.control.send_if_modified(|control| match &mut control.stop {
+            Some(Stop::Drain(Drain { way, .. })) => match way {
+                Way::HandOver { to, .. } if gone(to) => {
+                    *way = Way::Release { heir: None };
+                    true
+                }
+                _ => false,
+            },
+            _ => false,
         });
     }
 }

@@ -3,24 +3,28 @@
 //! Stop claiming, hand over to those who ask, drain, close, checkpoint, release, leave the fleet.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{HostId, PartitionId};
 use ephor_core::lease::{LeaseToken, ReleaseCause, ReleaseRequest};
 use ephor_core::time::Monotonic;
 
+use futures_util::StreamExt;
+
 use super::manager::Manager;
+use super::shared::HostShared;
 use crate::pump::close::CLOSE_GRACE;
 use crate::pump::guard::{Drain, Way};
 use crate::pump::{Outcome, PumpEnd};
 use crate::stop_report::StopReport;
 
+/// Releases under way at the same time.
+const RELEASES_AT_ONCE: usize = 16;
+
 impl Manager {
-    /// Gives everything back. Calls in flight have until the end of `within`.
-    pub(super) async fn stop(&mut self, within: Duration) -> StopReport {
+    /// Gives everything back. Calls in flight are given up at `until`.
+    pub(super) async fn stop(&mut self, until: Monotonic) -> StopReport {
         let shared = self.shared.clone();
-        let until = shared.now() + within;
         self.stopping = true;
         self.asks.clear();
         if !shared.store.store().capabilities().wakes {
@@ -32,7 +36,7 @@ impl Manager {
             slot.stop(Drain { until, way: Way::Release { heir } });
         }
         // A pump needs its grace to close, and two store calls to save and release.
-        let last = until + CLOSE_GRACE + shared.manager.store_timeout * 2;
+        let last = until + CLOSE_GRACE + shared.manager.store_timeout.saturating_mul(2);
         while !shared.slots().is_empty() {
             tokio::select! {
                 biased;
@@ -44,20 +48,30 @@ impl Manager {
             }
         }
         let mut report = std::mem::take(&mut self.report);
+        let unconfirmed = std::mem::take(&mut self.unconfirmed);
+        let again = unconfirmed.into_iter().map(|(partition, epoch, settled)| {
+            let shared = shared.clone();
+            async move { (partition, release_again(&shared, partition, epoch, settled).await) }
+        });
+        let again = futures_util::stream::iter(again).buffer_unordered(RELEASES_AT_ONCE);
+        for (partition, released) in again.collect::<Vec<_>>().await {
+            if !released {
+                for list in [&mut report.drained, &mut report.given_up, &mut report.unsettled] {
+                    list.retain(|other| *other != partition);
+                }
+                report.abandoned.push(partition);
+            }
+        }
+        // Something may have been handed to us while we were leaving.
+        if let Some(sight) = self.look().await {
+            self.reconcile(&sight).await;
+        }
         // What is still here cannot be given up: its lease runs out, and is not released.
         let left = std::mem::take(&mut *shared.slots());
         report.abandoned.extend(left.keys());
         for slot in left.values() {
             slot.context.inner().lease.end();
             slot.context.cancel();
-        }
-        for (partition, epoch, settled) in std::mem::take(&mut self.unconfirmed) {
-            if !self.release_again(partition, epoch, settled).await {
-                for list in [&mut report.drained, &mut report.given_up, &mut report.unsettled] {
-                    list.retain(|other| *other != partition);
-                }
-                report.abandoned.push(partition);
-            }
         }
         let store = &shared.store;
         let call = store.store().retire(store.group(), &shared.me);
@@ -98,15 +112,6 @@ impl Manager {
         }
     }
 
-    /// Repeats a release whose outcome is unknown. True if the lease is certainly no longer ours.
-    async fn release_again(&self, partition: PartitionId, epoch: Epoch, settled: bool) -> bool {
-        let store = &self.shared.store;
-        let token = LeaseToken { partition, owner: self.shared.me.clone(), epoch };
-        let request = ReleaseRequest { token, cause: ReleaseCause::Shutdown, heir: None, settled };
-        let call = store.store().release(store.group(), &request);
-        store.call("release", Some(partition), call).await.is_ok()
-    }
-
     /// Says that we are leaving, and works out who should have what we own.
     async fn heirs(&mut self) -> BTreeMap<PartitionId, HostId> {
         self.heartbeat().await;
@@ -124,9 +129,20 @@ impl Manager {
             Outcome::GivenAway { .. } | Outcome::Failed { .. } => &mut self.report.drained,
         };
         list.push(end.partition);
-        if let Outcome::GivenAway { confirmed: false, .. } = end.outcome {
+        if let Outcome::GivenAway { confirmed: false, .. } | Outcome::Failed { confirmed: false, .. } =
+            end.outcome
+        {
             self.unconfirmed.push((end.partition, end.epoch, end.settled));
         }
         self.pump_ended(end);
     }
+}
+
+/// Repeats a release whose outcome is unknown. True if the lease is certainly no longer ours.
+async fn release_again(shared: &HostShared, partition: PartitionId, epoch: Epoch, settled: bool) -> bool {
+    let store = &shared.store;
+    let token = LeaseToken { partition, owner: shared.me.clone(), epoch };
+    let request = ReleaseRequest { token, cause: ReleaseCause::Shutdown, heir: None, settled };
+    let call = store.store().release(store.group(), &request);
+    store.call("release", Some(partition), call).await.is_ok()
 }

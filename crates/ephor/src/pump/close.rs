@@ -61,6 +61,8 @@ impl<P: EventProcessor> Pump<P> {
         };
         let settled =
             if closed { self.final_checkpoint(until).await } else { self.context.nothing_unsaved() };
+        // Whoever was to have it may have left meanwhile.
+        let way = self.guard.way().unwrap_or(way);
         let given = match early {
             Some(given) => given,
             None => self.give_away(&way, reason, settled).await,
@@ -70,7 +72,7 @@ impl<P: EventProcessor> Pump<P> {
         let confirmed = given == Some(GiveAway::Done);
         let outcome = match ending {
             _ if given == Some(GiveAway::NotOurs) => Outcome::Lost { reason: CloseReason::LeaseLost },
-            Ending::Failed { reason, pause } => Outcome::Failed { reason, pause },
+            Ending::Failed { reason, pause } => Outcome::Failed { reason, pause, confirmed },
             _ => Outcome::GivenAway { reason, to: heir(way), confirmed },
         };
         self.end(outcome, settled)
@@ -84,7 +86,7 @@ impl<P: EventProcessor> Pump<P> {
         let started = self.now();
         inner.lease.call_starts(started);
         let limit = inner.environment.sleep_until(until.max(started + CLOSE_GRACE));
-        let call = AssertUnwindSafe(processor.close(&context, reason)).catch_unwind();
+        let call = AssertUnwindSafe(async { processor.close(&context, reason).await }).catch_unwind();
         let still_owner = reason.still_owner();
         let error = tokio::select! {
             biased;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use ephor_core::checkpoint::{Position, Unsaved};
 use ephor_core::event::Event;
-use ephor_core::failure::AfterFailure;
+use ephor_core::failure::{AfterFailure, FailurePolicy};
 use ephor_core::time::Monotonic;
 use futures_util::FutureExt;
 
-use super::guard::{Heed, Interrupt};
+use super::guard::{Heed, Interrupt, LazyTimer};
 use super::open::panicked;
 use super::{Ending, Pump};
 use crate::context::{CheckpointError, Checkpointed};
@@ -85,7 +85,10 @@ impl<P: EventProcessor> Pump<P> {
                 error: error.clone(),
             })
             .await?;
-            if timeouts >= TIMEOUTS_BEFORE_GIVING_AWAY {
+            // A policy that knows what to do about it is asked first.
+            let for_ever = matches!(self.shared.options.failure, FailurePolicy::Retry(_));
+            self.checkpoint_if_due().await?;
+            if for_ever && timeouts >= TIMEOUTS_BEFORE_GIVING_AWAY {
                 return Err(Ending::Failed { reason: CloseReason::ProcessorFailed, pause: STALLED_PAUSE });
             }
             match self.shared.options.failure.after(failures, batch.len(), self.random()) {
@@ -162,7 +165,7 @@ impl<P: EventProcessor> Pump<P> {
         let ended = tokio::select! {
             biased;
             interrupt = guard.wait(Heed::DrainDeadline) => Err(interrupt),
-            result = AssertUnwindSafe(processor.process_events(context, batch)).catch_unwind() => Ok(match result {
+            result = AssertUnwindSafe(async { processor.process_events(context, batch).await }).catch_unwind() => Ok(match result {
                 Ok(Ok(())) => Called::Finished,
                 Ok(Err(error)) => Called::Failed(error.into()),
                 Err(panic) => Called::Failed(panicked(&*panic)),
@@ -212,6 +215,22 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
+    /// Writes what a policy would write sooner or later, before a wait that may be long.
+    pub(super) async fn checkpoint_now_if_by_policy(&mut self) -> Result<(), Ending> {
+        let policy = &self.shared.options.checkpoint;
+        let by_policy = policy.every.is_some() || policy.every_events.is_some();
+        let position = {
+            let progress = self.context.progress();
+            progress.finished.clone().filter(|_| by_policy && progress.unsaved.events > 0)
+        };
+        let Some(position) = position else { return Ok(()) };
+        match self.save_unless_lost(position).await? {
+            Ok(Checkpointed::Refused) => Err(Ending::Lost(CloseReason::LeaseLost)),
+            Ok(_) => Ok(()),
+            Err(error) => self.tell(PartitionError::Checkpoint { message: error.to_string() }).await,
+        }
+    }
+
     /// Saves a position. A drain waits for it: it is what a drain would do next.
     async fn save_unless_lost(
         &mut self,
@@ -227,18 +246,23 @@ impl<P: EventProcessor> Pump<P> {
 
     /// Lets the processor hear of something. What it does about it is its own business.
     pub(super) async fn process_error(&mut self, error: &PartitionError) -> Result<(), Ending> {
-        let Self { guard, context, processor, untold, .. } = self;
+        let Self { guard, context, processor, untold, shared, .. } = self;
         let Some(processor) = processor.as_mut() else {
             untold.push(error.clone());
             return Ok(());
         };
         let inner = context.inner();
+        let timeout = shared.options.process_timeout;
+        let limit = timeout.map_or(Monotonic::NEVER, |timeout| inner.environment.now() + timeout);
+        let mut timer = LazyTimer::default();
+        let limit = timer.until(&*inner.environment, limit);
         inner.lease.call_starts(inner.environment.now());
         let ended = tokio::select! {
             biased;
             interrupt = guard.wait(Heed::DrainDeadline) => Err(interrupt),
             // A handler of errors that panics has nobody left to tell but the log.
-            heard = AssertUnwindSafe(processor.process_error(context, error)).catch_unwind() => Ok(heard),
+            heard = AssertUnwindSafe(async { processor.process_error(context, error).await }).catch_unwind() => Ok(heard),
+            () = limit => Ok(Ok(())),
         };
         inner.lease.call_ended();
         match ended {

@@ -88,6 +88,14 @@ impl Guard {
         Self { environment, lease, control, timer: LazyTimer::default() }
     }
 
+    /// How the partition is to be given away, by the last word on it.
+    pub(crate) fn way(&self) -> Option<Way> {
+        match &self.control.borrow().stop {
+            Some(Stop::Drain(drain)) => Some(drain.way.clone()),
+            _ => None,
+        }
+    }
+
     /// What interrupts right now.
     pub(crate) fn check(&self, heed: Heed) -> Option<Interrupt> {
         check(&*self.environment, &self.lease, &self.control, heed)

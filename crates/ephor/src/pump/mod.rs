@@ -85,7 +85,7 @@ pub(crate) enum Outcome {
     /// A receiver with a newer epoch took our place at the hub.
     Displaced { epoch: Option<Epoch>, by: Option<String> },
     /// Released, to be left alone for a while.
-    Failed { reason: CloseReason, pause: Duration },
+    Failed { reason: CloseReason, pause: Duration, confirmed: bool },
 }
 
 /// Why a pump stops serving.
@@ -172,8 +172,9 @@ impl<P: EventProcessor> Pump<P> {
         let mut start = self.find_start().await?;
         self.open_processor().await?;
         loop {
-            let receiver = self.attach(start).await?;
-            self.receive(receiver).await?;
+            if let Some(receiver) = self.attach(start).await? {
+                self.receive(receiver).await?;
+            }
             start = self.find_start().await?;
         }
     }
@@ -288,6 +289,7 @@ impl<P: EventProcessor> Pump<P> {
         let since = *self.source_failing_since.get_or_insert(now);
         self.source_failures += 1;
         self.stage(Stage::Retrying);
+        self.checkpoint_if_due().await?;
         self.tell(PartitionError::Source { message: error.to_string() }).await?;
         let hopeless = !matches!(error, SourceError::Unavailable(_));
         if hopeless || now.since(since) >= self.shared.options.source_patience {
@@ -306,6 +308,7 @@ impl<P: EventProcessor> Pump<P> {
 
     async fn stay_paused(&mut self) -> Result<(), Ending> {
         self.stage(Stage::Paused);
+        self.checkpoint_now_if_by_policy().await?;
         match self.guard.wait(Heed::Resume).await {
             Interrupt::Resumed => {
                 self.stage(Stage::Running);

@@ -67,6 +67,7 @@ impl<P: EventProcessor> Pump<P> {
         self.expected = match &start {
             StartPosition::Sequence { number, inclusive: true } => Some(*number),
             StartPosition::Sequence { number, inclusive: false } => Some(number.next()),
+            StartPosition::Earliest => Some(self.context.progress().first_kept),
             _ => None,
         };
         Ok(start)
@@ -130,7 +131,7 @@ impl<P: EventProcessor> Pump<P> {
             .unless_stopped(async {
                 tokio::select! {
                     biased;
-                    opened = AssertUnwindSafe(processor.open(&context)).catch_unwind() => Some(opened),
+                    opened = AssertUnwindSafe(async { processor.open(&context).await }).catch_unwind() => Some(opened),
                     () = timer.until(&*inner.environment, limit) => None,
                 }
             })
@@ -162,8 +163,8 @@ impl<P: EventProcessor> Pump<P> {
         Ending::Failed { reason: CloseReason::ProcessorFailed, pause: OPEN_PAUSE }
     }
 
-    /// Attaches a receiver in our epoch.
-    pub(super) async fn attach(&mut self, start: StartPosition) -> Result<Box<dyn Receiver>, Ending> {
+    /// Attaches a receiver in our epoch. None if the hub was away: where to begin is then asked anew.
+    pub(super) async fn attach(&mut self, start: StartPosition) -> Result<Option<Box<dyn Receiver>>, Ending> {
         let mut start = start;
         let mut positions_refused = 0;
         loop {
@@ -185,7 +186,7 @@ impl<P: EventProcessor> Pump<P> {
             match self.ask_hub(source.open(request)).await? {
                 Ok(receiver) => {
                     self.note_enqueued(&*receiver);
-                    return Ok(receiver);
+                    return Ok(Some(receiver));
                 }
                 Err(OpenError::Refused { epoch, by, message }) => {
                     tracing::info!(partition = %self.context.partition(), message, "refused by the hub");
@@ -200,7 +201,10 @@ impl<P: EventProcessor> Pump<P> {
                         Err(ground) => return Err(self.halt(ground).await),
                     }
                 }
-                Err(OpenError::Source(error)) => self.source_failed(&error).await?,
+                Err(OpenError::Source(error)) => {
+                    self.source_failed(&error).await?;
+                    return Ok(None);
+                }
                 Err(error) => {
                     self.tell(PartitionError::Source { message: error.to_string() }).await?;
                     return Err(Ending::Failed { reason: CloseReason::SourceFailed, pause: SOURCE_PAUSE });

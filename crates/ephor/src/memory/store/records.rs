@@ -71,6 +71,7 @@ impl Records {
             leases: self.leases.values().map(|lease| lease.seen_at(now)).collect(),
             checkpoints: self.checkpoints.iter().filter_map(checkpoint).collect(),
             founding: self.founding.clone(),
+            damaged: vec![],
         }
     }
 

@@ -435,12 +435,16 @@ mod tests {
     #[test]
     fn a_transfer_raises_the_epoch_and_leaves_nobody_unaware() {
         let first = owned("a", at(0));
-        let request = TransferRequest { token: token(&first), to: host("b"), duration: LEASE, settled: true };
+        let request =
+            TransferRequest { token: token(&first), to: host("b"), duration: LEASE * 2, settled: true };
+        let first = LeaseRecord { heir: Some(host("c")), ..first };
         let change = transfer(Some(&first), first.epoch, &request, at(7)).unwrap();
         assert_eq!(change.lease.owner, Some(host("b")));
         assert_eq!((change.lease.epoch.get(), change.seal.get()), (2, 2));
         assert_eq!(change.lease.seen_at(at(7)).quiet, Duration::ZERO);
-        assert_eq!(change.lease.previous, None);
+        assert_eq!((change.lease.previous.clone(), change.lease.heir.clone()), (None, None));
+        assert_eq!((change.lease.acquired_at, change.lease.renewed_at), (at(7), at(7)));
+        assert_eq!(change.lease.duration, Some(LEASE * 2));
         assert_eq!(change.lease.revision, first.revision + 1);
         assert_eq!(change.history.from, Some(host("a")));
         assert_eq!(change.history.reason, ChangeReason::HandedOver);
@@ -462,6 +466,7 @@ mod tests {
         assert_eq!(change.lease.revision, first.revision + 1);
         assert_eq!(change.lease.seen_at(at(9)).age, Duration::from_secs(2));
         assert_eq!(change.lease.seen_at(at(9)).heir, heir);
+        assert_eq!((change.lease.duration, change.lease.acquired_at), (None, at(7)));
         assert_eq!(change.history.to, None);
         assert_eq!(change.history.from, Some(host("a")));
         assert_eq!(release(Some(&change.lease), change.seal, &request, at(8)), None);

@@ -284,3 +284,25 @@ pub trait Store: Send + Sync + 'static {
     /// returns at once. It is a hint; nothing relies on it.
     fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()>;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Incarnation;
+    use crate::position::StartPosition;
+
+    #[test]
+    fn a_view_finds_what_it_holds_and_nothing_else() {
+        let checkpoint = |partition| {
+            let position = Position::Start(StartPosition::Earliest);
+            let saved_at = Timestamp(i64::from(partition));
+            (PartitionId(partition), Checkpoint { position, log: None, epoch: Epoch::NONE, saved_at })
+        };
+        let view = View { checkpoints: vec![checkpoint(1), checkpoint(4)], ..View::default() };
+        assert_eq!(view.checkpoint(PartitionId(4)).map(|found| found.saved_at), Some(Timestamp(4)));
+        assert_eq!(view.checkpoint(PartitionId(2)), None);
+        assert_eq!(view.lease(PartitionId(1)), None);
+        let nobody = HostId { name: "nobody".parse().unwrap(), incarnation: Incarnation(0) };
+        assert_eq!(view.host(&nobody), None);
+    }
+}

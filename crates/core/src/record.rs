@@ -11,14 +11,15 @@
 
 use std::time::Duration;
 
-use crate::checkpoint::{Checkpoint, Position};
+use crate::checkpoint::Checkpoint;
 use crate::epoch::Epoch;
 use crate::history::{ChangeReason, OwnershipChange};
-use crate::ids::{HostId, LogId, PartitionId};
+use crate::ids::{HostId, PartitionId};
 use crate::lease::{
     ClaimCause, ClaimRequest, Lease, LeaseToken, LeaseVersion, ReleaseRequest, TransferRequest,
 };
 use crate::rules::Rules;
+use crate::store::SaveRequest;
 use crate::time::Timestamp;
 
 /// A lease as it is stored.
@@ -287,23 +288,17 @@ pub enum SaveVerdict {
 }
 
 /// Saves a position: allowed to the epoch that the checkpoint is sealed with,
-/// and never backwards.
-pub fn save(
-    record: &CheckpointRecord,
-    token: &LeaseToken,
-    position: &Position,
-    log: Option<&LogId>,
-    now: Timestamp,
-    rules: &Rules,
-) -> SaveVerdict {
+/// and backwards only where the stored position does not exist.
+pub fn save(record: &CheckpointRecord, request: &SaveRequest, now: Timestamp, rules: &Rules) -> SaveVerdict {
+    let SaveRequest { token, position, log, rewind } = request;
     // Nobody has the epoch before the first, not even where nobody has claimed yet.
     let fenced = record.seal != token.epoch || token.epoch == Epoch::NONE;
     if rules.checkpoints_are_fenced && fenced {
         return SaveVerdict::Fenced { seal: record.seal };
     }
     // Whoever does not name the log means the one that is stored.
-    let log = log.or_else(|| record.checkpoint.as_ref()?.log.as_ref());
-    let backwards = record.checkpoint.as_ref().filter(|stored| stored.forbids(position, log));
+    let log = log.as_ref().or_else(|| record.checkpoint.as_ref()?.log.as_ref());
+    let backwards = record.checkpoint.as_ref().filter(|stored| !rewind && stored.forbids(position, log));
     match backwards {
         Some(stored) if rules.checkpoints_are_fenced => SaveVerdict::Behind(stored.clone()),
         _ => SaveVerdict::Write(Checkpoint {
@@ -318,7 +313,9 @@ pub fn save(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::Position;
     use crate::ids::Incarnation;
+    use crate::ids::LogId;
     use crate::lease::ReleaseCause;
     use crate::position::{SequenceNumber, StartPosition};
 
@@ -587,19 +584,24 @@ mod tests {
         let rules = Rules::default();
         let first = owned("a", at(0));
         let mut record = CheckpointRecord { seal: first.epoch, checkpoint: None };
-        let SaveVerdict::Write(written) = save(&record, &token(&first), &finished(5), None, at(1), &rules)
+        let SaveVerdict::Write(written) =
+            save(&record, &SaveRequest::new(&token(&first), &finished(5), None), at(1), &rules)
         else {
             panic!("the owner may save")
         };
         assert_eq!((written.epoch, written.saved_at), (first.epoch, at(1)));
         record.checkpoint = Some(written.clone());
-        let back = save(&record, &token(&first), &finished(4), None, at(2), &rules);
+        let back = save(&record, &SaveRequest::new(&token(&first), &finished(4), None), at(2), &rules);
         assert_eq!(back, SaveVerdict::Behind(written));
+        let rewind = SaveRequest { rewind: true, ..SaveRequest::new(&token(&first), &finished(4), None) };
+        let rewound = save(&record, &rewind, at(2), &rules);
+        assert!(matches!(rewound, SaveVerdict::Write(_)), "the owner may, where the position does not exist");
         record.seal = record.seal.next();
-        let late = save(&record, &token(&first), &finished(6), None, at(2), &rules);
+        assert!(matches!(save(&record, &rewind, at(2), &rules), SaveVerdict::Fenced { .. }));
+        let late = save(&record, &SaveRequest::new(&token(&first), &finished(6), None), at(2), &rules);
         assert_eq!(late, SaveVerdict::Fenced { seal: record.seal });
         let early = LeaseToken { epoch: record.seal.next(), ..token(&first) };
-        let future = save(&record, &early, &finished(6), None, at(2), &rules);
+        let future = save(&record, &SaveRequest::new(&early, &finished(6), None), at(2), &rules);
         assert_eq!(future, SaveVerdict::Fenced { seal: record.seal });
     }
 
@@ -610,11 +612,12 @@ mod tests {
         let mut record = CheckpointRecord { seal: first.epoch, checkpoint: None };
         let log = LogId::new("a");
         for (sequence, log) in [(7, Some(&log)), (8, None)] {
-            let verdict = save(&record, &token(&first), &finished(sequence), log, at(1), &rules);
+            let verdict =
+                save(&record, &SaveRequest::new(&token(&first), &finished(sequence), log), at(1), &rules);
             let SaveVerdict::Write(written) = verdict else { panic!("the owner may save") };
             record.checkpoint = Some(written);
         }
-        let back = save(&record, &token(&first), &finished(0), Some(&log), at(1), &rules);
+        let back = save(&record, &SaveRequest::new(&token(&first), &finished(0), Some(&log)), at(1), &rules);
         assert!(matches!(back, SaveVerdict::Behind(_)));
     }
 
@@ -622,8 +625,12 @@ mod tests {
     fn nobody_saves_before_the_first_claim() {
         let first = owned("a", at(0));
         let nobody = LeaseToken { epoch: Epoch::NONE, ..token(&first) };
-        let verdict =
-            save(&CheckpointRecord::default(), &nobody, &finished(0), None, at(1), &Rules::default());
+        let verdict = save(
+            &CheckpointRecord::default(),
+            &SaveRequest::new(&nobody, &finished(0), None),
+            at(1),
+            &Rules::default(),
+        );
         assert_eq!(verdict, SaveVerdict::Fenced { seal: Epoch::NONE });
     }
 
@@ -640,7 +647,7 @@ mod tests {
                 saved_at: at(0),
             }),
         };
-        let late = save(&record, &token(&first), &finished(4), None, at(2), &rules);
+        let late = save(&record, &SaveRequest::new(&token(&first), &finished(4), None), at(2), &rules);
         assert!(matches!(late, SaveVerdict::Write(_)));
     }
 }

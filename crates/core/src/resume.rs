@@ -92,6 +92,9 @@ pub struct Resume {
     pub lost: Option<LostGround>,
     /// The start moves with time: write it down, so that a successor starts here too.
     pub remember: bool,
+    /// The checkpoint lies beyond the end of this very log: write the start over it, or reading
+    /// would jump there once the log has grown that far.
+    pub rewind: bool,
 }
 
 /// The initial position of a partition without checkpoint: what the options
@@ -122,7 +125,7 @@ pub fn resume(
     }
     let remember = initial_use && matches!(start, StartPosition::Latest | StartPosition::EnqueuedTime(_));
     let start = if start == StartPosition::Latest { end_of(partition) } else { start };
-    Ok(Resume { start, lost: None, remember })
+    Ok(Resume { start, lost: None, remember, rewind: false })
 }
 
 /// Where to begin instead, when the position was found not to exist.
@@ -136,8 +139,9 @@ pub fn instead(
         OnInvalidPosition::Latest => end_of(partition),
         OnInvalidPosition::Stop => return Err(lost),
     };
-    let remember = on_invalid == OnInvalidPosition::Latest;
-    Ok(Resume { start, lost: Some(lost), remember })
+    let rewind = matches!(lost, LostGround::BeyondTheEnd { .. });
+    let remember = rewind || on_invalid == OnInvalidPosition::Latest;
+    Ok(Resume { start, lost: Some(lost), remember, rewind })
 }
 
 /// The position as it is written down: what a successor starts from.
@@ -214,7 +218,7 @@ mod tests {
     }
 
     fn plain(start: StartPosition) -> Resume {
-        Resume { start, lost: None, remember: false }
+        Resume { start, lost: None, remember: false, rewind: false }
     }
 
     #[test]
@@ -276,7 +280,9 @@ mod tests {
     fn a_position_beyond_the_end_or_of_another_log_does_not_exist() {
         let end = partition(0, Some(9));
         assert_eq!(from(Some(&finished(9, None)), StartPosition::Latest, &end).lost, None);
-        let beyond = from(Some(&finished(10, None)), StartPosition::Latest, &end).lost.unwrap();
+        let beyond = from(Some(&finished(10, None)), StartPosition::Latest, &end);
+        assert!(beyond.rewind && beyond.remember);
+        let beyond = beyond.lost.unwrap();
         assert_eq!(beyond.gone(), None);
         assert_eq!(beyond.to_string(), "reading should go on at 11, but the log ends before 10");
         let empty = partition(0, None);
@@ -310,6 +316,7 @@ mod tests {
         assert_eq!(latest.start, StartPosition::after(SequenceNumber(9)));
         assert!(latest.remember);
         assert!(!go(OnInvalidPosition::Earliest).unwrap().remember);
+        assert!(!latest.rewind);
         assert!(matches!(go(OnInvalidPosition::Stop), Err(LostGround::Overtaken { .. })));
         let unknown = LostGround::Unknown { message: "offset 7".into() };
         assert_eq!(unknown.to_string(), "the hub knows no such position: offset 7");

@@ -179,6 +179,27 @@ pub enum Save {
     },
 }
 
+/// A save.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaveRequest {
+    /// Proof of ownership.
+    pub token: LeaseToken,
+    /// The new position.
+    pub position: Position,
+    /// The log it belongs to.
+    pub log: Option<LogId>,
+    /// Also backwards: the owner found that the stored position does not exist in this log, and
+    /// has said so. Otherwise reading would jump there once the log has grown that far.
+    pub rewind: bool,
+}
+
+impl SaveRequest {
+    /// A save that does not move back.
+    pub fn new(token: &LeaseToken, position: &Position, log: Option<&LogId>) -> Self {
+        Self { token: token.clone(), position: position.clone(), log: log.cloned(), rewind: false }
+    }
+}
+
 /// A seek, by a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeekRequest {
@@ -259,14 +280,9 @@ pub trait Store: Send + Sync + 'static {
     /// Gives a lease back and wakes the heir; without one, every host with a record.
     fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, GiveAway>;
 
-    /// Saves a position under the epoch that the checkpoint is sealed with, never backwards.
-    fn save<'a>(
-        &'a self,
-        group: &'a GroupId,
-        token: &'a LeaseToken,
-        position: &'a Position,
-        log: Option<&'a LogId>,
-    ) -> StoreFuture<'a, Save>;
+    /// Saves a position under the epoch that the checkpoint is sealed with; backwards only if the
+    /// request says why it may.
+    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save>;
 
     /// Moves a position by a person's will: a new epoch, no owner, in one step. Wakes the owner.
     fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek>;

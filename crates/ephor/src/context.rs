@@ -10,7 +10,7 @@ use ephor_core::ids::{ConsumerGroup, HostId, HubName, LogId, Namespace, Partitio
 use ephor_core::position::SequenceNumber;
 use ephor_core::progress::{self, Lag};
 use ephor_core::source::{LastEnqueued, PartitionProperties};
-use ephor_core::store::Save;
+use ephor_core::store::{Save, SaveRequest};
 use ephor_core::time::{Monotonic, Timestamp};
 use tokio::sync::watch;
 
@@ -219,16 +219,34 @@ impl PartitionContext {
     }
 
     pub(crate) async fn save(&self, position: Position) -> Result<Checkpointed, CheckpointError> {
+        self.write(position, false).await
+    }
+
+    /// Writes a start over a checkpoint that does not exist in this log.
+    pub(crate) async fn rewind(&self, position: Position) -> Result<Checkpointed, CheckpointError> {
+        let written = self.write(position, true).await?;
+        if matches!(written, Checkpointed::Saved(_)) {
+            let mut progress = self.progress();
+            progress.finished = None;
+            progress.delivered = None;
+            progress.unsaved = Unsaved::default();
+        }
+        Ok(written)
+    }
+
+    async fn write(&self, position: Position, rewind: bool) -> Result<Checkpointed, CheckpointError> {
         let inner = &*self.0;
         if !inner.lease.is_ours(inner.environment.now()) {
             inner.fenced.increment(1);
             return Ok(Checkpointed::Refused);
         }
-        if let Some(saved) = self.progress().saved.as_ref().filter(|saved| self.covers(saved, &position)) {
+        let covered = |saved: &&Checkpoint| !rewind && self.covers(saved, &position);
+        if let Some(saved) = self.progress().saved.as_ref().filter(covered) {
             return Ok(Checkpointed::Unchanged(saved.clone()));
         }
         let token = inner.lease.token();
-        let call = inner.store.store().save(inner.store.group(), token, &position, inner.log.as_ref());
+        let request = SaveRequest { rewind, ..SaveRequest::new(token, &position, inner.log.as_ref()) };
+        let call = inner.store.store().save(inner.store.group(), &request);
         match inner.store.call("save", Some(token.partition), call).await? {
             Save::Saved(checkpoint) => {
                 inner.checkpoints.increment(1);

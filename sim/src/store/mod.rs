@@ -12,14 +12,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ephor_core::BoxFuture;
-use ephor_core::checkpoint::Position;
 use ephor_core::history::OwnershipChange;
 use ephor_core::host_record::HostRecord;
-use ephor_core::ids::{GroupId, HostId, LogId, PartitionId};
+use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, Seek, SeekRequest, Store, StoreError,
-    StoreFuture, View,
+    Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest, Seek, SeekRequest,
+    Store, StoreError, StoreFuture, View,
 };
 use fastrand::Rng;
 
@@ -275,16 +274,10 @@ impl Store for FaultyStore {
         })
     }
 
-    fn save<'a>(
-        &'a self,
-        group: &'a GroupId,
-        token: &'a LeaseToken,
-        position: &'a Position,
-        log: Option<&'a LogId>,
-    ) -> StoreFuture<'a, Save> {
-        let (group, token, position, log) = (group.clone(), token.clone(), position.clone(), log.cloned());
-        self.call(StoreCall::Save, Some(token.partition), |store, _| async move {
-            store.save(&group, &token, &position, log.as_ref()).await
+    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
+        let (group, request) = (group.clone(), request.clone());
+        self.call(StoreCall::Save, Some(request.token.partition), |store, _| async move {
+            store.save(&group, &request).await
         })
     }
 

@@ -10,7 +10,7 @@ use ephor_core::host_record::{HostRecord, HostState, HostStatistics};
 use ephor_core::ids::{ConsumerGroup, GroupId, HostId, Incarnation, PartitionId};
 use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken, TransferRequest};
 use ephor_core::position::SequenceNumber;
-use ephor_core::store::{Claim, HostOrders, Renewal, Save, Store, StoreError, View};
+use ephor_core::store::{Claim, HostOrders, Renewal, Save, SaveRequest, Store, StoreError, View};
 use futures_util::future::{Either, select};
 
 use super::{FaultyStore, StoreCall, StoreFaults};
@@ -197,9 +197,9 @@ fn saves_and_renewals_pass_through_with_their_proof() {
         };
         let stale = LeaseToken { epoch: token.epoch.next(), ..token.clone() };
         let position = Position::Finished { sequence: SequenceNumber(7), offset: None, enqueued_at: None };
-        let saved = store.save(&group(), &token, &position, None).await.unwrap();
+        let saved = store.save(&group(), &SaveRequest::new(&token, &position, None)).await.unwrap();
         assert!(matches!(saved, Save::Saved(checkpoint) if checkpoint.position == position));
-        let fenced = store.save(&group(), &stale, &position, None).await.unwrap();
+        let fenced = store.save(&group(), &SaveRequest::new(&stale, &position, None)).await.unwrap();
         assert!(matches!(fenced, Save::Fenced { .. }));
         let renewals = store.renew(&group(), LEASE, &[token, stale]).await.unwrap();
         assert!(matches!(renewals[..], [Renewal::Renewed, Renewal::Lost { .. }]));

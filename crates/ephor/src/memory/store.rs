@@ -14,16 +14,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ephor_core::BoxFuture;
-use ephor_core::checkpoint::{Checkpoint, Position};
+use ephor_core::checkpoint::Checkpoint;
 use ephor_core::history::OwnershipChange;
 use ephor_core::host_record::HostRecord;
-use ephor_core::ids::{GroupId, HostId, LogId, PartitionId};
+use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::record::{self, Change, SaveVerdict};
 use ephor_core::rules::Rules;
 use ephor_core::store::{
-    Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, Seek, SeekRequest, Store,
-    StoreFuture, View,
+    Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest, Seek, SeekRequest,
+    Store, StoreFuture, View,
 };
 use ephor_core::time::{Clock, Timestamp};
 
@@ -280,17 +280,12 @@ impl Store for MemoryStore {
         })
     }
 
-    fn save<'a>(
-        &'a self,
-        group: &'a GroupId,
-        token: &'a LeaseToken,
-        position: &'a Position,
-        log: Option<&'a LogId>,
-    ) -> StoreFuture<'a, Save> {
+    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
+        let token = &request.token;
         at_once(move || {
             self.step(group, |records, now| {
                 let old = records.checkpoints.get(&token.partition).cloned().unwrap_or_default();
-                match record::save(&old, token, position, log, now, &self.rules) {
+                match record::save(&old, request, now, &self.rules) {
                     SaveVerdict::Write(checkpoint) => {
                         records.write_position(token.partition, checkpoint.clone());
                         self.tell(group, || StoreEvent::Saved {

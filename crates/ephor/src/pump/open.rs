@@ -57,12 +57,12 @@ impl<P: EventProcessor> Pump<P> {
 
     /// Reports what was lost, and writes down a start that moves with time.
     async fn begin_at(&mut self, found: Resume) -> Result<StartPosition, Ending> {
-        let Resume { start, lost, remember } = found;
+        let Resume { start, lost, remember, rewind } = found;
         if let Some(ground) = lost {
             self.tell(PartitionError::LostGround(ground)).await?;
         }
         if remember {
-            self.remember(&start).await?;
+            self.remember(&start, rewind).await?;
         }
         self.expected = match &start {
             StartPosition::Sequence { number, inclusive: true } => Some(*number),
@@ -74,10 +74,13 @@ impl<P: EventProcessor> Pump<P> {
     }
 
     /// Writes a start down before anything is delivered from it, for as long as it takes.
-    async fn remember(&mut self, start: &StartPosition) -> Result<(), Ending> {
+    async fn remember(&mut self, start: &StartPosition, rewind: bool) -> Result<(), Ending> {
         for attempt in 1.. {
             let context = self.context.clone();
-            match self.unless_stopped(context.save(resume::remembered(start))).await? {
+            let position = resume::remembered(start);
+            let write =
+                async { if rewind { context.rewind(position).await } else { context.save(position).await } };
+            match self.unless_stopped(write).await? {
                 Ok(Checkpointed::Refused) => return Err(Ending::Lost(CloseReason::LeaseLost)),
                 Ok(_) => break,
                 Err(_) => {

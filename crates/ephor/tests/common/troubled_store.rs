@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use ephor::{GroupId, HostId, LogId, PartitionId, Position, Store};
+use ephor::{GroupId, HostId, PartitionId, Store};
 use ephor_core::BoxFuture;
 use ephor_core::history::OwnershipChange;
 use ephor_core::host_record::HostRecord;
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, Seek, SeekRequest, StoreError,
-    StoreFuture, View,
+    Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest, Seek, SeekRequest,
+    StoreError, StoreFuture, View,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -200,14 +200,8 @@ impl Store for TroubledStore {
         self.call(Op::Release, self.inner.release(group, request))
     }
 
-    fn save<'a>(
-        &'a self,
-        group: &'a GroupId,
-        token: &'a LeaseToken,
-        position: &'a Position,
-        log: Option<&'a LogId>,
-    ) -> StoreFuture<'a, Save> {
-        self.call(Op::Save, self.inner.save(group, token, position, log))
+    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
+        self.call(Op::Save, self.inner.save(group, request))
     }
 
     fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {

@@ -12,6 +12,8 @@ use ephor_core::ids::Incarnation;
 use ephor_core::lease::{ClaimCause, ReleaseCause};
 use ephor_core::position::SequenceNumber;
 
+use ephor_core::checkpoint::Position;
+
 use super::records::{FORGET_HOSTS_AFTER, HISTORY_PER_PARTITION};
 use super::*;
 
@@ -225,8 +227,14 @@ fn a_rule_that_is_off_shows() {
     let late = claim(&store, "a");
     assert_eq!(claim(&store, "b").epoch, late.epoch);
     release(&store, &claim(&store, "c"), None);
-    assert!(matches!(done(store.save(&group(), &late, &finished(9), None)), Save::Saved(_)));
-    assert!(matches!(done(store.save(&group(), &late, &finished(3), None)), Save::Saved(_)));
+    assert!(matches!(
+        done(store.save(&group(), &SaveRequest::new(&late, &finished(9), None))),
+        Save::Saved(_)
+    ));
+    assert!(matches!(
+        done(store.save(&group(), &SaveRequest::new(&late, &finished(3), None))),
+        Save::Saved(_)
+    ));
 }
 
 #[test]
@@ -248,11 +256,12 @@ fn the_observer_is_told_of_what_was_done_and_of_nothing_else() {
     let stranger = LeaseToken { owner: host("b"), ..token.clone() };
     done(store.renew(&group(), LEASE, &[stranger.clone(), token.clone()]));
     assert_eq!(news(), [StoreEvent::Renewed { token: token.clone() }]);
-    let Save::Saved(checkpoint) = done(store.save(&group(), &token, &finished(5), None)) else {
+    let Save::Saved(checkpoint) = done(store.save(&group(), &SaveRequest::new(&token, &finished(5), None)))
+    else {
         panic!("the owner may save");
     };
     assert_eq!(news(), [StoreEvent::Saved { token: token.clone(), checkpoint }]);
-    done(store.save(&group(), &token, &finished(4), None));
+    done(store.save(&group(), &SaveRequest::new(&token, &finished(4), None)));
     let transfer = |token: &LeaseToken, settled| {
         let request = TransferRequest { token: token.clone(), to: host("b"), duration: LEASE, settled };
         done(store.transfer(&group(), &request))

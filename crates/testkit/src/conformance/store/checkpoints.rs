@@ -7,7 +7,7 @@ use ephor_core::checkpoint::Position;
 use ephor_core::ids::{LogId, PartitionId};
 use ephor_core::lease::{ClaimCause, LeaseToken};
 use ephor_core::position::{SequenceNumber, StartPosition};
-use ephor_core::store::{Claim, GiveAway, Save};
+use ephor_core::store::{Claim, GiveAway, Save, SaveRequest};
 
 use super::StoreFixture;
 use super::scene::{P, Scene, at_once, finished, timeless};
@@ -52,6 +52,24 @@ pub async fn a_save_never_moves_back(fixture: &dyn StoreFixture) {
     let next = scene.hand_over(&token, "b").await;
     assert_behind(&scene, &next, finished(9)).await;
     scene.saved(&next, finished(11)).await;
+}
+
+/// An owner may write over a position that does not exist, and nobody but the owner.
+pub async fn a_rewind_moves_back_for_the_owner_alone(fixture: &dyn StoreFixture) {
+    let scene = Scene::new(fixture).await;
+    let token = scene.claim(P, "a").await;
+    scene.saved(&token, finished(100)).await;
+    let position = Position::Start(StartPosition::Earliest);
+    let rewind = SaveRequest { rewind: true, ..SaveRequest::new(&token, &position, None) };
+    let outcome = scene.store.save(&scene.group, &rewind).await.unwrap();
+    assert!(matches!(&outcome, Save::Saved(saved) if saved.position == position), "{outcome:?}");
+    scene.saved(&token, finished(4)).await;
+    scene.hand_over(&token, "b").await;
+    if scene.store.capabilities().fences_checkpoints {
+        let late = scene.store.save(&scene.group, &rewind).await.unwrap();
+        assert!(matches!(late, Save::Fenced { .. }), "{late:?}");
+        assert_eq!(scene.view().await.checkpoint(P).unwrap().position, finished(4));
+    }
 }
 
 pub async fn a_save_does_not_fall_behind_where_a_person_said_to_start(fixture: &dyn StoreFixture) {

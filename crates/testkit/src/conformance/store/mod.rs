@@ -145,6 +145,7 @@ macro_rules! store_conformance {
         $crate::store_conformance! { @theme $fixture; checkpoints:
             the_owner_saves_and_everybody_reads
             a_save_never_moves_back
+            a_rewind_moves_back_for_the_owner_alone
             a_save_does_not_fall_behind_where_a_person_said_to_start
             a_start_ahead_of_what_is_finished_is_saved
             an_equal_save_is_fine

@@ -12,7 +12,9 @@ use ephor_core::lease::{
     ClaimCause, ClaimRequest, Lease, LeaseToken, ReleaseCause, ReleaseRequest, TransferRequest,
 };
 use ephor_core::position::SequenceNumber;
-use ephor_core::store::{Capabilities, Claim, GiveAway, Renewal, Save, Seek, SeekRequest, Store, View};
+use ephor_core::store::{
+    Capabilities, Claim, GiveAway, Renewal, Save, SaveRequest, Seek, SeekRequest, Store, View,
+};
 use ephor_core::time::Timestamp;
 
 use super::StoreFixture;
@@ -178,7 +180,7 @@ impl Scene {
     }
 
     pub(super) async fn save_in(&self, token: &LeaseToken, position: &Position, log: Option<&LogId>) -> Save {
-        self.store.save(&self.group, token, position, log).await.unwrap()
+        self.store.save(&self.group, &SaveRequest::new(token, position, log)).await.unwrap()
     }
 
     /// A save that must succeed.

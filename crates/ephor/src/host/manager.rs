@@ -26,21 +26,15 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::changes::{OwnershipEvent, OwnershipReason};
 use super::fitness::Fitness;
+use super::hub_look::HUB_REFRESH;
 use super::shared::HostShared;
-use crate::context::PartitionContext;
 use crate::error::HostError;
-use crate::lease_state::Stage;
 use crate::metric_names as names;
 use crate::pump::PumpEnd;
-use crate::pump::open::within_limit;
 use crate::stop_report::StopReport;
 
 /// Two scans are at least this far apart, however often the store wakes us.
 const SHORTEST_SCAN: Duration = Duration::from_millis(50);
-/// Questions to the hub under way at the same time.
-const QUESTIONS_AT_ONCE: usize = 16;
-/// How often the hub is asked for its partitions.
-const HUB_REFRESH: Duration = Duration::from_secs(30);
 
 /// What the host's handle asks of the manager.
 pub(crate) enum Command {
@@ -75,9 +69,9 @@ pub(crate) struct Manager {
     pub(super) partitions: Vec<PartitionId>,
     pub(super) log: Option<LogId>,
     pub(super) refresh_at: Monotonic,
-    lag_at: Monotonic,
+    pub(super) lag_at: Monotonic,
     /// The hub did not answer when it was last asked.
-    hub_away: bool,
+    pub(super) hub_away: bool,
     pub(super) founding: Option<Founding>,
     pub(super) asks: BTreeMap<PartitionId, Ask>,
     pub(super) answers: BTreeMap<PartitionId, Answer>,
@@ -220,32 +214,6 @@ impl Manager {
         !beaten || !sight.plan.settled() || !self.asks.is_empty() || !self.answers.is_empty()
     }
 
-    /// Asks the hub for its partitions from time to time: it may grow.
-    async fn refresh_hub(&mut self) {
-        if self.shared.now() < self.refresh_at {
-            return;
-        }
-        let (environment, limit) = (&*self.shared.environment, self.shared.manager.store_timeout);
-        match within_limit(environment, limit, self.shared.source.hub_properties()).await {
-            Ok(hub) => {
-                self.refresh_at = self.shared.now() + HUB_REFRESH;
-                if std::mem::take(&mut self.hub_away) {
-                    // It was the hub, and it is back: no reason to rest any longer.
-                    self.fitness.well();
-                }
-                self.partitions = hub.partitions;
-                self.partitions.sort_unstable();
-                self.log = hub.log;
-            }
-            // The pumps will tell whether the hub is really out of reach.
-            Err(error) => {
-                self.hub_away = true;
-                self.refresh_at = self.shared.now() + self.shared.manager.slow_scan;
-                self.shared.reporter.report(&HostError::Hub { error });
-            }
-        }
-    }
-
     pub(super) fn takes_part(&self) -> bool {
         !self.draining && !self.stopping && !self.fitness.is_unfit(self.shared.now())
     }
@@ -340,42 +308,6 @@ impl Manager {
                 self.shared.reporter.report(&HostError::NameInUse { other: record.id.clone() });
             }
         }
-    }
-
-    /// Looks at the end of the partitions that are owned and not read at the
-    /// moment, so that their lag does not stand still with them.
-    async fn refresh_lag(&mut self) {
-        let shared = self.shared.clone();
-        let now = shared.now();
-        if now < self.lag_at {
-            return;
-        }
-        self.lag_at = now + shared.manager.renew_interval;
-        let standing: Vec<PartitionContext> = shared
-            .slots()
-            .values()
-            .filter(|slot| {
-                let lease = &slot.context.inner().lease;
-                let long = |since: Monotonic| now.since(since) >= shared.manager.renew_interval;
-                matches!(lease.stage(), Stage::Paused | Stage::Failing | Stage::Halted)
-                    || lease.call_running_since().is_some_and(long)
-            })
-            .map(|slot| slot.context.clone())
-            .collect();
-        let asked = standing.into_iter().map(|context| {
-            let shared = shared.clone();
-            async move {
-                let limit = shared.manager.store_timeout;
-                let question = shared.source.partition_properties(context.partition());
-                // A hub that does not answer is the pump's to report.
-                if let Ok(properties) = within_limit(&*shared.environment, limit, question).await {
-                    let mut progress = context.progress();
-                    progress.first_kept = properties.first;
-                    progress.last_enqueued = properties.last;
-                }
-            }
-        });
-        futures_util::stream::iter(asked).buffer_unordered(QUESTIONS_AT_ONCE).collect::<Vec<()>>().await;
     }
 
     fn note_status(&mut self, sight: &Sight) {

@@ -9,6 +9,7 @@
 pub(crate) mod builder;
 pub(crate) mod changes;
 mod fitness;
+mod hub_look;
 pub(crate) mod manager;
 mod ownership;
 mod pumps;
@@ -20,6 +21,7 @@ mod stop;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -39,7 +41,7 @@ use crate::store_calls::StoreCalls;
 use builder::HostBuilder;
 use changes::{OwnershipChanges, OwnershipEvent};
 use manager::{Command, Manager};
-use shared::{HostParts, HostShared, RunPump};
+use shared::{HostShared, RunPump, Status};
 use snapshot::HostSnapshot;
 
 /// Why a host does not start.
@@ -218,7 +220,7 @@ impl EventProcessorHost {
             config.group.clone(),
             config.manager.store_timeout,
         );
-        let shared = Arc::new(HostShared::new(HostParts {
+        let shared = Arc::new(HostShared {
             environment: config.environment.clone(),
             source: config.source.clone(),
             store,
@@ -229,8 +231,11 @@ impl EventProcessorHost {
             reporter,
             run_pump: config.run_pump.clone(),
             changes: self.changes.clone(),
-            paused: self.state().paused.clone(),
-        }));
+            slots: Mutex::default(),
+            status: Mutex::new(Status { paused: self.state().paused.clone(), ..Status::default() }),
+            events: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+        });
         tracing::info!(group = %config.group, host = %shared.me, "starting");
         let (commands, orders) = mpsc::channel(1);
         let (mut partitions, log) = hub.map_or((vec![], None), |hub| (hub.partitions, hub.log));

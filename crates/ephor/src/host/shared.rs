@@ -37,10 +37,10 @@ pub(crate) struct HostShared {
     pub(crate) reporter: Reporter,
     pub(crate) run_pump: RunPump,
     pub(crate) changes: broadcast::Sender<OwnershipEvent>,
-    slots: Mutex<BTreeMap<PartitionId, Slot>>,
-    status: Mutex<Status>,
-    events: AtomicU64,
-    failures: AtomicU64,
+    pub(crate) slots: Mutex<BTreeMap<PartitionId, Slot>>,
+    pub(crate) status: Mutex<Status>,
+    pub(crate) events: AtomicU64,
+    pub(crate) failures: AtomicU64,
 }
 
 /// A partition that this host serves.
@@ -124,40 +124,7 @@ pub(crate) struct Status {
     pub(crate) paused: BTreeSet<PartitionId>,
 }
 
-pub(crate) struct HostParts {
-    pub(crate) environment: Arc<dyn Environment>,
-    pub(crate) source: Arc<dyn EventSource>,
-    pub(crate) store: StoreCalls,
-    pub(crate) me: HostId,
-    pub(crate) options: EventProcessorOptions,
-    pub(crate) manager: PartitionManagerOptions,
-    pub(crate) rules: Rules,
-    pub(crate) reporter: Reporter,
-    pub(crate) run_pump: RunPump,
-    pub(crate) changes: broadcast::Sender<OwnershipEvent>,
-    pub(crate) paused: BTreeSet<PartitionId>,
-}
-
 impl HostShared {
-    pub(crate) fn new(parts: HostParts) -> Self {
-        Self {
-            environment: parts.environment,
-            source: parts.source,
-            store: parts.store,
-            me: parts.me,
-            options: parts.options,
-            manager: parts.manager,
-            rules: parts.rules,
-            reporter: parts.reporter,
-            run_pump: parts.run_pump,
-            changes: parts.changes,
-            slots: Mutex::default(),
-            status: Mutex::new(Status { paused: parts.paused, ..Status::default() }),
-            events: AtomicU64::new(0),
-            failures: AtomicU64::new(0),
-        }
-    }
-
     pub(crate) fn now(&self) -> Monotonic {
         self.environment.now()
     }

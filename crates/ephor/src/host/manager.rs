@@ -21,7 +21,7 @@ use ephor_core::host_record::{Answer, HostRecord, HostState};
 use ephor_core::ids::{HostId, LogId, PartitionId};
 use ephor_core::store::{Founding, View};
 use ephor_core::time::Monotonic;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 
 use super::changes::{OwnershipEvent, OwnershipReason};

@@ -64,3 +64,8 @@ pub use ephor_core::source::{EventSource, Receiver, SourceError};
 pub use ephor_core::store::{HostEntry, Store, StoreError};
 pub use ephor_core::time::{Clock, Monotonic, Timestamp};
 pub use ephor_core::{BoxError, BoxFuture};
+
+/// The program in README.md compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -339,6 +339,9 @@ impl PartitionContext {
         }
         progress.finished = Some(position);
         progress.events += events;
+        if progress.failing.take().is_some() {
+            self.0.lease.set_stage(Stage::Running);
+        }
     }
 }
 

@@ -93,11 +93,13 @@ impl Manager {
             reason,
             over_since: None,
         };
-        shared.slots().insert(partition, slot);
-        // Somebody may have paused it meanwhile.
-        let paused = shared.status().paused.contains(&partition);
-        if let Some(slot) = shared.slots().get(&partition) {
+        {
+            // Somebody may have paused it meanwhile. Under one lock with the new slot: whoever
+            // changes that afterwards finds the slot.
+            let mut slots = shared.slots();
+            let paused = shared.status().paused.contains(&partition);
             slot.control.send_modify(|control| control.paused = paused);
+            slots.insert(partition, slot);
         }
         self.announce(partition, epoch, from, Some(shared.me.clone()), reason);
     }

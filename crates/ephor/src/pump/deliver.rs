@@ -14,7 +14,6 @@ use super::open::panicked;
 use super::{Ending, Pump};
 use crate::context::{CheckpointError, Checkpointed};
 use crate::error::{PartitionError, ProcessorError};
-use crate::lease_state::Stage;
 use crate::processor::{CloseReason, EventProcessor};
 
 /// A batch that runs into `process_timeout` this often in a row is somebody
@@ -59,9 +58,6 @@ impl<P: EventProcessor> Pump<P> {
             let error = match self.call(batch).await? {
                 Called::Finished => {
                     self.finished(batch, last);
-                    if failures > 0 {
-                        self.stage(Stage::Running);
-                    }
                     self.checkpoint_if_due().await?;
                     return Ok(Delivered::Done);
                 }
@@ -105,7 +101,6 @@ impl<P: EventProcessor> Pump<P> {
                     }
                     self.context.finished(last, batch.len() as u64, self.now());
                     self.given_up = false;
-                    self.stage(Stage::Running);
                     self.checkpoint_if_due().await?;
                     return Ok(Delivered::Done);
                 }

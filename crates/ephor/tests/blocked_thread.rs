@@ -8,13 +8,13 @@
 mod recorder;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak, mpsc};
 use std::time::Duration;
 
 use ephor::environment::TokioEnvironment;
 use ephor::{
-    CloseReason, Epoch, EventProcessorOptions, HostBuilder, HostId, PartitionContext, PartitionId,
-    PartitionManagerOptions, PartitionSnapshot,
+    CloseReason, Epoch, ErrorHandler, EventProcessorHost, EventProcessorOptions, HostBuilder, HostError,
+    HostId, HostSnapshot, PartitionContext, PartitionId, PartitionManagerOptions, PartitionSnapshot,
 };
 use ephor_core::history::OwnershipChange;
 use ephor_core::ids::Incarnation;
@@ -258,4 +258,48 @@ async fn a_host_that_was_robbed_during_a_blocked_call_does_not_claim_again_befor
     assert_eq!(*gate.refused.lock().unwrap(), Some(true));
     assert_eq!(recorder.closes(0), [CloseReason::LeaseLost]);
     assert_eq!(recorder.most_in_one_partition(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_error_handler_may_look_at_its_own_host_while_it_hears_of_a_blocked_call() {
+    let gate = Gate::new(PartitionId(0));
+    let _open = OpenAtTheEnd(gate.clone());
+    let fleet = TestFleet::new(2).unwrap();
+    let recorder = gate.recorder();
+    let myself: Arc<OnceLock<Weak<EventProcessorHost>>> = Arc::default();
+    let seen: Arc<Mutex<Vec<Option<HostSnapshot>>>> = Arc::default();
+    let (looks_at, notes) = (myself.clone(), seen.clone());
+    let on_error = ErrorHandler::new(move |error: &HostError| {
+        if let HostError::Stuck { .. } = error {
+            let host = looks_at.get().and_then(Weak::upgrade).unwrap();
+            let (sender, answer) = mpsc::channel();
+            // On a thread of its own, so that a test that fails also ends.
+            std::thread::spawn(move || drop(sender.send(host.snapshot())));
+            notes.lock().unwrap().push(answer.recv_timeout(MILLISECOND * 5_000).ok().flatten());
+        }
+    });
+    let options = EventProcessorOptions {
+        process_timeout: Some(MILLISECOND * 500),
+        on_error: Some(on_error),
+        ..EventProcessorOptions::default()
+    };
+    fleet.hub().send(PartitionId(0), "event").unwrap();
+    let builder = EventProcessorHost::builder_from(Arc::new(fleet.hub().clone()), fleet.store().clone());
+    let host = quick(builder, &recorder, None).options(options).processor(recorder.make()).unwrap();
+    let host = Arc::new(host);
+    myself.set(Arc::downgrade(&host)).unwrap();
+    host.start().await.unwrap();
+    until(&fleet, "heard", || !seen.lock().unwrap().is_empty()).await;
+    let snapshot = seen.lock().unwrap()[0].clone().expect("the host answers its own handler");
+    let of = |partition| snapshot.partitions.iter().find(|owned| owned.partition == PartitionId(partition));
+    assert!(of(0).is_some_and(|owned| owned.stuck));
+    assert!(of(1).is_some_and(|owned| !owned.stuck));
+
+    // And the host goes on.
+    fleet.hub().send(PartitionId(1), "event").unwrap();
+    until(&fleet, "the other partition", || recorder.finished(1) == [0]).await;
+    until(&fleet, "the scans", || host.snapshot().unwrap().scans > snapshot.scans + 1).await;
+    gate.open();
+    until(&fleet, "returned", || recorder.running() == 0).await;
+    host.stop(PATIENCE).await.unwrap();
 }

@@ -39,7 +39,7 @@ pub const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_secs(5);
 /// [`PartitionManagerOptions::foreign_expiry`].
 pub const DEFAULT_FOREIGN_EXPIRY: Duration = Duration::from_secs(120);
 
-/// No option takes longer than this; what should never happen is left out instead.
+/// Nothing about leases, scans and calls takes longer than this; what should never happen is left out instead.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// An option that cannot be used as it is.

@@ -1,0 +1,335 @@
+//! Who may write, step by step.
+
+use super::*;
+use crate::checkpoint::Position;
+use crate::ids::Incarnation;
+use crate::ids::LogId;
+use crate::lease::ReleaseCause;
+use crate::position::{SequenceNumber, StartPosition};
+
+const LEASE: Duration = Duration::from_secs(30);
+const P: PartitionId = PartitionId(3);
+
+fn host(name: &str) -> HostId {
+    HostId { name: name.parse().unwrap(), incarnation: Incarnation(1) }
+}
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp(seconds * 1_000)
+}
+
+fn request(name: &str, seen: Option<&LeaseRecord>, cause: ClaimCause) -> ClaimRequest {
+    ClaimRequest {
+        partition: P,
+        host: host(name),
+        duration: LEASE,
+        seen: seen.map(|record| LeaseVersion::revision(record.revision)),
+        above: Epoch::NONE,
+        cause,
+    }
+}
+
+fn token(record: &LeaseRecord) -> LeaseToken {
+    LeaseToken { partition: P, owner: record.owner.clone().unwrap(), epoch: record.epoch }
+}
+
+fn owned(name: &str, now: Timestamp) -> LeaseRecord {
+    claim(None, Epoch::NONE, &request(name, None, ClaimCause::Unowned), now, &Rules::default()).unwrap().lease
+}
+
+fn finished(sequence: u64) -> Position {
+    Position::Finished { sequence: SequenceNumber(sequence), offset: None, enqueued_at: None }
+}
+
+#[test]
+fn a_first_claim_takes_the_first_epoch_and_seals_the_checkpoint() {
+    let change =
+        claim(None, Epoch::NONE, &request("a", None, ClaimCause::Unowned), at(5), &Rules::default()).unwrap();
+    assert_eq!(change.lease.epoch.get(), 1);
+    assert_eq!(change.seal, change.lease.epoch);
+    assert_eq!(change.lease.owner, Some(host("a")));
+    assert_eq!(change.lease.revision, 1);
+    assert_eq!((change.lease.acquired_at, change.lease.renewed_at), (at(5), at(5)));
+    assert_eq!(change.history.from, None);
+    assert_eq!(change.history.to, Some(host("a")));
+    assert_eq!(change.history.reason, ChangeReason::Claimed(ClaimCause::Unowned));
+}
+
+#[test]
+fn a_claim_fails_if_the_record_changed_since_it_was_seen() {
+    let first = owned("a", at(0));
+    let renewed = renew(Some(&first), &token(&first), LEASE, at(10)).unwrap();
+    let rules = Rules::default();
+    let stale = request("b", Some(&first), ClaimCause::Expired);
+    assert_eq!(claim(Some(&renewed), first.epoch, &stale, at(20), &rules), None);
+    let none_seen = request("b", None, ClaimCause::Unowned);
+    assert_eq!(claim(Some(&renewed), first.epoch, &none_seen, at(20), &rules), None);
+    let gone = request("b", Some(&first), ClaimCause::Expired);
+    assert_eq!(claim(None, Epoch::NONE, &gone, at(20), &rules), None);
+}
+
+#[test]
+fn a_claim_rises_above_every_epoch_it_knows_of() {
+    let first = owned("a", at(0));
+    let rules = Rules::default();
+    let mut request = request("b", Some(&first), ClaimCause::Expired);
+    let plain = claim(Some(&first), first.epoch, &request, at(40), &rules).unwrap();
+    assert_eq!(plain.lease.epoch.get(), 2);
+    let rewritten = claim(Some(&first), Epoch::from_stored(8), &request, at(40), &rules).unwrap();
+    assert_eq!(rewritten.lease.epoch.get(), 9);
+    request.above = Epoch::from_stored(20);
+    let above = claim(Some(&first), Epoch::from_stored(8), &request, at(40), &rules).unwrap();
+    assert_eq!((above.lease.epoch.get(), above.seal.get()), (21, 21));
+}
+
+#[test]
+fn the_planted_bug_leaves_the_epoch_where_it_was() {
+    let first = owned("a", at(0));
+    let rules = Rules { takeover_raises_the_epoch: false, ..Rules::default() };
+    for (cause, epoch) in [
+        (ClaimCause::Expired, 1),
+        (ClaimCause::Silent, 1),
+        (ClaimCause::Unowned, 2),
+        (ClaimCause::Foreign, 2),
+    ] {
+        let change =
+            claim(Some(&first), first.epoch, &request("b", Some(&first), cause), at(40), &rules).unwrap();
+        assert_eq!(change.lease.epoch.get(), epoch, "{cause:?}");
+    }
+}
+
+#[test]
+fn only_the_holder_renews_and_nothing_but_the_age_changes() {
+    let first = owned("a", at(0));
+    let renewed = renew(Some(&first), &token(&first), LEASE * 2, at(10)).unwrap();
+    assert_eq!(renewed.renewed_at, at(10));
+    assert_eq!(renewed.acquired_at, at(0));
+    assert_eq!(renewed.duration, Some(LEASE * 2));
+    assert_eq!(renewed.revision, first.revision + 1);
+    assert_eq!((renewed.epoch, renewed.owner.clone()), (first.epoch, first.owner.clone()));
+    let wrong_epoch = LeaseToken { epoch: first.epoch.next(), ..token(&first) };
+    let wrong_host = LeaseToken { owner: host("b"), ..token(&first) };
+    assert_eq!(renew(Some(&first), &wrong_epoch, LEASE, at(10)), None);
+    assert_eq!(renew(Some(&first), &wrong_host, LEASE, at(10)), None);
+    assert_eq!(renew(None, &token(&first), LEASE, at(10)), None);
+}
+
+#[test]
+fn a_transfer_raises_the_epoch_and_leaves_nobody_unaware() {
+    let first = owned("a", at(0));
+    let request = TransferRequest { token: token(&first), to: host("b"), duration: LEASE * 2, settled: true };
+    let first = LeaseRecord { heir: Some(host("c")), ..first };
+    let change = transfer(Some(&first), first.epoch, &request, at(7)).unwrap();
+    assert_eq!(change.lease.owner, Some(host("b")));
+    assert_eq!((change.lease.epoch.get(), change.seal.get()), (2, 2));
+    assert_eq!(change.lease.seen_at(at(7)).quiet, Duration::ZERO);
+    assert_eq!((change.lease.previous.clone(), change.lease.heir.clone()), (None, None));
+    assert_eq!((change.lease.acquired_at, change.lease.renewed_at), (at(7), at(7)));
+    assert_eq!(change.lease.duration, Some(LEASE * 2));
+    assert_eq!(change.lease.revision, first.revision + 1);
+    assert_eq!(change.history.from, Some(host("a")));
+    assert_eq!(change.history.reason, ChangeReason::HandedOver);
+    assert_eq!(transfer(Some(&change.lease), change.seal, &request, at(8)), None);
+    let sealed_higher = transfer(Some(&first), Epoch::from_stored(5), &request, at(7)).unwrap();
+    assert_eq!(sealed_higher.lease.epoch.get(), 6);
+}
+
+#[test]
+fn a_release_keeps_the_epoch_and_the_next_claim_raises_it() {
+    let first = owned("a", at(0));
+    let heir = Some(host("b"));
+    let cause = ReleaseCause::Shutdown;
+    let request = ReleaseRequest { token: token(&first), cause, heir: heir.clone(), settled: true };
+    let change = release(Some(&first), first.epoch, &request, at(7)).unwrap();
+    assert_eq!(change.lease.owner, None);
+    assert_eq!(change.lease.epoch, first.epoch);
+    assert_eq!(change.seal, first.epoch);
+    assert_eq!(change.lease.revision, first.revision + 1);
+    assert_eq!(change.lease.seen_at(at(9)).age, Duration::from_secs(2));
+    assert_eq!(change.lease.seen_at(at(9)).heir, heir);
+    assert_eq!((change.lease.duration, change.lease.acquired_at), (None, at(7)));
+    assert_eq!(change.history.to, None);
+    assert_eq!(change.history.from, Some(host("a")));
+    assert_eq!(release(Some(&change.lease), change.seal, &request, at(8)), None);
+    let again = claim(
+        Some(&change.lease),
+        change.seal,
+        &self::request("b", Some(&change.lease), ClaimCause::Unowned),
+        at(8),
+        &Rules::default(),
+    )
+    .unwrap();
+    assert_eq!(again.lease.epoch.get(), 2);
+    assert_eq!(again.lease.heir, None);
+    assert_eq!(again.lease.seen_at(at(8)).quiet, Duration::ZERO);
+    let sought = seek(Some(&change.lease), change.seal, P, "ada", at(9));
+    assert_eq!(sought.lease.heir, None);
+}
+
+#[test]
+fn a_thief_waits_until_its_victim_has_noticed() {
+    let first = owned("a", at(0));
+    let stolen = claim(
+        Some(&first),
+        first.epoch,
+        &request("b", Some(&first), ClaimCause::Silent),
+        at(10),
+        &Rules::default(),
+    )
+    .unwrap();
+    assert_eq!(stolen.lease.previous, Some(host("a")));
+    assert_eq!(stolen.lease.seen_at(at(10)).quiet, Duration::from_secs(20));
+    assert_eq!(stolen.lease.seen_at(at(31)).quiet, Duration::ZERO);
+    let expired = claim(
+        Some(&first),
+        first.epoch,
+        &request("b", Some(&first), ClaimCause::Expired),
+        at(10),
+        &Rules::default(),
+    )
+    .unwrap();
+    assert_eq!(expired.lease.seen_at(at(10)).quiet, Duration::ZERO);
+    assert_eq!(expired.lease.previous, None);
+}
+
+#[test]
+fn who_is_unaware_stays_so_when_the_lease_moves_on() {
+    let rules = Rules::default();
+    let first = owned("a", at(0));
+    let request_b = request("b", Some(&first), ClaimCause::Silent);
+    let stolen = claim(Some(&first), first.epoch, &request_b, at(10), &rules).unwrap();
+    let to_c = TransferRequest { token: token(&stolen.lease), to: host("c"), duration: LEASE, settled: true };
+    let given = transfer(Some(&stolen.lease), stolen.seal, &to_c, at(11)).unwrap();
+    assert_eq!(given.lease.seen_at(at(12)).quiet, Duration::from_secs(18));
+    let request_d = request("d", Some(&given.lease), ClaimCause::Silent);
+    let again = claim(Some(&given.lease), given.seal, &request_d, at(12), &rules).unwrap();
+    assert_eq!(again.lease.previous, Some(host("c")));
+    assert_eq!(again.lease.seen_at(at(12)).quiet, Duration::from_secs(29));
+    let expired = request("d", Some(&given.lease), ClaimCause::Expired);
+    let late = claim(Some(&given.lease), given.seal, &expired, at(12), &rules).unwrap();
+    assert_eq!(late.lease.seen_at(at(12)).quiet, Duration::from_secs(18));
+}
+
+#[test]
+fn nobody_vouches_for_an_owner_before_it() {
+    // a is robbed by b at 10 and may be at work until 30; b's own lease is shorter.
+    let first = owned("a", at(0));
+    let mut robbed = request("b", Some(&first), ClaimCause::Silent);
+    robbed.duration = Duration::from_secs(5);
+    let stolen = claim(Some(&first), first.epoch, &robbed, at(10), &Rules::default()).unwrap();
+    let sought = seek(Some(&stolen.lease), stolen.seal, P, "ada", at(11));
+    assert_eq!(sought.lease.previous, None);
+    assert_eq!(sought.lease.seen_at(at(11)).quiet, Duration::from_secs(19));
+}
+
+#[test]
+fn a_clock_set_back_makes_nobody_wait_longer_than_a_lease() {
+    let first = owned("a", at(1_000));
+    let stolen = claim(
+        Some(&first),
+        first.epoch,
+        &request("b", Some(&first), ClaimCause::Silent),
+        at(10),
+        &Rules::default(),
+    )
+    .unwrap();
+    assert_eq!(stolen.lease.seen_at(at(10)).quiet, LEASE);
+}
+
+#[test]
+fn a_seek_takes_the_lease_away_and_remembers_whose_it_was() {
+    let first = owned("a", at(0));
+    let sought = seek(Some(&first), first.epoch, P, "ada", at(10));
+    assert_eq!(sought.lease.owner, None);
+    assert_eq!((sought.lease.epoch.get(), sought.seal.get()), (2, 2));
+    assert_eq!(sought.lease.revision, first.revision + 1);
+    let seen = sought.lease.seen_at(at(12));
+    assert_eq!((seen.previous, seen.quiet), (Some(host("a")), Duration::from_secs(18)));
+    let again = seek(Some(&sought.lease), sought.seal, P, "ada", at(11));
+    assert_eq!(again.lease.seen_at(at(12)).quiet, Duration::from_secs(18));
+    assert_eq!(again.lease.epoch.get(), 3);
+    let claimed = claim(
+        Some(&sought.lease),
+        sought.seal,
+        &request("b", Some(&sought.lease), ClaimCause::Unowned),
+        at(12),
+        &Rules::default(),
+    )
+    .unwrap();
+    assert_eq!(claimed.lease.seen_at(at(12)).quiet, Duration::from_secs(18));
+    let fresh = seek(None, Epoch::from_stored(4), P, "ada", at(1));
+    assert_eq!((fresh.lease.epoch.get(), fresh.lease.partition), (5, P));
+    assert_eq!(fresh.history.reason, ChangeReason::Sought { by: "ada".into() });
+}
+
+#[test]
+fn only_the_sealed_epoch_saves_and_never_backwards() {
+    let rules = Rules::default();
+    let first = owned("a", at(0));
+    let mut record = CheckpointRecord { seal: first.epoch, checkpoint: None };
+    let SaveVerdict::Write(written) =
+        save(&record, &SaveRequest::new(&token(&first), &finished(5), None), at(1), &rules)
+    else {
+        panic!("the owner may save")
+    };
+    assert_eq!((written.epoch, written.saved_at), (first.epoch, at(1)));
+    record.checkpoint = Some(written.clone());
+    let back = save(&record, &SaveRequest::new(&token(&first), &finished(4), None), at(2), &rules);
+    assert_eq!(back, SaveVerdict::Behind(written));
+    let rewind = SaveRequest { rewind: true, ..SaveRequest::new(&token(&first), &finished(4), None) };
+    let rewound = save(&record, &rewind, at(2), &rules);
+    assert!(matches!(rewound, SaveVerdict::Write(_)), "the owner may, where the position does not exist");
+    record.seal = record.seal.next();
+    assert!(matches!(save(&record, &rewind, at(2), &rules), SaveVerdict::Fenced { .. }));
+    let late = save(&record, &SaveRequest::new(&token(&first), &finished(6), None), at(2), &rules);
+    assert_eq!(late, SaveVerdict::Fenced { seal: record.seal });
+    let early = LeaseToken { epoch: record.seal.next(), ..token(&first) };
+    let future = save(&record, &SaveRequest::new(&early, &finished(6), None), at(2), &rules);
+    assert_eq!(future, SaveVerdict::Fenced { seal: record.seal });
+}
+
+#[test]
+fn a_save_without_log_keeps_the_log_that_is_stored() {
+    let rules = Rules::default();
+    let first = owned("a", at(0));
+    let mut record = CheckpointRecord { seal: first.epoch, checkpoint: None };
+    let log = LogId::new("a");
+    for (sequence, log) in [(7, Some(&log)), (8, None)] {
+        let verdict =
+            save(&record, &SaveRequest::new(&token(&first), &finished(sequence), log), at(1), &rules);
+        let SaveVerdict::Write(written) = verdict else { panic!("the owner may save") };
+        record.checkpoint = Some(written);
+    }
+    let back = save(&record, &SaveRequest::new(&token(&first), &finished(0), Some(&log)), at(1), &rules);
+    assert!(matches!(back, SaveVerdict::Behind(_)));
+}
+
+#[test]
+fn nobody_saves_before_the_first_claim() {
+    let first = owned("a", at(0));
+    let nobody = LeaseToken { epoch: Epoch::NONE, ..token(&first) };
+    let verdict = save(
+        &CheckpointRecord::default(),
+        &SaveRequest::new(&nobody, &finished(0), None),
+        at(1),
+        &Rules::default(),
+    );
+    assert_eq!(verdict, SaveVerdict::Fenced { seal: Epoch::NONE });
+}
+
+#[test]
+fn the_planted_bug_lets_a_late_save_through() {
+    let rules = Rules { checkpoints_are_fenced: false, ..Rules::default() };
+    let first = owned("a", at(0));
+    let record = CheckpointRecord {
+        seal: first.epoch.next(),
+        checkpoint: Some(Checkpoint {
+            position: Position::Start(StartPosition::after(SequenceNumber(9))),
+            log: None,
+            epoch: first.epoch,
+            saved_at: at(0),
+        }),
+    };
+    let late = save(&record, &SaveRequest::new(&token(&first), &finished(4), None), at(2), &rules);
+    assert!(matches!(late, SaveVerdict::Write(_)));
+}

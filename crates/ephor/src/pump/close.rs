@@ -78,6 +78,14 @@ impl<P: EventProcessor> Pump<P> {
         self.end(outcome, settled)
     }
 
+    /// When the processor must have closed: at the end of a drain's time, or after that of a handover.
+    fn until(&self, ending: &Ending) -> Monotonic {
+        match ending {
+            Ending::Drain(drain) => drain.until,
+            _ => self.now() + self.shared.manager.handover_timeout,
+        }
+    }
+
     /// Calls `close`. True if it went well, or if there was nothing to close.
     async fn close(&mut self, reason: CloseReason, until: Monotonic) -> bool {
         let Some(mut processor) = self.processor.take() else { return true };

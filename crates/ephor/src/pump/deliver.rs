@@ -269,12 +269,4 @@ impl<P: EventProcessor> Pump<P> {
             Err(interrupt) => Err(self.ending(interrupt)),
         }
     }
-
-    /// The end of whatever time a drain has left, or now.
-    pub(super) fn until(&self, ending: &Ending) -> Monotonic {
-        match ending {
-            Ending::Drain(drain) => drain.until,
-            _ => self.now() + self.shared.manager.handover_timeout,
-        }
-    }
 }

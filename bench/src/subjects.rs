@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ephor::memory::{MemoryHub, MemoryStore, NewEvent};
+use ephor::NewEvent;
+use ephor::memory::{MemoryHub, MemoryStore};
 use ephor::{
     BoxError, Event, EventProcessor, EventProcessorHost, EventSource, PartitionContext, PartitionId,
 };

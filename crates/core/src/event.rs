@@ -1,4 +1,4 @@
-//! One event, as it reaches a processor.
+//! One event: as it is sent, and as it reaches a processor.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,6 +23,10 @@ pub struct Event {
     pub body: Bytes,
     /// What the sender wrote beside the body.
     pub properties: Properties,
+    /// What the sender wrote for those who carry the event: `content-type`, `message-id`,
+    /// `correlation-id` and the other fields of an AMQP message by their names there, and
+    /// annotations. What the hub itself adds are the fields above.
+    pub system_properties: Properties,
 }
 
 impl Event {
@@ -33,7 +37,10 @@ impl Event {
 
     /// About how much memory the event holds on to: the unit of byte bounds.
     pub fn size(&self) -> usize {
-        self.body.len() + self.partition_key.as_ref().map_or(0, |key| key.len()) + self.properties.size()
+        self.body.len()
+            + self.partition_key.as_ref().map_or(0, |key| key.len())
+            + self.properties.size()
+            + self.system_properties.size()
     }
 }
 
@@ -44,7 +51,27 @@ impl fmt::Debug for Event {
     }
 }
 
-/// Application properties: names and values that travel beside the body.
+/// An event on its way into a hub.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NewEvent {
+    /// What is sent.
+    pub body: Bytes,
+    /// The key that travels with it. It chooses the partition, unless the sender does.
+    pub partition_key: Option<Arc<str>>,
+    /// What the sender writes beside the body.
+    pub properties: Properties,
+    /// What the sender writes for those who carry the event; see [`Event::system_properties`].
+    pub system_properties: Properties,
+}
+
+impl NewEvent {
+    /// An event with this body, without key and properties.
+    pub fn new(body: impl Into<Bytes>) -> Self {
+        Self { body: body.into(), ..Self::default() }
+    }
+}
+
+/// Names and values that travel beside the body.
 #[derive(Clone, Default, PartialEq)]
 pub struct Properties(Option<Arc<[Property]>>);
 
@@ -87,6 +114,7 @@ impl fmt::Debug for Properties {
 
 /// A property's value.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Value {
     /// No value.
     Null,
@@ -104,13 +132,18 @@ pub enum Value {
     Bytes(Bytes),
     /// A time.
     Time(Timestamp),
+    /// A universally unique identifier.
+    Uuid([u8; 16]),
+    /// A value of any other type, encoded as AMQP 1.0 writes it.
+    Encoded(Bytes),
 }
 
 impl Value {
     fn size(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
-            Self::Bytes(bytes) => bytes.len(),
+            Self::Bytes(bytes) | Self::Encoded(bytes) => bytes.len(),
+            Self::Uuid(bytes) => bytes.len(),
             _ => size_of::<u64>(),
         }
     }
@@ -146,17 +179,20 @@ mod tests {
             partition_key: Some("home-7".into()),
             body: Bytes::from_static(body),
             properties: [("kind", Value::from("motion")), ("level", Value::from(3))].into_iter().collect(),
+            system_properties: [("content-type", "text/plain")].into_iter().collect(),
         }
     }
 
     #[test]
     fn an_event_knows_its_size_and_hides_its_body() {
         let event = event(b"secret");
-        assert_eq!(event.size(), 6 + 6 + (4 + 6) + (5 + 8));
+        assert_eq!(event.size(), 6 + 6 + (4 + 6) + (5 + 8) + (12 + 10));
         assert_eq!(format!("{event:?}"), "Event(#4 @40 6 bytes)");
         assert_eq!(event.text(), Some("secret"));
         assert_eq!(super::Event { body: Bytes::from_static(&[0xff]), ..event }.text(), None);
         assert_eq!(Value::Bytes(Bytes::from_static(b"abc")).size(), 3);
+        assert_eq!(Value::Encoded(Bytes::from_static(b"ab")).size(), 2);
+        assert_eq!(Value::Uuid([7; 16]).size(), 16);
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub use stop_report::StopReport;
 
 pub use ephor_core::checkpoint::{Checkpoint, CheckpointPolicy, Position};
 pub use ephor_core::epoch::Epoch;
-pub use ephor_core::event::{Event, Properties, Value};
+pub use ephor_core::event::{Event, NewEvent, Properties, Value};
 pub use ephor_core::failure::{Backoff, FailurePolicy};
 pub use ephor_core::history::{ChangeReason, OwnershipChange};
 pub use ephor_core::host_record::{HostState, HostStatistics};

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use ephor::memory::{MemoryHub, NewEvent};
+use ephor::NewEvent;
+use ephor::memory::MemoryHub;
 use ephor_core::epoch::Epoch;
 use ephor_core::event::Event;
 use ephor_core::ids::{ConsumerGroup, PartitionId};

@@ -4,5 +4,5 @@
 mod hub;
 mod store;
 
-pub use hub::{MemoryHub, NewEvent};
+pub use hub::MemoryHub;
 pub use store::{MemoryStore, StoreEvent};

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use ephor::NewEvent;
 use ephor::environment::Environment;
-use ephor::memory::{MemoryStore, NewEvent, StoreEvent};
+use ephor::memory::{MemoryStore, StoreEvent};
 use ephor::{
     BoxError, Checkpoint, CloseReason, Epoch, ErrorHandler, Event, EventProcessor, EventProcessorOptions,
     HostError, Monotonic, PartitionContext, PartitionError, PartitionId, PartitionManagerOptions,

@@ -1,10 +1,8 @@
 //! The events of one partition, and the places in it.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use bytes::Bytes;
-use ephor_core::event::{Event, Properties};
+use ephor_core::event::{Event, NewEvent};
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 use ephor_core::source::LastEnqueued;
 use ephor_core::time::Timestamp;
@@ -14,24 +12,6 @@ const FIRST_OFFSET: u64 = 64;
 
 /// What every event takes beside its own bytes.
 const OFFSET_PER_EVENT: u64 = 32;
-
-/// An event on its way into a hub.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct NewEvent {
-    /// What is sent.
-    pub body: Bytes,
-    /// The key that travels with it.
-    pub partition_key: Option<Arc<str>>,
-    /// What the sender writes beside the body.
-    pub properties: Properties,
-}
-
-impl NewEvent {
-    /// An event with this body, without key and properties.
-    pub fn new(body: impl Into<Bytes>) -> Self {
-        Self { body: body.into(), ..Self::default() }
-    }
-}
 
 /// An ordered log, of which the oldest events may be gone.
 pub(super) struct Log {
@@ -54,7 +34,7 @@ impl Log {
     }
 
     pub(super) fn append(&mut self, event: NewEvent, now: Timestamp) {
-        let NewEvent { body, partition_key, properties } = event;
+        let NewEvent { body, partition_key, properties, system_properties } = event;
         // The first clone of a `Bytes` made from a `Vec` allocates its counter: here, and not under a reader.
         drop(body.clone());
         let sequence = SequenceNumber(self.next);
@@ -62,7 +42,8 @@ impl Log {
         // A clock that is set back does not put a later event before an earlier one.
         let enqueued_at = self.last.as_ref().map_or(now, |last| last.enqueued_at.max(now));
         self.last = Some(LastEnqueued { sequence, offset: offset.clone(), enqueued_at });
-        let event = Event { sequence, offset, enqueued_at, partition_key, body, properties };
+        let event =
+            Event { sequence, offset, enqueued_at, partition_key, body, properties, system_properties };
         self.next += 1;
         self.next_offset += OFFSET_PER_EVENT + event.size() as u64;
         self.events.push_back(event);

@@ -14,6 +14,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
 use ephor_core::BoxFuture;
+use ephor_core::event::NewEvent;
 use ephor_core::ids::{ConsumerGroup, HubName, InvalidName, LogId, Namespace, PartitionId};
 use ephor_core::position::SequenceNumber;
 use ephor_core::source::{
@@ -24,8 +25,6 @@ use ephor_core::time::Clock;
 use self::partition::Partition;
 use self::receivers::unavailable;
 use crate::environment::SystemClock;
-
-pub use self::log::NewEvent;
 
 /// Where a hub lives that was given no namespace.
 const DEFAULT_NAMESPACE: &str = "memory";

@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ephor_core::BoxFuture;
-use ephor_core::event::Event;
+use ephor_core::event::{Event, NewEvent};
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::SequenceNumber;
 use ephor_core::source::{LastEnqueued, OpenError, OpenRequest, PartitionProperties, ReceiveError, Receiver};
 use ephor_core::time::Timestamp;
 use tokio::sync::Notify;
 
-use super::log::{Cursor, Log, NewEvent};
+use super::log::{Cursor, Log};
 use super::receivers::{Place, Receivers, unavailable};
 
 pub(super) struct Partition {

@@ -4,9 +4,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use ephor::memory::NewEvent;
 use ephor_core::epoch::Epoch;
 use ephor_core::event::Event;
+use ephor_core::event::NewEvent;
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::StartPosition;
 use ephor_core::source::{OpenError, OpenRequest, ReceiveError, Receiver};

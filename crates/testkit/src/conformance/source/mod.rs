@@ -15,7 +15,7 @@ pub mod retention;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ephor::memory::NewEvent;
+use ephor_core::event::NewEvent;
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::SequenceNumber;
 use ephor_core::source::EventSource;

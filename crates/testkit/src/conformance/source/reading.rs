@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use ephor::memory::NewEvent;
+use ephor_core::event::NewEvent;
 use ephor_core::event::{Properties, Value};
 use ephor_core::ids::PartitionId;
 use ephor_core::position::{SequenceNumber, StartPosition};

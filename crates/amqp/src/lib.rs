@@ -1,0 +1,1 @@
+//! AMQP 1.0: how values and messages are encoded.

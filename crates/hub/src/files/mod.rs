@@ -1,0 +1,79 @@
+//! The seam to the disk: all that the hub asks of a file system, and no more.
+//!
+//! It is small so that tests can stand in for a disk that loses power: what is
+//! not synced may be lost, in part and in any order. [`DiskFiles`] is the real
+//! one, [`MemoryFiles`] keeps nothing.
+//!
+//! | call | what a crash leaves |
+//! |---|---|
+//! | `File::write_at` | any part of it, until `File::sync` returned |
+//! | `File::set_len` | either length, until `File::sync` returned |
+//! | `create`, `rename`, `remove`, `create_folder` | either state, until `sync_folder` of the parent returned |
+//!
+//! Paths are relative to the data folder; their parts are separated by `/`.
+
+mod disk;
+mod memory;
+
+use std::fmt::Debug;
+use std::io;
+use std::sync::Arc;
+
+pub use disk::DiskFiles;
+pub use memory::MemoryFiles;
+
+/// A folder full of files.
+pub trait Files: Debug + Send + Sync + 'static {
+    /// Creates an empty file; fails if there is one.
+    fn create(&self, path: &str) -> io::Result<Arc<dyn File>>;
+
+    /// Opens a file for reading and writing.
+    fn open(&self, path: &str) -> io::Result<Arc<dyn File>>;
+
+    /// The names (not paths) of all files and folders in a folder, in order.
+    fn list(&self, folder: &str) -> io::Result<Vec<String>>;
+
+    /// Creates a folder; one that is there is fine.
+    fn create_folder(&self, folder: &str) -> io::Result<()>;
+
+    /// Makes the names in a folder durable.
+    fn sync_folder(&self, folder: &str) -> io::Result<()>;
+
+    /// Gives a file or folder another name; a file that has that name is replaced.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes a file. One that is open can still be read by those who have it.
+    fn remove(&self, path: &str) -> io::Result<()>;
+
+    /// Removes a folder and all in it.
+    fn remove_folder(&self, folder: &str) -> io::Result<()>;
+
+    /// How errors and logs name this path.
+    fn shown(&self, path: &str) -> String;
+
+    /// Whether a read may have to wait for a disk.
+    fn may_block(&self) -> bool {
+        true
+    }
+}
+
+/// An open file. Everyone who has it may read it; one thread at a time writes it.
+pub trait File: Debug + Send + Sync + 'static {
+    /// Writes all parts, one behind the other, from this position on.
+    fn write_at(&self, position: u64, parts: &[&[u8]]) -> io::Result<()>;
+
+    /// Reads until the buffer is full or the file ends, and tells how much it read.
+    fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize>;
+
+    /// Cuts the file to this length, or extends it with zeros.
+    fn set_len(&self, length: u64) -> io::Result<()>;
+
+    /// How long the file is.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Asks for room up to this length beforehand, where the file system can; the file may become that long.
+    fn reserve(&self, length: u64) -> io::Result<()>;
+
+    /// Returns once all that was written, and the length, would survive a power failure.
+    fn sync(&self) -> io::Result<()>;
+}

@@ -1,0 +1,1 @@
+//! The embedded event hub: durable partition logs, consumer groups, epoch rules.

@@ -1,0 +1,1 @@
+//! Event Hubs on AMQP: what client and server share.

@@ -12,6 +12,7 @@
 //! | when an owner is dead | [`expiry`] |
 //! | who should own what | [`balance`], [`handover`] |
 //! | how far a group has come | [`checkpoint`], [`progress`] |
+//! | who may read beside whom | [`receivers`] |
 //! | what to do when user code fails | [`failure`] |
 //! | what a backend implements | [`store`], [`source`] |
 
@@ -28,6 +29,7 @@ pub mod ids;
 pub mod lease;
 pub mod position;
 pub mod progress;
+pub mod receivers;
 pub mod record;
 pub mod resume;
 pub mod rules;

@@ -6,7 +6,6 @@
 
 mod log;
 mod partition;
-mod receivers;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -23,7 +22,6 @@ use ephor_core::source::{
 use ephor_core::time::Clock;
 
 use self::partition::Partition;
-use self::receivers::unavailable;
 use crate::environment::SystemClock;
 
 /// Where a hub lives that was given no namespace.
@@ -261,7 +259,7 @@ impl EventSource for MemoryHub {
                 let what = format!("consumer group {:?} of hub {:?}", request.group, self.name);
                 return Err(SourceError::NotFound { what }.into());
             }
-            let receiver = self.partition(&world, request.partition)?.open(request)?;
+            let receiver = self.partition(&world, request.partition)?.open(request, self.clock.now())?;
             Ok(Box::new(receiver) as Box<dyn Receiver>)
         })
     }
@@ -271,6 +269,11 @@ impl fmt::Debug for MemoryHub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "MemoryHub({}/{})", self.namespace, self.name)
     }
+}
+
+/// An answer of a hub that cannot be reached.
+fn unavailable(message: &str) -> SourceError {
+    SourceError::Unavailable(message.into())
 }
 
 /// Made of the time of creation and not of chance, so that a simulated run can be repeated.

@@ -10,12 +10,13 @@ use ephor_core::BoxFuture;
 use ephor_core::event::{Event, NewEvent};
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::SequenceNumber;
+use ephor_core::receivers::{Place, Receivers};
 use ephor_core::source::{LastEnqueued, OpenError, OpenRequest, PartitionProperties, ReceiveError, Receiver};
-use ephor_core::time::Timestamp;
+use ephor_core::time::{Monotonic, Timestamp};
 use tokio::sync::Notify;
 
 use super::log::{Cursor, Log};
-use super::receivers::{Place, Receivers, unavailable};
+use super::unavailable;
 
 pub(super) struct Partition {
     id: PartitionId,
@@ -76,7 +77,11 @@ impl Partition {
     }
 
     /// Opens a receiver. A request that is refused disconnects nobody.
-    pub(super) fn open(self: &Arc<Self>, request: OpenRequest) -> Result<MemoryReceiver, OpenError> {
+    pub(super) fn open(
+        self: &Arc<Self>,
+        request: OpenRequest,
+        now: Monotonic,
+    ) -> Result<MemoryReceiver, OpenError> {
         let OpenRequest { group, start, epoch, receiver: name, .. } = request;
         let mut state = self.state();
         let State { log, groups, .. } = &mut *state;
@@ -85,7 +90,7 @@ impl Partition {
             receivers.admit(&name, epoch)?;
         }
         let cursor = log.locate(&start).map_err(|message| OpenError::InvalidPosition { message })?;
-        let place = groups.entry(group.clone()).or_default().enter(name, epoch);
+        let place = groups.entry(group.clone()).or_default().enter(name, epoch, now);
         drop(state);
         self.news.notify_waiters();
         Ok(MemoryReceiver { partition: self.clone(), group, place, cursor, last_enqueued: None })

@@ -1,0 +1,113 @@
+//! Who reads a partition within one consumer group, and who must give way.
+//!
+//!   nobody ──epoch e──► one owner (e) ──epoch ≥ e──► another owner
+//!      └─no epoch─► up to five readers ──any epoch──► one owner
+//!
+//! Whoever gives way is told by whom. Nothing outlives the receivers: once the
+//! owner has left, every epoch may come, as with the service. A receiver that
+//! vanished without a word counts until [`Receivers::forget_vanished`] notices.
+
+mod place;
+#[cfg(test)]
+mod tests;
+pub mod texts;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::place::Ending;
+pub use self::place::{Place, WaitingGuard};
+use crate::epoch::Epoch;
+use crate::source::OpenError;
+use crate::time::Monotonic;
+
+/// So many receivers without epoch may read a partition within one group.
+pub const MOST_WITHOUT_EPOCH: usize = 5;
+
+/// A receiver that gave no sign of life for longer than this has vanished.
+pub const DEFAULT_VANISH_AFTER: Duration = Duration::from_secs(10 * 60);
+
+/// The receivers of one group on one partition: one owner, or a few without epoch.
+#[derive(Default, Debug)]
+pub struct Receivers(Vec<Arc<Place>>);
+
+impl Receivers {
+    /// Whether a receiver with this epoch may come in; nobody is disconnected by asking.
+    pub fn admit(&self, name: &str, epoch: Option<Epoch>) -> Result<(), OpenError> {
+        match (self.owner(), epoch) {
+            (Some((owner, current)), Some(epoch)) if epoch < current => Err(OpenError::Refused {
+                epoch: Some(current),
+                by: told(owner.name()),
+                message: texts::lower_epoch(owner.name(), current, name, epoch),
+            }),
+            (Some((owner, current)), None) => Err(OpenError::Refused {
+                epoch: Some(current),
+                by: told(owner.name()),
+                message: texts::no_epoch_beside_an_epoch(current),
+            }),
+            (None, None) if self.0.len() >= MOST_WITHOUT_EPOCH => {
+                let names = self.iter().map(|place| place.name());
+                Err(OpenError::TooManyReceivers { message: texts::too_many(names) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets an admitted receiver in, and disconnects those that must give way.
+    pub fn enter(&mut self, name: String, epoch: Option<Epoch>, now: Monotonic) -> Arc<Place> {
+        if let Some(epoch) = epoch {
+            for place in self.0.drain(..) {
+                let message = texts::stolen(&name, epoch, place.name(), place.epoch());
+                place.end(Ending::Stolen { epoch, by: told(&name), message });
+            }
+        }
+        let place = Arc::new(Place::new(name, epoch, now));
+        self.0.push(place.clone());
+        place
+    }
+
+    /// Frees a place. A receiver that was disconnected has none any more, and its successor stays.
+    pub fn leave(&mut self, place: &Arc<Place>) {
+        self.0.retain(|present| !Arc::ptr_eq(present, place));
+    }
+
+    /// Cuts the links of all receivers.
+    pub fn cut(&mut self, message: &Arc<str>) {
+        for place in self.0.drain(..) {
+            place.end(Ending::Lost(message.clone()));
+        }
+    }
+
+    /// Frees the places of those who gave no sign of life for longer than `after`, and tells how
+    /// many they were. One that comes back learns why it has to open anew.
+    pub fn forget_vanished(&mut self, now: Monotonic, after: Duration) -> usize {
+        let before = self.0.len();
+        self.0.retain(|place| {
+            let silence = place.silence(now);
+            if silence <= after {
+                return true;
+            }
+            place.end(Ending::Lost(texts::vanished(place.name(), silence).into()));
+            false
+        });
+        before - self.0.len()
+    }
+
+    /// Whether nobody reads.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Those who read, in the order in which they came.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Place>> {
+        self.0.iter()
+    }
+
+    fn owner(&self) -> Option<(&Place, Epoch)> {
+        self.0.iter().find_map(|place| Some((&**place, place.epoch()?)))
+    }
+}
+
+fn told(name: &str) -> Option<String> {
+    (!name.is_empty()).then(|| name.to_owned())
+}

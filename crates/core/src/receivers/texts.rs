@@ -1,0 +1,61 @@
+//! What the service says, to the letter, without the tracking ids behind it.
+
+use std::time::Duration;
+
+use super::MOST_WITHOUT_EPOCH;
+use crate::epoch::Epoch;
+
+/// What the service shows for a name or an epoch that was not given.
+pub const NOT_GIVEN: &str = "nil";
+
+fn shown(name: &str) -> &str {
+    if name.is_empty() { NOT_GIVEN } else { name }
+}
+
+/// To a receiver that gives way to one with this epoch.
+pub fn stolen(new: &str, epoch: Epoch, old: &str, old_epoch: Option<Epoch>) -> String {
+    let old_epoch = old_epoch.map_or_else(|| NOT_GIVEN.to_owned(), |epoch| epoch.to_string());
+    format!(
+        "New receiver '{}' with higher epoch of '{epoch}' is created hence current receiver '{}' with epoch \
+         '{old_epoch}' is getting disconnected. If you are recreating the receiver, make sure a higher epoch \
+         is used.",
+        shown(new),
+        shown(old)
+    )
+}
+
+/// To one that comes with a lower epoch than the owner's.
+pub fn lower_epoch(present: &str, current: Epoch, new: &str, epoch: Epoch) -> String {
+    format!(
+        "Receiver '{}' with a higher epoch '{current}' already exists. Receiver '{}' with epoch {epoch} \
+         cannot be created. Make sure you are creating receiver with increasing epoch value to ensure \
+         connectivity, or ensure all old epoch receivers are closed or disconnected.",
+        shown(present),
+        shown(new)
+    )
+}
+
+/// To one that comes without epoch while there is an owner.
+pub fn no_epoch_beside_an_epoch(current: Epoch) -> String {
+    format!(
+        "At least one receiver for the endpoint is created with epoch of '{current}', and so non-epoch \
+         receiver is not allowed. Either reconnect with a higher epoch, or make sure all epoch receivers \
+         are closed or disconnected."
+    )
+}
+
+/// To one that comes without epoch when all places are taken, by these.
+pub fn too_many<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.map(shown).collect();
+    format!(
+        "Exceeded the maximum number of allowed receivers per partition in a consumer group which is \
+         {MOST_WITHOUT_EPOCH}. List of connected receivers - {}.",
+        names.join(", ")
+    )
+}
+
+/// To one that comes back after it was given up. These words are ours, not the service's.
+pub fn vanished(name: &str, silence: Duration) -> String {
+    let (name, seconds) = (shown(name), silence.as_secs());
+    format!("no sign of life from receiver '{name}' for {seconds} s; it no longer counts")
+}

@@ -12,7 +12,7 @@
 //! | when an owner is dead | [`expiry`] |
 //! | who should own what | [`balance`], [`handover`] |
 //! | how far a group has come | [`checkpoint`], [`progress`] |
-//! | who may read beside whom | [`receivers`] |
+//! | who may read beside whom, and what a key chooses | [`receivers`], [`partition_key`] |
 //! | what to do when user code fails | [`failure`] |
 //! | what a backend implements | [`store`], [`source`] |
 
@@ -27,6 +27,7 @@ pub mod history;
 pub mod host_record;
 pub mod ids;
 pub mod lease;
+pub mod partition_key;
 pub mod position;
 pub mod progress;
 pub mod receivers;

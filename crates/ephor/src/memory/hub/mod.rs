@@ -15,6 +15,7 @@ use bytes::Bytes;
 use ephor_core::BoxFuture;
 use ephor_core::event::NewEvent;
 use ephor_core::ids::{ConsumerGroup, HubName, InvalidName, LogId, Namespace, PartitionId};
+use ephor_core::partition_key;
 use ephor_core::position::SequenceNumber;
 use ephor_core::source::{
     EventSource, HubProperties, OpenError, OpenRequest, PartitionProperties, Receiver, SourceError,
@@ -111,16 +112,14 @@ impl MemoryHub {
     }
 
     /// Appends an event to the partition that the key chooses, and tells which
-    /// one and the event's number. The same key always chooses the same one, as
-    /// long as the hub does not grow.
+    /// one and the event's number. It is the one that the service would choose, and
+    /// always the same as long as the hub does not grow.
     pub fn send_with_key(
         &self,
         key: &str,
         body: impl Into<Bytes>,
     ) -> Result<(PartitionId, SequenceNumber), SourceError> {
-        let count = self.read().partitions.len() as u64;
-        let chosen = stable_hash(key).checked_rem(count).unwrap_or(0);
-        let partition = PartitionId(u32::try_from(chosen).unwrap_or(0));
+        let partition = partition_key::partition_for(key, self.read().partitions.len() as u32);
         let event = NewEvent { partition_key: Some(key.into()), ..NewEvent::new(body) };
         Ok((partition, self.send_event(partition, event)?))
     }
@@ -279,11 +278,4 @@ fn unavailable(message: &str) -> SourceError {
 /// Made of the time of creation and not of chance, so that a simulated run can be repeated.
 fn log_id(name: &HubName, clock: &dyn Clock, lives: u64) -> LogId {
     LogId::new(&format!("{name}-{:x}-{lives}", clock.wall().0))
-}
-
-/// FNV-1a: the same on every machine and in every run.
-fn stable_hash(key: &str) -> u64 {
-    key.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }

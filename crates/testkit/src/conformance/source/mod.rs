@@ -83,7 +83,9 @@ macro_rules! source_conformance {
                 dropping_a_ready_receive_loses_nothing
                 bodies_are_kept_byte_for_byte
                 properties_are_kept_with_names_values_and_order
+                system_properties_are_kept_with_names_and_values
                 keys_are_kept_and_choose_one_partition
+                a_key_chooses_the_partition_that_the_service_would_choose
                 two_groups_each_receive_everything
                 the_newest_event_is_told_truthfully_or_not_at_all
                 unknown_groups_and_partitions_do_not_exist;

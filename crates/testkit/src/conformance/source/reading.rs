@@ -1,6 +1,6 @@
 //! What a reader gets: everything, in order, unchanged, and nothing lost on the way.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use ephor_core::event::NewEvent;
@@ -176,12 +176,33 @@ pub async fn properties_are_kept_with_names_values_and_order<F: SourceFixture>()
         ("level", Value::Float(-0.125)),
         ("raw", Value::Bytes(Bytes::from_static(&[0, 255, 10]))),
         ("at", Value::Time(Timestamp(1_523_755_425_678))),
+        ("before", Value::Time(Timestamp(-1))),
+        ("device", Value::Uuid([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255])),
+        ("größe", Value::from("日本語 😀")),
         ("", Value::from("")),
     ]);
     let event = NewEvent { properties: properties.clone(), ..NewEvent::new("x") };
     fixture.send(HERE, event).await;
     let events = receive(&mut open_at(&fixture, StartPosition::Earliest).await, 1).await;
     assert_eq!(events[0].properties, properties);
+}
+
+/// The fields of a message and its annotations come back; where each stood does not matter.
+pub async fn system_properties_are_kept_with_names_and_values<F: SourceFixture>() {
+    let fixture = F::new(1).await;
+    let system_properties = Properties::from_iter([
+        ("message-id", "m-17"),
+        ("content-type", "application/json; charset=utf-8"),
+        ("correlation-id", "örder 4"),
+        ("x-opt-custom", "blue"),
+    ]);
+    let properties = Properties::from_iter([("message-id", "the sender's own")]);
+    let event = NewEvent { properties, system_properties: system_properties.clone(), ..NewEvent::new("x") };
+    fixture.send(HERE, event.clone()).await;
+    let events = receive(&mut open_at(&fixture, StartPosition::Earliest).await, 1).await;
+    let by_name = |all: &Properties| BTreeMap::from_iter(all.iter().cloned());
+    assert_eq!(by_name(&events[0].system_properties), by_name(&system_properties));
+    assert_eq!(events[0].properties, event.properties, "the two kinds do not mix");
 }
 
 /// Whoever sends with one key gets one order.
@@ -200,6 +221,30 @@ pub async fn keys_are_kept_and_choose_one_partition<F: SourceFixture>() {
     let events = receive(&mut open(&fixture, request).await, 6).await;
     assert_eq!(numbers(&events), Vec::from_iter(0..6));
     assert!(events.iter().all(|event| event.partition_key.as_deref() == Some("höme 7")));
+}
+
+/// Producers that choose by themselves, and those that leave it to the hub, meet in one partition.
+pub async fn a_key_chooses_the_partition_that_the_service_would_choose<F: SourceFixture>() {
+    let fixture = F::new(5).await;
+    let chosen: [(u32, &[&str]); 5] = [
+        (0, &["a", "abcdefghi"]),
+        (1, &["FWfAT", "order:12345"]),
+        (2, &["131", "é"]),
+        (3, &["7", "日本語キー"]),
+        (4, &["$0cb", "naïve-key-ü"]),
+    ];
+    for key in chosen.iter().flat_map(|(_, keys)| *keys) {
+        fixture.send_with_key(key, Bytes::from_static(b"x")).await;
+    }
+    for (id, keys) in chosen {
+        let partition = PartitionId(id);
+        let properties = fixture.source().partition_properties(partition).await.expect("it exists");
+        let last = properties.last.map(|last| last.sequence);
+        assert_eq!(last, Some(SequenceNumber(1)), "partition {id} has both of {keys:?} and no other");
+        let request = OpenRequest { partition, ..request("reader", None) };
+        let events = receive(&mut open(&fixture, request).await, keys.len()).await;
+        assert!(events.iter().map(|event| event.partition_key.as_deref()).eq(keys.iter().copied().map(Some)));
+    }
 }
 
 /// A group is a view of its own.

@@ -1,0 +1,290 @@
+//! The file system of the machine, below one folder.
+//!
+//! Every error names its path and keeps its kind; [`DiskError`] inside it keeps
+//! the number that the operating system gave.
+
+use std::fmt::{Display, Formatter};
+use std::fs;
+use std::io::{self, IoSlice};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+use super::{File, Files, folder_and_name, path_parts};
+
+/// What is in the data folder concerns its owner alone.
+const FILE_MODE: u32 = 0o600;
+const FOLDER_MODE: u32 = 0o700;
+
+/// Linux takes no more parts than this in one call (`IOV_MAX`).
+const MOST_PARTS: usize = 1024;
+
+/// The files below one folder of this machine.
+#[derive(Debug, Clone)]
+pub struct DiskFiles {
+    root: PathBuf,
+}
+
+impl DiskFiles {
+    /// All paths are taken relative to `root`, which `create_folder("")` creates where it is missing.
+    pub fn new(root: PathBuf) -> DiskFiles {
+        DiskFiles { root }
+    }
+
+    fn folder(&self, folder: &str) -> io::Result<PathBuf> {
+        path_parts(folder)?;
+        // Joining nothing would add a slash, and errors would show it.
+        Ok(if folder.is_empty() { self.root.clone() } else { self.root.join(folder) })
+    }
+
+    /// For calls that would be a disaster, or senseless, on the data folder itself.
+    fn below(&self, path: &str) -> io::Result<PathBuf> {
+        folder_and_name(path)?;
+        Ok(self.root.join(path))
+    }
+}
+
+impl Files for DiskFiles {
+    fn create(&self, path: &str) -> io::Result<Arc<dyn File>> {
+        let path = self.below(path)?;
+        let mut options = fs::File::options();
+        let opened = options.read(true).write(true).create_new(true).mode(FILE_MODE).open(&path);
+        DiskFile::shared(opened.map_err(at("create", &path))?, path)
+    }
+
+    fn open(&self, path: &str) -> io::Result<Arc<dyn File>> {
+        let path = self.below(path)?;
+        let opened = fs::File::options().read(true).write(true).open(&path);
+        DiskFile::shared(opened.map_err(at("open", &path))?, path)
+    }
+
+    fn list(&self, folder: &str) -> io::Result<Vec<String>> {
+        let path = self.folder(folder)?;
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&path).map_err(at("list", &path))? {
+            // A name that is not UTF-8 is none of ours, and no path of this seam could lead to it.
+            names.extend(entry.map_err(at("list", &path))?.file_name().into_string());
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn create_folder(&self, folder: &str) -> io::Result<()> {
+        let path = self.folder(folder)?;
+        let mut builder = fs::DirBuilder::new();
+        builder.mode(FOLDER_MODE).recursive(folder.is_empty());
+        match builder.create(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            created => created.map_err(at("create folder", &path)),
+        }
+    }
+
+    fn sync_folder(&self, folder: &str) -> io::Result<()> {
+        let path = self.folder(folder)?;
+        fs::File::open(&path).and_then(|folder| folder.sync_all()).map_err(at("sync folder", &path))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let (from, to) = (self.below(from)?, self.below(to)?);
+        fs::rename(&from, &to).map_err(at("rename", &from))
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        let path = self.below(path)?;
+        fs::remove_file(&path).map_err(at("remove", &path))
+    }
+
+    fn remove_folder(&self, folder: &str) -> io::Result<()> {
+        let path = self.below(folder)?;
+        fs::remove_dir_all(&path).map_err(at("remove folder", &path))
+    }
+
+    fn shown(&self, path: &str) -> String {
+        if path.is_empty() {
+            self.root.display().to_string()
+        } else {
+            self.root.join(path).display().to_string()
+        }
+    }
+}
+
+#[derive(Debug)]
+struct DiskFile {
+    file: fs::File,
+    /// As it was opened: a rename does not change it.
+    path: PathBuf,
+}
+
+impl DiskFile {
+    fn shared(file: fs::File, path: PathBuf) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(DiskFile { file, path }))
+    }
+
+    fn write_all(&self, mut position: u64, parts: &[&[u8]]) -> io::Result<()> {
+        let mut slices: Vec<IoSlice<'_>> =
+            parts.iter().filter(|part| !part.is_empty()).map(|part| IoSlice::new(part)).collect();
+        let mut rest = slices.as_mut_slice();
+        while !rest.is_empty() {
+            let written = match rustix::io::pwritev(&self.file, &rest[..rest.len().min(MOST_PARTS)], position)
+            {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => written,
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(errno.into()),
+            };
+            position += written as u64;
+            IoSlice::advance_slices(&mut rest, written);
+        }
+        Ok(())
+    }
+
+    fn read_full(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < into.len() {
+            match self.file.read_at(&mut into[filled..], position + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        // The system refuses to allocate nothing, and we need not ask for it.
+        if length == 0 {
+            return Ok(());
+        }
+        loop {
+            match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, length) {
+                Err(Errno::INTR) => {}
+                // A file system that cannot promise room is still one that can be written.
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) | Ok(()) => return Ok(()),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+}
+
+impl File for DiskFile {
+    fn write_at(&self, position: u64, parts: &[&[u8]]) -> io::Result<()> {
+        self.write_all(position, parts).map_err(at("write", &self.path))
+    }
+
+    fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.read_full(position, into).map_err(at("read", &self.path))
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.file.set_len(length).map_err(at("set the length of", &self.path))
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.metadata().map(|metadata| metadata.len()).map_err(at("look at", &self.path))
+    }
+
+    fn reserve(&self, length: u64) -> io::Result<()> {
+        self.allocate(length).map_err(at("reserve room for", &self.path))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data().map_err(at("sync", &self.path))
+    }
+}
+
+/// What an error of [`DiskFiles`] has inside: `get_ref()` and a downcast lead to it.
+#[derive(Debug)]
+pub struct DiskError {
+    action: &'static str,
+    path: PathBuf,
+    cause: io::Error,
+}
+
+impl DiskError {
+    /// The number that the operating system gave.
+    pub fn raw_os_error(&self) -> Option<i32> {
+        self.cause.raw_os_error()
+    }
+}
+
+impl Display for DiskError {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "cannot {} {}: {}", self.action, self.path.display(), self.cause)
+    }
+}
+
+// The cause is part of the message already; a `source` would have it printed twice.
+impl std::error::Error for DiskError {}
+
+fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> io::Error {
+    move |cause| io::Error::new(cause.kind(), DiskError { action, path: path.to_owned(), cause })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::files::is_disk_full;
+
+    #[test]
+    fn an_error_names_the_path_and_keeps_the_number_of_the_system() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = DiskFiles::new(folder.path().to_owned());
+        let error = files.open("missing").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        let shown = format!("cannot open {}: No such file", folder.path().join("missing").display());
+        assert!(error.to_string().starts_with(&shown), "{error}");
+        let inside = error.get_ref().unwrap().downcast_ref::<DiskError>().unwrap();
+        assert_eq!(inside.raw_os_error(), Some(Errno::NOENT.raw_os_error()));
+    }
+
+    #[test]
+    fn a_full_disk_is_recognised_behind_the_path() {
+        // This device refuses every write for lack of room.
+        let full = DiskFiles::new(PathBuf::from("/dev")).open("full").unwrap();
+        let error = full.write_at(0, &[b"x"]).unwrap_err();
+        assert!(is_disk_full(&error), "{error}");
+        let quota = at("write", Path::new("x"))(Errno::DQUOT.into());
+        assert!(is_disk_full(&quota));
+        let broken = at("write", Path::new("x"))(Errno::IO.into());
+        assert!(!is_disk_full(&broken));
+    }
+
+    #[test]
+    fn more_parts_than_one_call_takes_are_all_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = DiskFiles::new(folder.path().to_owned()).create("many").unwrap();
+        let bytes: Vec<u8> = (0..3 * MOST_PARTS).map(|index| index as u8).collect();
+        let parts: Vec<&[u8]> = bytes.chunks(1).collect();
+        file.write_at(5, &parts).unwrap();
+        let mut read = vec![9; bytes.len() + 5];
+        assert_eq!(file.read_at(0, &mut read).unwrap(), read.len());
+        assert_eq!(read[..5], [0; 5]);
+        assert_eq!(read[5..], bytes);
+    }
+
+    #[test]
+    fn files_and_folders_are_closed_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = DiskFiles::new(folder.path().join("data"));
+        files.create_folder("").unwrap();
+        files.create_folder("inner").unwrap();
+        files.create("inner/file").unwrap();
+        let mode = |path: &str| fs::metadata(files.shown(path)).unwrap().permissions().mode() & 0o777;
+        assert_eq!([mode(""), mode("inner"), mode("inner/file")], [0o700, 0o700, 0o600]);
+    }
+
+    #[test]
+    fn reserving_room_for_more_than_the_disk_has_fails() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = DiskFiles::new(folder.path().to_owned()).create("big").unwrap();
+        file.reserve(0).unwrap();
+        file.reserve(4096).unwrap();
+        assert!(file.reserve(u64::MAX).is_err());
+    }
+}

@@ -10,7 +10,8 @@
 //! | `File::set_len` | either length, until `File::sync` returned |
 //! | `create`, `rename`, `remove`, `create_folder` | either state, until `sync_folder` of the parent returned |
 //!
-//! Paths are relative to the data folder; their parts are separated by `/`.
+//! Paths are relative to the data folder; their parts are separated by `/`, and
+//! the empty path is the data folder itself.
 
 mod disk;
 mod memory;
@@ -19,7 +20,7 @@ use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
 
-pub use disk::DiskFiles;
+pub use disk::{DiskError, DiskFiles};
 pub use memory::MemoryFiles;
 
 /// A folder full of files.
@@ -58,6 +59,7 @@ pub trait Files: Debug + Send + Sync + 'static {
 }
 
 /// An open file. Everyone who has it may read it; one thread at a time writes it.
+#[expect(clippy::len_without_is_empty, reason = "nobody asks an open file whether it is empty")]
 pub trait File: Debug + Send + Sync + 'static {
     /// Writes all parts, one behind the other, from this position on.
     fn write_at(&self, position: u64, parts: &[&[u8]]) -> io::Result<()>;
@@ -76,4 +78,32 @@ pub trait File: Debug + Send + Sync + 'static {
 
     /// Returns once all that was written, and the length, would survive a power failure.
     fn sync(&self) -> io::Result<()>;
+}
+
+/// Whether an error of this seam says that the disk, or what we may use of it, is full.
+pub fn is_disk_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// The names that a path consists of, none for the data folder itself.
+///
+/// Every implementation takes paths apart here, so that none of them leaves its folder.
+pub fn path_parts(path: &str) -> io::Result<Vec<&str>> {
+    if path.is_empty() {
+        return Ok(Vec::new());
+    }
+    let parts: Vec<&str> = path.split('/').collect();
+    if parts.iter().any(|part| matches!(*part, "" | "." | "..")) {
+        let message = format!("{path:?} is not a path below the data folder");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    Ok(parts)
+}
+
+/// The folder that a path is in, and its name there.
+pub fn folder_and_name(path: &str) -> io::Result<(&str, &str)> {
+    match path_parts(path)?.last() {
+        Some(name) => Ok((path.rsplit_once('/').map_or("", |(folder, _)| folder), name)),
+        None => Err(io::Error::new(io::ErrorKind::InvalidInput, "the data folder itself has no name")),
+    }
 }

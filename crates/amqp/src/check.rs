@@ -1,0 +1,102 @@
+//! Whether bytes are exactly one well-formed value, with everything that stands in it.
+//!
+//! [`Reader::skip`] trusts the size of a compound value; this looks into it. It keeps its own stack,
+//! of a fixed size, and takes a time that depends on the bytes only, never on what they claim.
+
+use crate::code;
+use crate::decode::{MAX_NESTING, Malformed, Reader};
+
+/// A compound value that has been entered.
+#[derive(Clone, Copy)]
+struct Frame {
+    end: usize,
+    /// Values still to come. A described value counts as the two that it consists of.
+    left: usize,
+    /// The format code that all elements of an array share.
+    element: Option<u8>,
+}
+
+/// Whether `bytes` are one well-formed value, nested at most [`MAX_NESTING`] deep, and nothing else.
+pub fn check(bytes: &[u8]) -> Result<(), Malformed> {
+    let mut frames = [Frame { end: bytes.len(), left: 1, element: None }; MAX_NESTING + 1];
+    let (mut depth, mut at) = (0, 0);
+    loop {
+        let frame = &mut frames[depth];
+        if frame.left == 0 {
+            if at != frame.end {
+                return Err(Malformed::new(at, "bytes after the last item"));
+            }
+            if depth == 0 {
+                return Ok(());
+            }
+            depth -= 1;
+            continue;
+        }
+        frame.left -= 1;
+        let mut reader = Reader::starting(&bytes[..frame.end], at);
+        let code = match frame.element {
+            Some(code) => code,
+            None => reader.byte()?,
+        };
+        let entered = match code {
+            code::DESCRIBED => {
+                frame.left += 2;
+                None
+            }
+            code::LIST_8 | code::LIST_32 | code::MAP_8 | code::MAP_32 | code::ARRAY_8 | code::ARRAY_32 => {
+                Some(enter(&mut reader, code, at)?)
+            }
+            _ => {
+                reader.primitive(code, at)?;
+                None
+            }
+        };
+        at = reader.at();
+        if let Some(inner) = entered {
+            depth += 1;
+            *frames.get_mut(depth).ok_or(Malformed::new(at, "nested too deeply"))? = inner;
+        }
+    }
+}
+
+/// Goes from the size of a compound value to its first item.
+fn enter(reader: &mut Reader<'_>, code: u8, at: usize) -> Result<Frame, Malformed> {
+    let narrow = matches!(code, code::LIST_8 | code::MAP_8 | code::ARRAY_8);
+    let end = reader.clone().data(code)?.end;
+    let (_size, left) = match narrow {
+        true => (reader.byte()?.into(), reader.byte()?.into()),
+        false => (reader.four()?, reader.four()?),
+    };
+    let mut frame = Frame { end, left, element: None };
+    match code {
+        code::ARRAY_8 | code::ARRAY_32 => enter_array(reader, &mut frame)?,
+        code::MAP_8 | code::MAP_32 if left % 2 != 0 => {
+            return Err(Malformed::new(at, "a key without a value"));
+        }
+        _ => {}
+    }
+    if frame.left > end.saturating_sub(reader.at()) {
+        return Err(Malformed::new(at, "more items than bytes"));
+    }
+    Ok(frame)
+}
+
+/// Reads the constructor that stands once for all elements.
+fn enter_array(reader: &mut Reader<'_>, frame: &mut Frame) -> Result<(), Malformed> {
+    if frame.left == 0 && reader.at() == frame.end {
+        // An empty array needs no constructor to be understood, and some write none.
+        return Ok(());
+    }
+    let mut element = reader.byte()?;
+    while element == code::DESCRIBED {
+        reader.skip()?;
+        element = reader.byte()?;
+    }
+    match code::Width::of(element) {
+        None => return Err(Malformed::new(reader.at() - 1, "unknown format code")),
+        // Four billion elements may stand in no bytes at all; there is nothing to look at.
+        Some(code::Width::Fixed(0)) => frame.left = 0,
+        Some(_) => frame.element = Some(element),
+    }
+    Ok(())
+}

@@ -1,0 +1,236 @@
+//! The sections of an encoded message, found without decoding what is in them.
+//!
+//!     header? delivery-annotations? message-annotations? properties? application-properties?
+//!     ( data+ | amqp-sequence+ | amqp-value ) footer? delivery-annotations?
+//!
+//! That is the order of the specification (part 3, section 3.2), with one exception that is alive in
+//! the field: Azure's Python SDK writes the delivery annotations last. A message without a body is
+//! refused, as the specification has it; so is a section that stands twice.
+
+use std::ops::Range;
+
+use crate::code::{self, section};
+use crate::decode::{Malformed, Reader};
+use crate::value::Value;
+
+/// Where a section is: indexes into the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// Its first byte, where the descriptor begins.
+    pub start: usize,
+    /// Where the described value begins.
+    pub value: usize,
+    /// The byte after its last.
+    pub end: usize,
+}
+
+impl Section {
+    /// The section as it was sent, with its descriptor.
+    pub fn whole(&self) -> Range<usize> {
+        self.start..self.end
+    }
+}
+
+/// What a body consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyKind {
+    /// Bytes, in one or more sections.
+    Data,
+    /// Lists, in one or more sections.
+    Sequence,
+    /// One value of any type.
+    Value,
+}
+
+/// The body of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Body {
+    /// What it consists of.
+    pub kind: BodyKind,
+    /// All its sections, which stand in a row.
+    pub whole: Range<usize>,
+    /// What the first section holds: the bytes of a data section, without format code and length;
+    /// otherwise the encoded value.
+    pub content: Range<usize>,
+    /// How many sections it has.
+    pub sections: usize,
+}
+
+/// Where the sections of one message are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sections {
+    /// A list: durable, priority and the like.
+    pub header: Option<Section>,
+    /// A map for the next node only.
+    pub delivery_annotations: Option<Section>,
+    /// A map for all nodes on the way.
+    pub message_annotations: Option<Section>,
+    /// A list: message-id, content-type and the like.
+    pub properties: Option<Section>,
+    /// A map that only the application reads.
+    pub application_properties: Option<Section>,
+    /// What was sent.
+    pub body: Body,
+    /// A map that could only be computed after the body.
+    pub footer: Option<Section>,
+}
+
+impl Sections {
+    /// Finds the sections of a message. The size of each is checked, what is in it is not.
+    pub fn scan(message: &[u8]) -> Result<Self, Malformed> {
+        let mut found = Self {
+            header: None,
+            delivery_annotations: None,
+            message_annotations: None,
+            properties: None,
+            application_properties: None,
+            body: Body { kind: BodyKind::Data, whole: 0..0, content: 0..0, sections: 0 },
+            footer: None,
+        };
+        let mut reader = Reader::new(message);
+        let mut rank = 0;
+        while !reader.is_empty() {
+            rank = found.section(&mut reader, rank)?;
+        }
+        if found.body.sections == 0 {
+            return Err(Malformed::new(message.len(), "a message without a body"));
+        }
+        Ok(found)
+    }
+
+    /// How many data sections the body has.
+    pub fn data_sections(&self) -> usize {
+        if self.body.kind == BodyKind::Data { self.body.sections } else { 0 }
+    }
+
+    /// What each data section holds. `message` has to be the one that was scanned.
+    pub fn data<'a>(&self, message: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let sections = self.data_sections();
+        let mut reader = Reader::starting(message, self.body.whole.start);
+        // Of another message there may be less: that ends the iteration.
+        (0..sections).map_while(move |_| {
+            descriptor(&mut reader).ok()?;
+            match reader.value() {
+                Ok(Value::Binary(content)) => Some(content),
+                _ => None,
+            }
+        })
+    }
+}
+
+/// Places in the order of sections. Delivery annotations have two: their own, and the end.
+mod rank {
+    pub(super) const HEADER: u8 = 1;
+    pub(super) const DELIVERY_ANNOTATIONS: u8 = 2;
+    pub(super) const MESSAGE_ANNOTATIONS: u8 = 3;
+    pub(super) const PROPERTIES: u8 = 4;
+    pub(super) const APPLICATION_PROPERTIES: u8 = 5;
+    pub(super) const BODY: u8 = 6;
+    pub(super) const FOOTER: u8 = 7;
+    pub(super) const LATE_DELIVERY_ANNOTATIONS: u8 = 8;
+}
+
+impl Sections {
+    /// Notes the next section, and says how far in the order of sections it is; `before` was so far.
+    #[inline]
+    fn section(&mut self, reader: &mut Reader<'_>, before: u8) -> Result<u8, Malformed> {
+        let start = reader.at();
+        let code = descriptor(reader)?;
+        let value = reader.at();
+        let format = reader.peek().unwrap_or(code::DESCRIBED);
+        // What is described has no length of its own; only amqp-value may be, and needs none.
+        let content = if format == code::DESCRIBED { reader.skip()? } else { reader.undescribed()? };
+        let place = Section { start, value, end: reader.at() };
+        let is_list = matches!(format, code::LIST_0 | code::LIST_8 | code::LIST_32);
+        let is_map = matches!(format, code::MAP_8 | code::MAP_32);
+        let is_binary = matches!(format, code::BINARY_8 | code::BINARY_32);
+        let whole = value..place.end;
+        let (rank, fits) = match code {
+            section::HEADER => (rank::HEADER, is_list),
+            section::DELIVERY_ANNOTATIONS if before < rank::BODY => (rank::DELIVERY_ANNOTATIONS, is_map),
+            section::DELIVERY_ANNOTATIONS => (rank::LATE_DELIVERY_ANNOTATIONS, is_map),
+            section::MESSAGE_ANNOTATIONS => (rank::MESSAGE_ANNOTATIONS, is_map),
+            section::PROPERTIES => (rank::PROPERTIES, is_list),
+            section::APPLICATION_PROPERTIES => (rank::APPLICATION_PROPERTIES, is_map),
+            section::DATA => (rank::BODY, is_binary),
+            section::AMQP_SEQUENCE => (rank::BODY, is_list),
+            section::AMQP_VALUE => (rank::BODY, true),
+            section::FOOTER => (rank::FOOTER, is_map),
+            _ => return Err(Malformed::new(start, "an unknown section")),
+        };
+        if rank < before {
+            return Err(Malformed::new(start, "a section out of order"));
+        }
+        if !fits {
+            return Err(Malformed::new(value, "not the type of this section"));
+        }
+        let slot = match code {
+            section::DATA => return self.add_body(BodyKind::Data, place, content).map(|()| rank),
+            section::AMQP_SEQUENCE => return self.add_body(BodyKind::Sequence, place, whole).map(|()| rank),
+            section::AMQP_VALUE => return self.add_body(BodyKind::Value, place, whole).map(|()| rank),
+            section::HEADER => &mut self.header,
+            section::DELIVERY_ANNOTATIONS => &mut self.delivery_annotations,
+            section::MESSAGE_ANNOTATIONS => &mut self.message_annotations,
+            section::PROPERTIES => &mut self.properties,
+            section::APPLICATION_PROPERTIES => &mut self.application_properties,
+            _ => &mut self.footer,
+        };
+        if slot.replace(place).is_some() {
+            return Err(Malformed::new(start, "a section that stands twice"));
+        }
+        Ok(rank)
+    }
+
+    #[inline]
+    fn add_body(&mut self, kind: BodyKind, place: Section, content: Range<usize>) -> Result<(), Malformed> {
+        let body = &mut self.body;
+        if body.sections == 0 {
+            *body = Body { kind, whole: place.whole(), content, sections: 1 };
+            return Ok(());
+        }
+        if body.kind != kind {
+            return Err(Malformed::new(place.start, "a body of two kinds"));
+        }
+        if kind == BodyKind::Value {
+            return Err(Malformed::new(place.start, "a section that stands twice"));
+        }
+        body.whole.end = place.end;
+        body.sections += 1;
+        Ok(())
+    }
+}
+
+/// Reads which section is next; `0` for one that there is not.
+#[inline]
+fn descriptor(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
+    let start = reader.at();
+    if reader.byte()? != code::DESCRIBED {
+        return Err(Malformed::new(start, "not a section"));
+    }
+    // Nearly everyone writes it like this.
+    if reader.peek() == Some(code::SMALL_ULONG) {
+        reader.byte()?;
+        return reader.byte();
+    }
+    named_otherwise(reader)
+}
+
+#[cold]
+fn named_otherwise(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
+    Ok(match reader.value()? {
+        Value::Ulong(number) => u8::try_from(number).unwrap_or(0),
+        Value::Symbol(name) => match name {
+            "amqp:header:list" => section::HEADER,
+            "amqp:delivery-annotations:map" => section::DELIVERY_ANNOTATIONS,
+            "amqp:message-annotations:map" => section::MESSAGE_ANNOTATIONS,
+            "amqp:properties:list" => section::PROPERTIES,
+            "amqp:application-properties:map" => section::APPLICATION_PROPERTIES,
+            "amqp:data:binary" => section::DATA,
+            "amqp:amqp-sequence:list" => section::AMQP_SEQUENCE,
+            "amqp:amqp-value:*" => section::AMQP_VALUE,
+            "amqp:footer:map" => section::FOOTER,
+            _ => 0,
+        },
+        _ => 0,
+    })
+}

@@ -1,0 +1,55 @@
+//! One decoded value, borrowed from the bytes that it came in.
+
+/// A value of a primitive type, or the bytes of any other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value<'a> {
+    /// No value.
+    Null,
+    /// True or false.
+    Bool(bool),
+    /// Unsigned, 8 bits.
+    Ubyte(u8),
+    /// Unsigned, 16 bits.
+    Ushort(u16),
+    /// Unsigned, 32 bits.
+    Uint(u32),
+    /// Unsigned, 64 bits.
+    Ulong(u64),
+    /// Signed, 8 bits.
+    Byte(i8),
+    /// Signed, 16 bits.
+    Short(i16),
+    /// Signed, 32 bits.
+    Int(i32),
+    /// Signed, 64 bits.
+    Long(i64),
+    /// Floating point, 32 bits.
+    Float(f32),
+    /// Floating point, 64 bits.
+    Double(f64),
+    /// One character.
+    Char(char),
+    /// Milliseconds since 1970-01-01T00:00:00Z.
+    Timestamp(i64),
+    /// A universally unique identifier.
+    Uuid([u8; 16]),
+    /// Bytes.
+    Binary(&'a [u8]),
+    /// Text.
+    String(&'a str),
+    /// A name. The specification allows only ASCII; any UTF-8 is read, since some SDKs write it.
+    Symbol(&'a str),
+    /// A decimal number, a list, a map, an array or a described value: its whole encoding, of which
+    /// only the outer size has been checked.
+    Encoded(&'a [u8]),
+}
+
+impl<'a> Value<'a> {
+    /// The text of a string or a symbol.
+    pub fn text(self) -> Option<&'a str> {
+        match self {
+            Self::String(text) | Self::Symbol(text) => Some(text),
+            _ => None,
+        }
+    }
+}

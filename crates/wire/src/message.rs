@@ -1,0 +1,21 @@
+//! An event as an AMQP message, and back.
+//!
+//! | of an event | in the message |
+//! |---|---|
+//! | body | one data section |
+//! | properties | application-properties |
+//! | system properties with the name of a field ([`FIELDS`]) | that field of the properties section |
+//! | other system properties | message-annotations, under a symbol |
+//! | partition key, sequence number, offset, time | nothing: the hub keeps them beside the message |
+//!
+//! Values keep their kind, not their width: an `Int` is written as a long and read from any signed
+//! number. What AMQP cannot say is refused ([`Unencodable`]) rather than changed.
+
+mod decode;
+mod encode;
+mod fields;
+
+pub use decode::{Decoded, decode};
+pub use encode::{Unencodable, encode, size_bound};
+pub use ephor_amqp::Malformed;
+pub use fields::FIELDS;

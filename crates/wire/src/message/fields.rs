@@ -1,0 +1,32 @@
+//! Names that have a place of their own in a message.
+
+/// The fields of the properties section, in their order there (AMQP 1.0, part 3, section 3.2.4).
+pub const FIELDS: [&str; 13] = [
+    "message-id",
+    "user-id",
+    "to",
+    "subject",
+    "reply-to",
+    "correlation-id",
+    "content-type",
+    "content-encoding",
+    "absolute-expiry-time",
+    "creation-time",
+    "group-id",
+    "group-sequence",
+    "reply-to-group-id",
+];
+
+/// Where in [`FIELDS`] a name stands.
+pub(super) fn field(name: &str) -> Option<usize> {
+    FIELDS.iter().position(|field| *field == name)
+}
+
+/// Whether an annotation is the hub's: it writes them over whatever a sender put there.
+pub(super) fn belongs_to_the_hub(annotation: &str) -> bool {
+    annotation.starts_with("x-opt-")
+        && matches!(
+            annotation,
+            "x-opt-partition-key" | "x-opt-sequence-number" | "x-opt-offset" | "x-opt-enqueued-time"
+        )
+}

@@ -1,0 +1,626 @@
+//! What a hub's folder says of itself: its name, and the file `hub.json` in it.
+//!
+//! ```text
+//! homes.3f9c0a6b1d2e4f50/            folder_name(): name, dot, log id
+//!     hub.json                       the record
+//!     hub.json.new                   a record being written; means nothing, the next one replaces it
+//! homes.1122334455667788.deleted/    on its way out; whoever opens the namespace removes it
+//! ```
+//!
+//! `hub.json` is the record as JSON and, as the last line, the CRC-32C of every byte before that line:
+//!
+//! ```text
+//! {
+//!   "created_at_ms": 1700000000000,
+//!   "groups": ["alarms"],
+//!   "log_id": "3f9c0a6b1d2e4f50",
+//!   "max_event_bytes": 1048576,
+//!   "name": "homes",
+//!   "partitions": 4,
+//!   "retention_age_ms": 604800000,   null: age is no reason to go
+//!   "retention_bytes": null,         null: size is no reason to go
+//!   "version": 1
+//! }
+//! {"crc32c":"0123abcd"}
+//! ```
+//!
+//! Fields of a later writer are kept when the record is written again. `version` grows when a reader that
+//! does not know a field would do harm; such a record is refused. `version` and the last line stay as they
+//! are in every version.
+#![cfg_attr(not(test), allow(dead_code, reason = "the namespace that opens its folders with it comes next"))]
+
+use std::fmt::Write as _;
+use std::io;
+use std::time::Duration;
+
+use ephor_core::ids::{ConsumerGroup, HubName, InvalidName, LogId};
+use ephor_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::config::{HubConfig, MAX_PARTITIONS, Retention};
+use crate::files::Files;
+
+/// The version that is written, and the newest that is understood.
+pub(crate) const VERSION: u64 = 1;
+/// A record is a few hundred bytes, and some 60 more for each of at most a thousand groups.
+const MAX_RECORD_BYTES: u64 = 4 << 20;
+/// `{"crc32c":"0123abcd"}` and a line feed.
+const CHECKSUM_LINE_BYTES: usize = 22;
+/// Longer names are cut in the folder's name: with the log id and the marker they still fit 143 bytes, the
+/// least that a file system in use allows.
+const MAX_NAME_BYTES: usize = 100;
+const DELETED: &str = ".deleted";
+
+/// What a hub is, as its folder remembers it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct HubRecord {
+    /// What it is called.
+    pub(crate) name: HubName,
+    /// Tells it from others that had the name before.
+    pub(crate) log_id: LogId,
+    /// When it was made.
+    pub(crate) created_at: Timestamp,
+    /// How many partitions it has.
+    pub(crate) partitions: u32,
+    /// How long events are kept, to the millisecond.
+    pub(crate) retention: Retention,
+    /// A larger event is refused.
+    pub(crate) max_event_bytes: u64,
+    /// The consumer groups beside `$Default`.
+    pub(crate) groups: Vec<ConsumerGroup>,
+    /// What a later writer added; kept, never read.
+    pub(crate) other: Map<String, Value>,
+}
+
+/// Why a record cannot be had, or was not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogError {
+    /// The folder has no record: it was never finished, or is no hub's.
+    #[error("there is no {file}")]
+    Missing {
+        /// Which file.
+        file: String,
+    },
+    /// It is not what was written.
+    #[error("{file} is damaged: {problem}; nothing was changed")]
+    Damaged {
+        /// Which file.
+        file: String,
+        /// How that shows.
+        problem: String,
+    },
+    /// A newer program wrote it.
+    #[error(
+        "{file} has version {found}, and this program knows versions up to {VERSION}: open it with the newer \
+         program that wrote it; nothing was changed"
+    )]
+    Newer {
+        /// Which file.
+        file: String,
+        /// Its version.
+        found: u64,
+    },
+    /// The file system failed. After a failed store, either record may be there.
+    #[error("cannot {action} {file}: {source}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// Which file or folder.
+        file: String,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// The bytes of the file, before any of it is believed.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    created_at_ms: i64,
+    groups: Vec<String>,
+    log_id: String,
+    max_event_bytes: u64,
+    name: String,
+    partitions: u32,
+    retention_age_ms: Option<u64>,
+    retention_bytes: Option<u64>,
+    version: u64,
+    #[serde(flatten)]
+    other: Map<String, Value>,
+}
+
+/// All that is read of a record before its version is known to be ours.
+#[derive(Deserialize)]
+struct Versioned {
+    version: u64,
+}
+
+impl HubRecord {
+    /// The record of a hub that is being made.
+    pub(crate) fn new(config: &HubConfig, log_id: LogId, created_at: Timestamp) -> Self {
+        let HubConfig { name, partitions, retention, max_event_bytes, groups } = config.clone();
+        Self { name, log_id, created_at, partitions, retention, max_event_bytes, groups, other: Map::new() }
+    }
+
+    /// Reads the record of a folder. Changes nothing, whatever it finds.
+    pub(crate) fn load(files: &dyn Files, folder: &str) -> Result<Self, CatalogError> {
+        let path = record_path(folder);
+        let bytes = match read(files, &path) {
+            Ok(bytes) => bytes,
+            Err(source) if source.kind() == io::ErrorKind::NotFound => {
+                return Err(CatalogError::Missing { file: files.shown(&path) });
+            }
+            Err(source) => return Err(CatalogError::Io { action: "read", file: files.shown(&path), source }),
+        };
+        let damaged = |problem: String| CatalogError::Damaged { file: files.shown(&path), problem };
+        let content = checked(&bytes).map_err(damaged)?;
+        let Versioned { version } =
+            serde_json::from_slice(content).map_err(|error| damaged(error.to_string()))?;
+        if version > VERSION {
+            return Err(CatalogError::Newer { file: files.shown(&path), found: version });
+        }
+        let stored: Stored = serde_json::from_slice(content).map_err(|error| damaged(error.to_string()))?;
+        Self::believe(stored).map_err(damaged)
+    }
+
+    /// Writes the record of a folder that is there: after a crash, the old or the new one is found whole, and
+    /// once this returned, the new one.
+    pub(crate) fn store(&self, files: &dyn Files, folder: &str) -> Result<(), CatalogError> {
+        let (path, new) = (record_path(folder), format!("{}.new", record_path(folder)));
+        let failed = |action, path: &str| {
+            let file = files.shown(path);
+            move |source| CatalogError::Io { action, file, source }
+        };
+        match files.remove(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(failed("remove", &new)(error));
+            }
+            _ => {}
+        }
+        let content = self.content().map_err(|error| failed("write", &new)(error.into()))?;
+        let file = files.create(&new).map_err(failed("create", &new))?;
+        file.write_at(0, &[&content, checksum_line(&content).as_bytes()]).map_err(failed("write", &new))?;
+        file.sync().map_err(failed("sync", &new))?;
+        files.rename(&new, &path).map_err(failed("replace", &path))?;
+        files.sync_folder(folder).map_err(failed("sync", folder))
+    }
+
+    fn content(&self) -> serde_json::Result<Vec<u8>> {
+        let millis = |age: Duration| u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+        let mut content = serde_json::to_vec_pretty(&Stored {
+            created_at_ms: self.created_at.0,
+            groups: self.groups.iter().map(ToString::to_string).collect(),
+            log_id: self.log_id.to_string(),
+            max_event_bytes: self.max_event_bytes,
+            name: self.name.to_string(),
+            partitions: self.partitions,
+            retention_age_ms: self.retention.age.map(millis),
+            retention_bytes: self.retention.bytes,
+            version: VERSION,
+            other: self.other.clone(),
+        })?;
+        content.push(b'\n');
+        Ok(content)
+    }
+
+    fn believe(stored: Stored) -> Result<Self, String> {
+        if !(1..=MAX_PARTITIONS).contains(&stored.partitions) {
+            return Err(format!("{} partitions, and hubs have 1 to {MAX_PARTITIONS}", stored.partitions));
+        }
+        let groups = stored
+            .groups
+            .iter()
+            .map(|group| group.parse())
+            .collect::<Result<Vec<ConsumerGroup>, InvalidName>>();
+        Ok(Self {
+            name: stored.name.parse().map_err(|error: InvalidName| error.to_string())?,
+            log_id: LogId::new(&stored.log_id),
+            created_at: Timestamp(stored.created_at_ms),
+            partitions: stored.partitions,
+            retention: Retention {
+                age: stored.retention_age_ms.map(Duration::from_millis),
+                bytes: stored.retention_bytes,
+            },
+            max_event_bytes: stored.max_event_bytes,
+            groups: groups.map_err(|error| error.to_string())?,
+            other: stored.other,
+        })
+    }
+}
+
+fn record_path(folder: &str) -> String {
+    match folder {
+        "" => "hub.json".to_owned(),
+        folder => format!("{folder}/hub.json"),
+    }
+}
+
+fn read(files: &dyn Files, path: &str) -> io::Result<Vec<u8>> {
+    let file = files.open(path)?;
+    // One byte more than can be right: the checksum refuses what was cut here.
+    let length = usize::try_from(file.len()?.min(MAX_RECORD_BYTES + 1)).map_err(io::Error::other)?;
+    let mut bytes = vec![0; length];
+    let count = file.read_at(0, &mut bytes)?;
+    bytes.truncate(count);
+    Ok(bytes)
+}
+
+fn checksum_line(content: &[u8]) -> String {
+    format!("{{\"crc32c\":\"{:08x}\"}}\n", crc32c::crc32c(content))
+}
+
+/// What stands before the checksum, if the checksum says so. Compared as text: no flipped bit of the line
+/// itself goes unnoticed either.
+fn checked(bytes: &[u8]) -> Result<&[u8], String> {
+    let Some((content, line)) = bytes.len().checked_sub(CHECKSUM_LINE_BYTES).map(|at| bytes.split_at(at))
+    else {
+        return Err(format!("it has {} bytes and no checksum", bytes.len()));
+    };
+    let expected = checksum_line(content);
+    if line == expected.as_bytes() {
+        return Ok(content);
+    }
+    let found = String::from_utf8_lossy(line);
+    Err(format!("its checksum is {}, and its last line says {:?}", &expected[11..19], found.trim_end()))
+}
+
+/// The name of a hub's folder: readable, and never the same for two hubs.
+///
+/// Letters, digits, `_`, `-` and `.` of the name stand for themselves, and every other byte as `%2F`. Of
+/// the log id only hexadecimal digits do, so it has no dot and never reads like the marker of a folder on
+/// its way out. A long name is cut, and marked with `~`: what tells it from others is its log id.
+pub(crate) fn folder_name(name: &HubName, log_id: &LogId) -> String {
+    let mut folder = encode(name.as_str(), |byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
+    if folder.len() > MAX_NAME_BYTES {
+        folder.truncate(MAX_NAME_BYTES);
+        folder.push('~');
+    }
+    folder.push('.');
+    folder.push_str(&encode(log_id.as_str(), |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')));
+    folder
+}
+
+/// The name that a folder has while it is on its way out.
+pub(crate) fn deleted_folder_name(folder: &str) -> String {
+    format!("{folder}{DELETED}")
+}
+
+/// Whether a folder is on its way out.
+pub(crate) fn is_deleted(folder: &str) -> bool {
+    folder.ends_with(DELETED)
+}
+
+fn encode(text: &str, stands_for_itself: impl Fn(u8) -> bool) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match stands_for_itself(byte) {
+            true => encoded.push(char::from(byte)),
+            false => {
+                // Writing to a text cannot fail.
+                let _ = write!(encoded, "%{byte:02X}");
+            }
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::files::{File, MemoryFiles};
+    use proptest::prelude::*;
+
+    fn record() -> HubRecord {
+        let mut config = HubConfig::new("homes/north", 4).unwrap();
+        config.retention.bytes = Some(1 << 30);
+        config.groups = vec!["alarms".parse().unwrap(), "Billing".parse().unwrap()];
+        HubRecord::new(&config, LogId::new("00000000000000ab"), Timestamp(1_700_000_000_000))
+    }
+
+    fn folder() -> MemoryFiles {
+        let files = MemoryFiles::default();
+        files.create_folder("h").unwrap();
+        files
+    }
+
+    fn content(files: &MemoryFiles) -> Vec<u8> {
+        read(files, "h/hub.json").unwrap()
+    }
+
+    fn put(files: &MemoryFiles, bytes: &[u8]) {
+        let _ = files.remove("h/hub.json");
+        files.create("h/hub.json").unwrap().write_at(0, &[bytes]).unwrap();
+    }
+
+    fn put_with_checksum(files: &MemoryFiles, content: &str) {
+        put(files, &[content.as_bytes(), checksum_line(content.as_bytes()).as_bytes()].concat());
+    }
+
+    fn error(files: &MemoryFiles) -> String {
+        HubRecord::load(files, "h").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_record_reads_back_as_it_was_stored() {
+        let files = folder();
+        let mut record = record();
+        record.store(&files, "h").unwrap();
+        assert_eq!(HubRecord::load(&files, "h").unwrap(), record);
+        record.partitions = 8;
+        record.retention = Retention { age: None, bytes: None };
+        record.store(&files, "h").unwrap();
+        assert_eq!(HubRecord::load(&files, "h").unwrap(), record);
+        assert_eq!(files.list("h").unwrap(), ["hub.json"]);
+    }
+
+    /// Later versions have to read it: change it and say a new version.
+    #[test]
+    fn the_layout_of_version_1_stays_as_it_is() {
+        let files = folder();
+        record().store(&files, "h").unwrap();
+        assert_eq!(
+            String::from_utf8(content(&files)).unwrap(),
+            r#"{
+  "created_at_ms": 1700000000000,
+  "groups": [
+    "alarms",
+    "Billing"
+  ],
+  "log_id": "00000000000000ab",
+  "max_event_bytes": 1048576,
+  "name": "homes/north",
+  "partitions": 4,
+  "retention_age_ms": 604800000,
+  "retention_bytes": 1073741824,
+  "version": 1
+}
+{"crc32c":"a62218ef"}
+"#
+        );
+    }
+
+    #[test]
+    fn a_leftover_of_a_crash_is_neither_read_nor_in_the_way() {
+        let files = folder();
+        let leftover = || files.create("h/hub.json.new").unwrap().write_at(0, &[b"torn"]).unwrap();
+        leftover();
+        assert_eq!(error(&files), "there is no h/hub.json in memory");
+        record().store(&files, "h").unwrap();
+        leftover();
+        assert_eq!(HubRecord::load(&files, "h").unwrap(), record());
+        record().store(&files, "h").unwrap();
+        assert_eq!(files.list("h").unwrap(), ["hub.json"]);
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_detected() {
+        let files = folder();
+        record().store(&files, "h").unwrap();
+        let whole = content(&files);
+        for position in 0..whole.len() {
+            for bit in 0..8 {
+                let mut bytes = whole.clone();
+                bytes[position] ^= 1 << bit;
+                put(&files, &bytes);
+                let error = error(&files);
+                assert!(error.starts_with("h/hub.json in memory is damaged: its checksum is "), "{error}");
+            }
+            put(&files, &whole[..position]);
+            assert!(error(&files).contains("is damaged: "), "cut at {position}");
+        }
+    }
+
+    #[test]
+    fn damage_is_told_with_both_checksums() {
+        let files = folder();
+        put(&files, b"short");
+        assert_eq!(
+            error(&files),
+            "h/hub.json in memory is damaged: it has 5 bytes and no checksum; nothing was changed"
+        );
+        put(&files, b"{}\n{\"crc32c\":\"00000000\"}\n");
+        let right = format!("{:08x}", crc32c::crc32c(b"{}\n"));
+        assert_eq!(
+            error(&files),
+            format!(
+                "h/hub.json in memory is damaged: its checksum is {right}, and its last line says \
+                 \"{{\\\"crc32c\\\":\\\"00000000\\\"}}\"; nothing was changed"
+            )
+        );
+    }
+
+    #[test]
+    fn a_record_that_no_program_wrote_is_refused() {
+        let files = folder();
+        record().store(&files, "h").unwrap();
+        let text = String::from_utf8(content(&files)).unwrap();
+        let text = &text[..text.len() - CHECKSUM_LINE_BYTES];
+        for (from, to, problem) in [
+            ("\"partitions\": 4", "\"partitions\": 0", "0 partitions, and hubs have 1 to 1024"),
+            ("homes/north", "", "hub name \"\" is empty"),
+            (
+                "alarms",
+                "a b",
+                "consumer group \"a b\" contains ' '; allowed are letters, digits, dots, hyphens, \
+                 underscores and the dollar sign",
+            ),
+            ("\"version\"", "\"vision\"", "missing field `version` at line 14 column 1"),
+        ] {
+            put_with_checksum(&files, &text.replace(from, to));
+            let expected = format!("h/hub.json in memory is damaged: {problem}; nothing was changed");
+            assert_eq!(error(&files), expected);
+        }
+    }
+
+    #[test]
+    fn a_newer_version_is_refused_and_left_alone() {
+        let files = folder();
+        put_with_checksum(&files, "{\"version\": 2, \"partitions\": \"of another kind\"}\n");
+        let before = content(&files);
+        assert_eq!(
+            error(&files),
+            "h/hub.json in memory has version 2, and this program knows versions up to 1: open it with the \
+             newer program that wrote it; nothing was changed"
+        );
+        assert_eq!(content(&files), before);
+    }
+
+    #[test]
+    fn fields_of_a_later_writer_are_kept() {
+        let files = folder();
+        record().store(&files, "h").unwrap();
+        let text = String::from_utf8(content(&files)).unwrap();
+        let text = &text[..text.len() - CHECKSUM_LINE_BYTES];
+        put_with_checksum(&files, &text.replace("\"name\"", "\"colour\": {\"of\": [1, null]},\n  \"name\""));
+        let mut record = HubRecord::load(&files, "h").unwrap();
+        record.partitions = 16;
+        record.store(&files, "h").unwrap();
+        let again = HubRecord::load(&files, "h").unwrap();
+        assert_eq!(again, record);
+        assert_eq!(again.other["colour"], serde_json::json!({"of": [1, null]}));
+    }
+
+    #[test]
+    fn a_failing_file_system_is_told_with_the_file() {
+        let files = MemoryFiles::default();
+        let error = record().store(&files, "gone").unwrap_err().to_string();
+        assert!(error.starts_with("cannot create gone/hub.json.new in memory: "), "{error}");
+        assert_eq!(
+            HubRecord::load(&files, "gone").unwrap_err().to_string(),
+            "there is no gone/hub.json in memory"
+        );
+    }
+
+    #[test]
+    fn folder_names_are_readable_and_short() {
+        let name = |name: &str, id| folder_name(&name.parse().unwrap(), &LogId::new(id));
+        assert_eq!(name("homes", "3f9c0a6b1d2e4f50"), "homes.3f9c0a6b1d2e4f50");
+        assert_eq!(name("a/B.c_d-e", "0f"), "a%2FB.c_d-e.0f");
+        assert_eq!(name("a", "deleted"), "a.de%6Ce%74ed");
+        let deleted = deleted_folder_name(&name("homes", "0f"));
+        assert_eq!(deleted, "homes.0f.deleted");
+        assert!(
+            is_deleted(&deleted) && !is_deleted(&name("homes", "0f")) && !is_deleted(&name("a", "deleted"))
+        );
+        let long = deleted_folder_name(&name(&"a/".repeat(128), "3f9c0a6b1d2e4f50"));
+        assert!(long.len() <= 143, "{long} has {} bytes", long.len());
+        assert!(long.ends_with("~.3f9c0a6b1d2e4f50.deleted"), "{long}");
+    }
+
+    /// Writes down what is asked of the disk, in order.
+    #[derive(Debug)]
+    struct Recorder<T>(T, Arc<Mutex<Vec<String>>>);
+
+    impl<T> Recorder<T> {
+        fn note(&self, call: String) -> &T {
+            self.1.lock().unwrap().push(call);
+            &self.0
+        }
+    }
+
+    impl Files for Recorder<MemoryFiles> {
+        fn create(&self, path: &str) -> io::Result<Arc<dyn File>> {
+            let file = self.note(format!("create {path}")).create(path)?;
+            Ok(Arc::new(Recorder(file, Arc::clone(&self.1))))
+        }
+        fn open(&self, path: &str) -> io::Result<Arc<dyn File>> {
+            self.0.open(path)
+        }
+        fn list(&self, folder: &str) -> io::Result<Vec<String>> {
+            self.0.list(folder)
+        }
+        fn create_folder(&self, folder: &str) -> io::Result<()> {
+            self.0.create_folder(folder)
+        }
+        fn sync_folder(&self, folder: &str) -> io::Result<()> {
+            self.note(format!("sync folder {folder}")).sync_folder(folder)
+        }
+        fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+            self.note(format!("rename {from} to {to}")).rename(from, to)
+        }
+        fn remove(&self, path: &str) -> io::Result<()> {
+            self.note(format!("remove {path}")).remove(path)
+        }
+        fn remove_folder(&self, folder: &str) -> io::Result<()> {
+            self.0.remove_folder(folder)
+        }
+        fn shown(&self, path: &str) -> String {
+            self.0.shown(path)
+        }
+    }
+
+    impl File for Recorder<Arc<dyn File>> {
+        fn write_at(&self, position: u64, parts: &[&[u8]]) -> io::Result<()> {
+            self.note("write".into()).write_at(position, parts)
+        }
+        fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
+            self.0.read_at(position, into)
+        }
+        fn set_len(&self, length: u64) -> io::Result<()> {
+            self.note("set length".into()).set_len(length)
+        }
+        fn len(&self) -> io::Result<u64> {
+            self.0.len()
+        }
+        fn reserve(&self, length: u64) -> io::Result<()> {
+            self.0.reserve(length)
+        }
+        fn sync(&self) -> io::Result<()> {
+            self.note("sync".into()).sync()
+        }
+    }
+
+    #[test]
+    fn a_record_is_on_disk_before_it_has_its_name_and_its_name_before_store_returns() {
+        let files = Recorder(folder(), Arc::default());
+        record().store(&files, "h").unwrap();
+        let calls = files.1.lock().unwrap().clone();
+        assert_eq!(
+            calls,
+            [
+                "remove h/hub.json.new",
+                "create h/hub.json.new",
+                "write",
+                "sync",
+                "rename h/hub.json.new to h/hub.json",
+                "sync folder h",
+            ]
+        );
+    }
+
+    /// Reads back what `folder_name` wrote: what can be read back is not written for two.
+    fn decode(folder: &str) -> (String, String) {
+        let plain = |text: &str| {
+            let mut parts = text.split('%');
+            let mut plain = parts.next().unwrap().to_owned();
+            for part in parts {
+                plain.push(char::from(u8::from_str_radix(&part[..2], 16).unwrap()));
+                plain.push_str(&part[2..]);
+            }
+            plain
+        };
+        let (name, log_id) = folder.rsplit_once('.').unwrap();
+        (plain(name), plain(log_id))
+    }
+
+    proptest! {
+        #[test]
+        fn a_folder_name_is_never_written_for_two_hubs(
+            name in "[a-zA-Z0-9._/-]{1,33}", log_id in "[0-9a-f]{16}|[ -~]{1,20}|deleted",
+        ) {
+            let folder = folder_name(&name.parse().unwrap(), &LogId::new(&log_id));
+            prop_assert!(!is_deleted(&folder) && !folder.contains('/'));
+            prop_assert_eq!(decode(&folder), (name, log_id));
+        }
+
+        #[test]
+        fn long_names_are_told_apart_by_their_log_ids(name in "[a-z/]{101,256}", one: u64, other: u64) {
+            let name: HubName = name.parse().unwrap();
+            let folder = |id: u64| folder_name(&name, &LogId::new(&format!("{id:016x}")));
+            prop_assert_eq!(folder(one) == folder(other), one == other);
+            prop_assert!(deleted_folder_name(&folder(one)).len() <= 143);
+        }
+    }
+}

@@ -1,7 +1,9 @@
 //! The sections of an encoded message, found without decoding what is in them.
 //!
-//!     header? delivery-annotations? message-annotations? properties? application-properties?
-//!     ( data+ | amqp-sequence+ | amqp-value ) footer? delivery-annotations?
+//! ```text
+//! header? delivery-annotations? message-annotations? properties? application-properties?
+//! ( data+ | amqp-sequence+ | amqp-value ) footer? delivery-annotations?
+//! ```
 //!
 //! That is the order of the specification (part 3, section 3.2), with one exception that is alive in
 //! the field: Azure's Python SDK writes the delivery annotations last. A message without a body is

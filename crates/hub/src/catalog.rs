@@ -27,7 +27,6 @@
 //! Fields of a later writer are kept when the record is written again. `version` grows when a reader that
 //! does not know a field would do harm; such a record is refused. `version` and the last line stay as they
 //! are in every version.
-#![cfg_attr(not(test), allow(dead_code, reason = "the namespace that opens its folders with it comes next"))]
 
 use std::fmt::Write as _;
 use std::io;

@@ -1,0 +1,438 @@
+//! One hub: its partitions, groups and log. In process it is an `EventSource`.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use ephor_core::BoxFuture;
+use ephor_core::ids::{ConsumerGroup, HubName, LogId, Namespace, PartitionId};
+use ephor_core::position::StartPosition;
+use ephor_core::source::{
+    EventSource, HubProperties, OpenError, OpenRequest, PartitionProperties, Receiver, SourceError,
+};
+use ephor_core::time::{Clock, Timestamp};
+
+use crate::batch::StoredBatch;
+use crate::catalog::HubRecord;
+use crate::config::{Durability, HubConfig, MAX_PARTITIONS, NamespaceConfig, Retention, same_name};
+use crate::error::{HubError, SendError};
+use crate::files::Files;
+use crate::journal::layout::PartitionStart;
+use crate::journal::{Cursor, Damage, Journal, JournalConfig, Log, Payload, RecoveryReport};
+use crate::partition::{Partition, ReceiverDescription};
+use crate::producer::Producer;
+use crate::receiver::{HubReceiver, source_error};
+use crate::writer::{Door, Partitions, Stored, Writer};
+
+/// A hub. Clones are the same hub.
+#[derive(Clone)]
+pub struct Hub(Arc<Inner>);
+
+struct Inner {
+    namespace: Namespace,
+    name: HubName,
+    config: NamespaceConfig,
+    files: Arc<dyn Files>,
+    folder: String,
+    clock: Arc<dyn Clock>,
+    /// What `hub.json` says.
+    record: Mutex<HubRecord>,
+    max_event_bytes: u64,
+    log_id: LogId,
+    partitions: Partitions,
+    log: Arc<Log>,
+    door: Door,
+    turn: AtomicU32,
+    report: RecoveryReport,
+}
+
+/// What a hub says of itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HubDescription {
+    /// Its name.
+    pub name: HubName,
+    /// Names this life of its log.
+    pub log: LogId,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// How many partitions it has.
+    pub partitions: u32,
+    /// How long events are kept.
+    pub retention: Retention,
+    /// A larger event is refused.
+    pub max_event_bytes: u64,
+    /// Its consumer groups, `$Default` first.
+    pub groups: Vec<ConsumerGroup>,
+    /// What an acknowledgement is worth.
+    pub durability: Durability,
+    /// How many bytes its log takes.
+    pub log_bytes: u64,
+    /// In how many segment files.
+    pub segments: usize,
+}
+
+impl Hub {
+    /// Opens the hub whose record this is, or begins its log.
+    pub(crate) fn open(
+        files: Arc<dyn Files>,
+        folder: &str,
+        record: HubRecord,
+        config: NamespaceConfig,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, HubError> {
+        let retention = config.effective_retention(record.retention);
+        let journal_config = JournalConfig {
+            segment_bytes: config.segment_bytes,
+            sync: config.durability == Durability::Disk,
+            retention_age: retention.age,
+            retention_bytes: retention.bytes,
+        };
+        let name = record.name.clone();
+        let broken =
+            |error: std::io::Error| HubError::Broken { name: name.to_string(), reason: error.to_string() };
+        let identity = identity(&record.log_id);
+        let mut journal =
+            Journal::open(files.clone(), folder, identity, record.partitions, journal_config, clock.wall())
+                .map_err(broken)?;
+        if let Err(error) = journal.enforce_retention(clock.wall()) {
+            tracing::warn!(hub = %record.name, %error, "old segments could not be freed; it will be tried again");
+        }
+        let firsts = journal.first_numbers().map_err(broken)?;
+        let states = journal.partitions().iter().zip(firsts).enumerate();
+        let partitions: Vec<_> =
+            states.map(|(id, (state, first))| Partition::new(id as u32, first, *state)).collect();
+        let partitions: Partitions = Arc::new(RwLock::new(partitions));
+        let (log, report) = (journal.log().clone(), journal.report().clone());
+        let recent = usize::try_from(config.recent_bytes).unwrap_or(usize::MAX);
+        let writer = Writer::new(journal, partitions.clone(), recent);
+        let door = match config.durability {
+            Durability::Memory => Door::direct(writer, clock.clone()),
+            Durability::Disk | Durability::PageCache => {
+                Door::with_committer(writer, clock.clone(), config.queue_bytes, record.name.as_str())
+                    .map_err(broken)?
+            }
+        };
+        Ok(Self(Arc::new(Inner {
+            namespace: config.name.clone(),
+            name: record.name.clone(),
+            max_event_bytes: record.max_event_bytes,
+            log_id: record.log_id.clone(),
+            record: Mutex::new(record),
+            config,
+            files,
+            folder: folder.to_owned(),
+            clock,
+            partitions,
+            log,
+            door,
+            turn: AtomicU32::new(0),
+            report,
+        })))
+    }
+
+    /// The hub's name.
+    pub fn name(&self) -> &HubName {
+        &self.0.name
+    }
+
+    /// Sends to this hub.
+    pub fn producer(&self) -> Producer {
+        Producer::new(self.clone())
+    }
+
+    /// What the hub says of itself.
+    pub fn describe(&self) -> HubDescription {
+        let record = self.record().clone();
+        let (log_bytes, segments) = {
+            let writer = self.0.door.writer();
+            (writer.journal.bytes(), writer.journal.segments())
+        };
+        HubDescription {
+            name: record.name,
+            log: record.log_id,
+            created_at: record.created_at,
+            partitions: record.partitions,
+            retention: self.0.config.effective_retention(record.retention),
+            max_event_bytes: record.max_event_bytes,
+            groups: [ConsumerGroup::default_group()].into_iter().chain(record.groups).collect(),
+            durability: self.0.config.durability,
+            log_bytes,
+            segments,
+        }
+    }
+
+    /// How many partitions it has.
+    pub fn partition_count(&self) -> u32 {
+        self.partitions().len() as u32
+    }
+
+    /// What an acknowledgement is worth.
+    pub fn durability(&self) -> Durability {
+        self.0.config.durability
+    }
+
+    /// What opening the log found.
+    pub fn recovery(&self) -> &RecoveryReport {
+        &self.0.report
+    }
+
+    /// What is known to be damaged. Everything else is served.
+    pub fn damage(&self) -> Vec<Damage> {
+        self.0.log.damage.all()
+    }
+
+    /// Who reads the hub now.
+    pub fn receivers(&self) -> Vec<ReceiverDescription> {
+        self.partitions().iter().flat_map(|partition| partition.receivers()).collect()
+    }
+
+    /// Creates a consumer group, or finds the one that is there; names are compared without case.
+    pub fn create_group(&self, name: &str) -> Result<ConsumerGroup, HubError> {
+        let group: ConsumerGroup = name.parse()?;
+        let mut record = self.record();
+        if let Some(present) = find_group(&record, &group) {
+            return Ok(present);
+        }
+        let mut config = as_config(&record);
+        config.groups.push(group.clone());
+        self.0.config.validate_hub(&config)?;
+        self.change(&mut record, |record| record.groups.push(group.clone()))?;
+        Ok(group)
+    }
+
+    /// Deletes a consumer group. Its receivers are told.
+    pub fn delete_group(&self, name: &str) -> Result<(), HubError> {
+        let mut record = self.record();
+        let asked: ConsumerGroup = name.parse()?;
+        let not_found = || HubError::NoSuchGroup { hub: self.0.name.clone(), group: name.to_owned() };
+        let group = find_group(&record, &asked).ok_or_else(not_found)?;
+        if group == ConsumerGroup::default_group() {
+            return Err(HubError::GroupStays(group.to_string()));
+        }
+        self.change(&mut record, |record| record.groups.retain(|one| *one != group))?;
+        drop(record);
+        let why = Arc::from(format!("consumer group {group:?} of hub {:?} was deleted", self.0.name));
+        self.partitions().iter().for_each(|partition| partition.cut_group(&group, &why));
+        Ok(())
+    }
+
+    /// Adds partitions until there are this many. Keys may choose other partitions from then on.
+    pub fn grow(&self, partitions: u32) -> Result<(), HubError> {
+        let mut record = self.record();
+        if partitions < record.partitions {
+            let (hub, present) = (self.0.name.clone(), record.partitions);
+            return Err(HubError::CannotShrink { hub, present, wanted: partitions });
+        }
+        let config = HubConfig { partitions, ..as_config(&record) };
+        self.0.config.validate_hub(&config)?;
+        // The record first: a partition that holds events must be known after a crash.
+        self.change(&mut record, |record| record.partitions = partitions)?;
+        self.0.door.writer().journal.grow(partitions);
+        let mut present = self.0.partitions.write().unwrap_or_else(PoisonError::into_inner);
+        let new = present.len() as u32..partitions.min(MAX_PARTITIONS);
+        present.extend(new.map(|id| Partition::new(id, 0, PartitionStart::default())));
+        Ok(())
+    }
+
+    /// From now on this is kept.
+    pub fn set_retention(&self, retention: Retention) -> Result<(), HubError> {
+        let mut record = self.record();
+        let config = HubConfig { retention, ..as_config(&record) };
+        self.0.config.validate_hub(&config)?;
+        self.change(&mut record, |record| record.retention = retention)?;
+        let Retention { age, bytes } = self.0.config.effective_retention(retention);
+        self.0.door.writer().journal.retain(age, bytes);
+        self.0.door.nudge();
+        Ok(())
+    }
+
+    /// Frees at once what retention need not keep. It happens by itself too.
+    pub fn enforce_retention(&self) {
+        self.0.door.writer().enforce_retention(self.0.clock.wall());
+    }
+
+    /// Begins a new segment, so that what was stored before can be freed without what comes after.
+    pub fn seal_segment(&self) -> Result<(), HubError> {
+        let now = self.0.clock.wall();
+        let rolled = self.0.door.writer().journal.roll(now);
+        rolled.map_err(HubError::disk("could not begin a new segment"))
+    }
+
+    /// Opens a receiver in a consumer group, by the rules of epochs.
+    pub async fn receiver(&self, request: OpenRequest) -> Result<HubReceiver, OpenError> {
+        let OpenRequest { group, partition: id, start, epoch, receiver: name, .. } = request;
+        let not_found = |what: String| OpenError::Source(SourceError::NotFound { what });
+        let group = find_group(&self.record(), &group)
+            .ok_or_else(|| not_found(format!("consumer group {group:?} of hub {:?}", self.0.name)))?;
+        let partition = self.partition(id)?;
+        let now = self.0.clock.now();
+        // An outdated owner learns that it is outdated, wherever it wanted to begin.
+        partition.admit(&group, &name, epoch, (now, self.0.config.vanish_after))?;
+        let mut receiver = self.reader_at(partition.clone(), start).await?;
+        let place = partition.enter(&group, &name, epoch, self.0.clock.now())?;
+        receiver.place = Some((group, place));
+        Ok(receiver)
+    }
+
+    /// A reader for tools: it stands outside the groups, disturbs nobody and is disturbed by nobody.
+    pub async fn reader(
+        &self,
+        partition: PartitionId,
+        start: StartPosition,
+    ) -> Result<HubReceiver, OpenError> {
+        let partition = self.partition(partition)?;
+        self.reader_at(partition, start).await
+    }
+
+    async fn reader_at(
+        &self,
+        partition: Arc<Partition>,
+        start: StartPosition,
+    ) -> Result<HubReceiver, OpenError> {
+        let located = partition.locate(&start).map_err(|message| OpenError::InvalidPosition { message })?;
+        let (next, not_before) = match (located, &start) {
+            (Some(next), _) => (next, None),
+            (None, StartPosition::EnqueuedTime(time)) => {
+                (self.find_time(&partition, *time).await?, Some(*time))
+            }
+            (None, _) => (0, None),
+        };
+        let asked = match start {
+            StartPosition::Sequence { number, inclusive } => Some(number.0 + u64::from(!inclusive)),
+            _ => None,
+        };
+        Ok(HubReceiver {
+            partition,
+            log: self.0.log.clone(),
+            clock: self.0.clock.clone(),
+            place: None,
+            cursor: Cursor::at(next),
+            not_before,
+            ahead: VecDeque::<StoredBatch>::new(),
+            last_enqueued: None,
+            missed: 0,
+            handed_out: asked,
+        })
+    }
+
+    /// The number of the first event of this time or later; behind the last one if there is none yet.
+    async fn find_time(&self, partition: &Arc<Partition>, time: Timestamp) -> Result<u64, SourceError> {
+        // What comes while it searches is found by its time when it is read.
+        let end = partition.properties().last.map_or(0, |last| last.sequence.next().0);
+        let (log, id) = (self.0.log.clone(), partition.id.0);
+        let find = move || log.find_time(id, time);
+        let runtime = tokio::runtime::Handle::try_current().ok().filter(|_| self.0.files.may_block());
+        let found = match runtime {
+            Some(runtime) => {
+                runtime.spawn_blocking(find).await.map_err(|error| SourceError::Unavailable(error.into()))?
+            }
+            None => find(),
+        };
+        Ok(found.map_err(source_error)?.unwrap_or(end))
+    }
+
+    pub(crate) fn max_event_bytes(&self) -> u64 {
+        self.0.max_event_bytes
+    }
+
+    pub(crate) fn next_in_turn(&self, partitions: u32) -> PartitionId {
+        PartitionId(self.0.turn.fetch_add(1, Ordering::Relaxed).checked_rem(partitions).unwrap_or(0))
+    }
+
+    pub(crate) async fn store(&self, partition: PartitionId, payload: Payload) -> Result<Stored, SendError> {
+        self.0.door.store(partition.0, payload).await
+    }
+
+    /// Ends the hub in good order: stores what waits, tells the readers, closes the log.
+    pub(crate) fn close(&self, why: &Arc<str>) -> Result<(), HubError> {
+        self.0.door.close();
+        let mut writer = self.0.door.writer();
+        writer.end(why);
+        self.partitions().iter().for_each(|partition| partition.end(why));
+        writer.journal.close().map_err(HubError::disk(format!("could not close hub {:?}", self.0.name)))
+    }
+
+    /// The folder of its log.
+    pub(crate) fn folder(&self) -> &str {
+        &self.0.folder
+    }
+
+    fn partition(&self, id: PartitionId) -> Result<Arc<Partition>, SourceError> {
+        let found = self.partitions().get(id.0 as usize).cloned();
+        found
+            .ok_or_else(|| SourceError::NotFound { what: format!("partition {id} of hub {:?}", self.0.name) })
+    }
+
+    fn partitions(&self) -> Vec<Arc<Partition>> {
+        self.0.partitions.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn record(&self) -> MutexGuard<'_, HubRecord> {
+        self.0.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the record, on disk first.
+    fn change(&self, record: &mut HubRecord, change: impl FnOnce(&mut HubRecord)) -> Result<(), HubError> {
+        let mut changed = record.clone();
+        change(&mut changed);
+        changed.store(&*self.0.files, &self.0.folder)?;
+        *record = changed;
+        Ok(())
+    }
+}
+
+impl EventSource for Hub {
+    fn namespace(&self) -> &Namespace {
+        &self.0.namespace
+    }
+
+    fn hub(&self) -> &HubName {
+        &self.0.name
+    }
+
+    fn hub_properties(&self) -> BoxFuture<'_, Result<HubProperties, SourceError>> {
+        Box::pin(async move {
+            let partitions = self.partitions().iter().map(|partition| partition.id).collect();
+            Ok(HubProperties { partitions, log: Some(self.0.log_id.clone()) })
+        })
+    }
+
+    fn partition_properties(
+        &self,
+        partition: PartitionId,
+    ) -> BoxFuture<'_, Result<PartitionProperties, SourceError>> {
+        Box::pin(async move { Ok(self.partition(partition)?.properties()) })
+    }
+
+    fn open(&self, request: OpenRequest) -> BoxFuture<'_, Result<Box<dyn Receiver>, OpenError>> {
+        Box::pin(async move { Ok(Box::new(self.receiver(request).await?) as Box<dyn Receiver>) })
+    }
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Hub({}/{})", self.0.namespace, self.0.name)
+    }
+}
+
+/// The group of this name, compared without case, as it was created.
+fn find_group(record: &HubRecord, asked: &ConsumerGroup) -> Option<ConsumerGroup> {
+    let default = ConsumerGroup::default_group();
+    if same_name(default.as_str(), asked.as_str()) {
+        return Some(default);
+    }
+    record.groups.iter().find(|group| same_name(group.as_str(), asked.as_str())).cloned()
+}
+
+fn as_config(record: &HubRecord) -> HubConfig {
+    let HubRecord { name, partitions, retention, max_event_bytes, groups, .. } = record.clone();
+    HubConfig { name, partitions, retention, max_event_bytes, groups }
+}
+
+/// What every checksum of this log is mixed with.
+pub(crate) fn identity(log: &LogId) -> u64 {
+    let bytes = log.as_str().as_bytes();
+    let low = crc32c::crc32c(bytes);
+    u64::from(crc32c::crc32c_append(!low, bytes)) << 32 | u64::from(low)
+}

@@ -1,0 +1,263 @@
+//! All segments of a hub, as readers see them. One writer ([`Journal`](super::Journal)) adds to them.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
+
+use ephor_core::time::Timestamp;
+
+use super::damage::{Damage, KnownDamage};
+use super::index::Index;
+use super::layout::{PartitionStart, SegmentHeader, index_name, segment_name};
+use super::recovery::recover;
+use super::segment::{Frame, Segment, read_header};
+use super::walk::Walk;
+use crate::files::Files;
+
+/// A segment that may be opened when somebody needs it, and is closed when nobody does any more.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) number: u64,
+    open: Mutex<Weak<Segment>>,
+}
+
+impl Entry {
+    pub(crate) fn closed(number: u64) -> Arc<Self> {
+        Arc::new(Self { number, open: Mutex::new(Weak::new()) })
+    }
+
+    pub(crate) fn opened(segment: &Arc<Segment>) -> Arc<Self> {
+        Arc::new(Self { number: segment.number, open: Mutex::new(Arc::downgrade(segment)) })
+    }
+}
+
+/// Where a reader goes on.
+#[derive(Debug)]
+pub(crate) struct Cursor {
+    pub(crate) next: u64,
+    segment: Option<Arc<Segment>>,
+}
+
+impl Cursor {
+    pub(crate) fn at(next: u64) -> Self {
+        Self { next, segment: None }
+    }
+}
+
+/// The segments, oldest first.
+#[derive(Debug)]
+pub(crate) struct Log {
+    pub(crate) files: Arc<dyn Files>,
+    pub(crate) folder: String,
+    pub(crate) identity: u64,
+    pub(crate) damage: KnownDamage,
+    entries: RwLock<Vec<Arc<Entry>>>,
+}
+
+impl Log {
+    pub(crate) fn new(files: Arc<dyn Files>, folder: &str, identity: u64, numbers: &[u64]) -> Self {
+        let entries = numbers.iter().map(|number| Entry::closed(*number)).collect();
+        let folder = folder.to_owned();
+        Self { files, folder, identity, damage: KnownDamage::default(), entries: RwLock::new(entries) }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        format!("{}/{name}", self.folder)
+    }
+
+    pub(crate) fn entries(&self) -> RwLockReadGuard<'_, Vec<Arc<Entry>>> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>)) {
+        change(&mut self.entries.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// A partition at the beginning of a segment.
+    pub(crate) fn start_of(&self, entry: &Entry, partition: u32) -> io::Result<PartitionStart> {
+        let open = entry.open.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        match open {
+            Some(segment) => Ok(segment.header.partition(partition)),
+            None => Ok(self.header(entry.number)?.partition(partition)),
+        }
+    }
+
+    /// Tries again without the segments that turn out to be unusable as a whole: the rest is served.
+    fn despite_damage<T>(&self, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        let attempts = self.entries().len();
+        for _ in 0..attempts {
+            match attempt() {
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
+                done => return done,
+            }
+        }
+        attempt()
+    }
+
+    /// Serves a segment no longer. Its file stays, for people to look at.
+    fn exclude(&self, number: u64, error: &io::Error) {
+        let path = self.path(&segment_name(number));
+        let length = self.files.open(&path).and_then(|file| file.len()).unwrap_or(0);
+        tracing::error!(%error, "a segment is not served");
+        self.damage.report(Damage::new(&self.files.shown(&path), 0..length));
+        self.change(|entries| entries.retain(|entry| entry.number != number));
+    }
+
+    /// Frames of a partition from the cursor on, about as much as the budget says; none at the end of the log.
+    /// What cannot be read is reported and passed over.
+    pub(crate) fn read(&self, partition: u32, cursor: &mut Cursor, budget: usize) -> io::Result<Vec<Frame>> {
+        self.despite_damage(|| self.try_read(partition, cursor, budget))
+    }
+
+    fn try_read(&self, partition: u32, cursor: &mut Cursor, budget: usize) -> io::Result<Vec<Frame>> {
+        loop {
+            let segment = match &cursor.segment {
+                Some(segment) => segment.clone(),
+                None => match self.find(partition, cursor.next)? {
+                    Some(segment) => segment,
+                    None => return Ok(Vec::new()),
+                },
+            };
+            let found = segment.read(partition, cursor.next, budget)?;
+            found.damage.into_iter().for_each(|damage| self.damage.report(damage));
+            let moved = found.next > cursor.next;
+            cursor.next = found.next;
+            if !found.frames.is_empty() {
+                cursor.segment = Some(segment);
+                return Ok(found.frames);
+            }
+            if !moved {
+                let behind = self.entries().iter().find(|entry| entry.number > segment.number).cloned();
+                let Some(entry) = behind else {
+                    cursor.segment = Some(segment);
+                    return Ok(Vec::new());
+                };
+                let next = self.open(&entry)?;
+                // Numbers may jump between segments, but never within one.
+                cursor.next = cursor.next.max(next.header.partition(partition).next);
+                cursor.segment = Some(next);
+            }
+        }
+    }
+
+    /// The number of the first event of a partition that was enqueued at this time or later; none if none was.
+    pub(crate) fn find_time(&self, partition: u32, time: Timestamp) -> io::Result<Option<u64>> {
+        self.despite_damage(|| self.try_find_time(partition, time))
+    }
+
+    fn try_find_time(&self, partition: u32, time: Timestamp) -> io::Result<Option<u64>> {
+        let entries = self.entries().clone();
+        // The last segment before which everything is older.
+        let older = |entry: &Arc<Entry>| {
+            let last = self.start_of(entry, partition)?.last;
+            io::Result::Ok(last.is_none_or(|(_, last)| last < time))
+        };
+        let at = partition_point(&entries, older)?.saturating_sub(1);
+        for entry in &entries[at.min(entries.len())..] {
+            if let Some(number) = self.open(entry)?.find_time(partition, time)? {
+                return Ok(Some(number));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The segment that holds this number, or would.
+    fn find(&self, partition: u32, number: u64) -> io::Result<Option<Arc<Segment>>> {
+        let entries = self.entries().clone();
+        let before = |entry: &Arc<Entry>| Ok(self.start_of(entry, partition)?.next <= number);
+        let at = partition_point(&entries, before)?.saturating_sub(1);
+        entries.get(at).map(|entry| self.open(entry)).transpose()
+    }
+
+    /// The segment, opened.
+    pub(crate) fn open(&self, entry: &Entry) -> io::Result<Arc<Segment>> {
+        let mut open = entry.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(segment) = open.upgrade() {
+            return Ok(segment);
+        }
+        let segment = Arc::new(self.load(entry.number)?);
+        *open = Arc::downgrade(&segment);
+        Ok(segment)
+    }
+
+    /// The header of a segment. One that is damaged in both copies excludes the segment.
+    pub(crate) fn header(&self, number: u64) -> io::Result<SegmentHeader> {
+        let path = self.path(&segment_name(number));
+        let file = self.files.open(&path)?;
+        let name = self.files.shown(&path);
+        let error = match read_header(&*file)? {
+            Ok((header, one_damaged)) if header.identity == self.identity && header.number == number => {
+                if one_damaged {
+                    self.damage.report(Damage::new(&name, 0..header.first_frame()));
+                }
+                return Ok(header);
+            }
+            Ok(_) => invalid(format!("{name} belongs to another log")),
+            Err(unreadable) => invalid(unreadable.describe(&name)),
+        };
+        self.exclude(number, &error);
+        Err(error)
+    }
+
+    /// Opens a segment that is no longer written: its end stands in the next one.
+    fn load(&self, number: u64) -> io::Result<Segment> {
+        let header = self.header(number)?;
+        let path = self.path(&segment_name(number));
+        let file = self.files.open(&path)?;
+        let name = self.files.shown(&path);
+        let length = file.len()?;
+        let follows = self.entries().iter().any(|entry| entry.number == number + 1);
+        let end = if follows { self.header(number + 1)?.previous_length.min(length) } else { length };
+        let index = match self.stored_index(number, end) {
+            Some(index) => index,
+            None => {
+                let start = header.first_frame();
+                let walk = Walk::new(&*file, self.identity, number, start..end);
+                let found = recover(walk, Index::new(&header.partitions), start, end, &name)?;
+                found.damage.into_iter().for_each(|damage| self.damage.report(damage));
+                self.store_index(number, end, &found.index);
+                found.index
+            }
+        };
+        Ok(Segment::new(name, file, header, index, end))
+    }
+
+    /// The index on disk, if it is intact and goes up to this position.
+    pub(crate) fn stored_index(&self, number: u64, end: u64) -> Option<Index> {
+        let file = self.files.open(&self.path(&index_name(number))).ok()?;
+        let mut bytes = vec![0; usize::try_from(file.len().ok()?).ok()?];
+        let read = file.read_at(0, &mut bytes).ok()?;
+        let (index, indexed) = Index::decode(&bytes[..read], self.identity, number)?;
+        (indexed == end).then_some(index)
+    }
+
+    /// Writes the index, without waiting for the disk. It can be made anew, so that no error matters.
+    pub(crate) fn store_index(&self, number: u64, end: u64, index: &Index) {
+        let path = self.path(&index_name(number));
+        let write = || {
+            let file = match self.files.open(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => self.files.create(&path)?,
+                opened => opened?,
+            };
+            let bytes = index.encode(self.identity, number, end);
+            file.write_at(0, &[&bytes])?;
+            file.set_len(bytes.len() as u64)
+        };
+        if let Err(error) = write() {
+            tracing::debug!(index = self.files.shown(&path), %error, "the index was not written");
+        }
+    }
+}
+
+pub(crate) fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, message)
+}
+
+/// `slice::partition_point` for a question that may fail.
+fn partition_point<T>(items: &[T], mut yes: impl FnMut(&T) -> io::Result<bool>) -> io::Result<usize> {
+    let (mut low, mut high) = (0, items.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if yes(&items[middle])? { low = middle + 1 } else { high = middle }
+    }
+    Ok(low)
+}

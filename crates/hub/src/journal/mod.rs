@@ -1,0 +1,586 @@
+//! The durable log of a hub: one writer, one row of segment files for all partitions.
+//!
+//!   batches ─commit─► active segment ─full─► sealed segments ─retention─► gone
+//!                          └──────────── Log: what readers see ───────────┘
+//!
+//! A commit is one write and one sync (`layout.rs` draws the bytes). It counts
+//! only when the sync returned: before that no reader sees it. A segment into
+//! which a commit failed is never written again, since nobody knows what of it
+//! is on disk; the next commit begins a new one.
+
+mod damage;
+mod index;
+pub(crate) mod layout;
+mod log;
+mod mark;
+mod recovery;
+mod segment;
+pub(crate) mod verify;
+mod walk;
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ephor_core::time::Timestamp;
+
+use self::index::Index;
+use self::layout::{
+    FRAME_HEADER, FrameHeader, Kind, PartitionStart, Place, SegmentHeader, encode_reservation, segment_name,
+    segment_number,
+};
+use self::log::Entry;
+use self::mark::{Mark, MarkFile};
+use self::recovery::{Recovered, recover};
+use self::segment::{Segment, read_header};
+use self::walk::Walk;
+use crate::files::Files;
+
+pub use self::damage::Damage;
+pub(crate) use self::log::{Cursor, Log, invalid};
+pub(crate) use self::segment::Frame;
+
+/// So many numbers are set aside at a time when events are acknowledged before they are on disk: a power
+/// failure makes the numbers jump by at most this much.
+const RESERVED_AT_A_TIME: u64 = 1 << 16;
+
+/// So much room is asked for beforehand: a file that does not grow is synced faster.
+const ROOM_AHEAD: u64 = 4 << 20;
+
+/// How a journal is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct JournalConfig {
+    /// A segment that is this long is followed by a new one.
+    pub(crate) segment_bytes: u64,
+    /// Whether a commit waits for the disk.
+    pub(crate) sync: bool,
+    pub(crate) retention_age: Option<Duration>,
+    pub(crate) retention_bytes: Option<u64>,
+}
+
+/// Events of one partition that are stored together or not at all, encoded by whoever sends them.
+#[derive(Clone, Debug)]
+pub(crate) struct Payload {
+    /// Records, padded to a multiple of 8.
+    pub(crate) bytes: Bytes,
+    pub(crate) count: u32,
+    /// CRC-32C of the bytes.
+    pub(crate) checksum: u32,
+}
+
+/// What opening a log found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// Whether the log was closed in good order.
+    pub clean: bool,
+    /// Bytes of a commit that was cut short; nobody was told that it was stored.
+    pub torn_bytes: u64,
+    /// How many bytes were read to open the log.
+    pub bytes_read: u64,
+    /// How far sequence numbers jumped, because some may have been used for events that are gone.
+    pub jumped: u64,
+}
+
+/// The writer of a log.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    config: JournalConfig,
+    log: Arc<Log>,
+    mark: MarkFile,
+    marked: Option<Mark>,
+    active: Arc<Segment>,
+    /// Where the next commit goes.
+    end: u64,
+    /// Room that was asked for.
+    room: u64,
+    /// The active segment must not be written any more.
+    spoiled: bool,
+    partitions: Vec<PartitionStart>,
+    /// The bytes of each sealed segment and when the one behind it began, oldest first.
+    sealed: Vec<Sealed>,
+    report: RecoveryReport,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sealed {
+    number: u64,
+    bytes: u64,
+}
+
+impl Journal {
+    /// Opens the log in this folder, or begins it. Reads the newest segment at most.
+    pub(crate) fn open(
+        files: Arc<dyn Files>,
+        folder: &str,
+        identity: u64,
+        partitions: u32,
+        config: JournalConfig,
+        now: Timestamp,
+    ) -> io::Result<Self> {
+        let (mark, marked) = MarkFile::open(&*files, folder, identity)?;
+        let mut numbers: Vec<u64> =
+            files.list(folder)?.iter().filter_map(|name| segment_number(name)).collect();
+        numbers.sort_unstable();
+        let log = Arc::new(Log::new(files, folder, identity, &numbers));
+        let newest = newest_segment(&log, &mut numbers)?;
+        let mut journal = match newest {
+            Some(header) => Self::reopen(log, mark, marked, header, config)?,
+            None => Self::begin(log, mark, config, now)?,
+        };
+        journal.sealed_sizes(&numbers);
+        journal.grow(partitions);
+        journal.missing_segments(&numbers);
+        if journal.spoiled {
+            journal.roll(now)?;
+        }
+        Ok(journal)
+    }
+
+    /// The first segment of a new log.
+    fn begin(log: Arc<Log>, mark: MarkFile, config: JournalConfig, now: Timestamp) -> io::Result<Self> {
+        let header = SegmentHeader {
+            identity: log.identity,
+            number: 1,
+            created_at: now,
+            previous_length: 0,
+            partitions: Vec::new(),
+        };
+        let active = create_segment(&log, header)?;
+        let end = active.end();
+        let report = RecoveryReport { clean: true, ..RecoveryReport::default() };
+        Ok(Self {
+            config,
+            log,
+            mark,
+            marked: None,
+            active,
+            end,
+            room: end,
+            spoiled: false,
+            partitions: Vec::new(),
+            sealed: Vec::new(),
+            report,
+        })
+    }
+
+    /// The newest segment, as far as it is intact.
+    fn reopen(
+        log: Arc<Log>,
+        mark: MarkFile,
+        marked: Option<Mark>,
+        header: SegmentHeader,
+        config: JournalConfig,
+    ) -> io::Result<Self> {
+        let path = log.path(&segment_name(header.number));
+        let file = log.files.open(&path)?;
+        let name = log.files.shown(&path);
+        let length = file.len()?;
+        let start = header.first_frame();
+        let proven = marked.filter(|mark| mark.segment == header.number).map_or(0, |mark| mark.position);
+        let closed = (proven <= length).then(|| log.stored_index(header.number, proven)).flatten();
+        let (index, from) = match closed {
+            Some(index) => (index, proven),
+            None => (Index::new(&header.partitions), start),
+        };
+        let walk = Walk::new(&*file, log.identity, header.number, from..length);
+        let mut found = recover(walk, index, from, proven, &name)?;
+        if found.end < proven {
+            // Even the zeros at the end were something once.
+            found.damage.push(Damage::new(&name, found.end..proven));
+            found.untraced += (proven - found.end) / 8;
+            found.end = proven;
+        }
+        let bytes_read = start + (length - from);
+        let Recovered { index, end, torn, damage, untraced, .. } = found;
+        let clean = end == proven && torn.is_none() && damage.is_empty();
+        let torn_bytes = torn.map_or(0, |torn| torn.end - torn.start);
+        if torn_bytes > 0 {
+            tracing::warn!(
+                file = name,
+                position = end,
+                bytes = torn_bytes,
+                "cut a commit that was not finished; nobody was told that it was stored"
+            );
+        }
+        let damaged = !damage.is_empty();
+        damage.into_iter().for_each(|damage| log.damage.report(damage));
+        let mut partitions: Vec<PartitionStart> = index.states().collect();
+        let jumped =
+            partitions.iter_mut().map(|partition| partition.jump(clean, untraced)).max().unwrap_or(0);
+        let empty = end == start;
+        let active = Arc::new(Segment::new(name, file, header, index, end));
+        log.change(|entries| {
+            entries.retain(|entry| entry.number != active.number);
+            entries.push(Entry::opened(&active));
+        });
+        // What nobody can tell apart any more is left behind in a segment of its own.
+        let spoiled = !clean && (!empty || damaged || jumped > 0);
+        let report = RecoveryReport { clean, torn_bytes, bytes_read, jumped };
+        let sealed = Vec::new();
+        let mut journal =
+            Self { config, log, mark, marked, active, end, room: end, spoiled, partitions, sealed, report };
+        if !spoiled && length > end {
+            journal.active.file.set_len(end)?;
+        }
+        journal.room = end;
+        Ok(journal)
+    }
+
+    /// What opening found.
+    pub(crate) fn report(&self) -> &RecoveryReport {
+        &self.report
+    }
+
+    /// What readers see.
+    pub(crate) fn log(&self) -> &Arc<Log> {
+        &self.log
+    }
+
+    /// All partitions behind the last commit.
+    pub(crate) fn partitions(&self) -> &[PartitionStart] {
+        &self.partitions
+    }
+
+    /// The oldest sequence number of each partition that is kept, or the next one.
+    pub(crate) fn first_numbers(&self) -> io::Result<Vec<u64>> {
+        let oldest = self.log.entries().first().cloned();
+        let header = match oldest {
+            Some(entry) if entry.number != self.active.number => self.log.header(entry.number)?,
+            _ => self.active.header.clone(),
+        };
+        Ok((0..self.partitions.len() as u32).map(|partition| header.partition(partition).next).collect())
+    }
+
+    /// Adds empty partitions until there are this many.
+    pub(crate) fn grow(&mut self, partitions: u32) {
+        let count = self.partitions.len().max(partitions as usize);
+        self.partitions.resize_with(count, PartitionStart::default);
+    }
+
+    /// From now on this much is kept.
+    pub(crate) fn retain(&mut self, age: Option<Duration>, bytes: Option<u64>) {
+        (self.config.retention_age, self.config.retention_bytes) = (age, bytes);
+    }
+
+    /// Stores the batches, all of them or none. When it returns they are on disk, or in the page cache if
+    /// that is enough; and readers see them. Yields each batch as a frame.
+    pub(crate) fn commit(&mut self, batches: &[(u32, Payload)], now: Timestamp) -> io::Result<Vec<Frame>> {
+        let full = self.end >= self.config.segment_bytes && self.end > self.active.header.first_frame();
+        if self.spoiled || full {
+            self.roll(now)?;
+        }
+        let mut after = self.partitions.clone();
+        let mut headers = Vec::with_capacity(batches.len() + 1);
+        let mut position = self.end;
+        let reservation = self.reservation(batches);
+        let reserved_bytes = encode_reservation(&reservation);
+        if !reservation.is_empty() {
+            let header = FrameHeader {
+                kind: Kind::Reservation,
+                partition: 0,
+                first: 0,
+                count: 0,
+                enqueued_at: now,
+                commit: self.end,
+                payload_length: reserved_bytes.len() as u32,
+                payload_checksum: crc32c::crc32c(&reserved_bytes),
+            };
+            headers.push((header, self.place(position)));
+            position += header.frame_length();
+            reservation.iter().for_each(|(partition, until)| after[*partition as usize].reserved = *until);
+        }
+        for (partition, payload) in batches {
+            let state = &mut after[*partition as usize];
+            // A clock that is set back does not put a later event before an earlier one.
+            let enqueued_at = state.last.map_or(now, |(_, last)| last.max(now));
+            let header = FrameHeader {
+                kind: Kind::Events,
+                partition: *partition,
+                first: state.next,
+                count: payload.count,
+                enqueued_at,
+                commit: self.end,
+                payload_length: payload.bytes.len() as u32,
+                payload_checksum: payload.checksum,
+            };
+            state.next = header.end();
+            state.last = Some((header.end() - 1, enqueued_at));
+            headers.push((header, self.place(position)));
+            position += header.frame_length();
+        }
+        self.write(&headers, &reserved_bytes, batches, position, !reservation.is_empty())
+            .inspect_err(|_| self.abandon())?;
+        self.partitions = after;
+        self.end = position;
+        self.active.publish(position, |index| {
+            for (header, place) in &headers {
+                match header.kind {
+                    Kind::Events => index.add(header, place.position),
+                    Kind::Reservation => {
+                        reservation.iter().for_each(|(id, until)| index.reserve(*id, *until))
+                    }
+                }
+            }
+        });
+        let events = headers.iter().filter(|(header, _)| header.kind == Kind::Events);
+        Ok(events.zip(batches).map(|((header, _), (_, payload))| frame(header, payload)).collect())
+    }
+
+    fn write(
+        &mut self,
+        headers: &[(FrameHeader, Place)],
+        reservation: &[u8],
+        batches: &[(u32, Payload)],
+        end: u64,
+        must_sync: bool,
+    ) -> io::Result<()> {
+        let encoded: Vec<[u8; FRAME_HEADER]> =
+            headers.iter().map(|(header, place)| header.encode(place)).collect();
+        let mut parts: Vec<&[u8]> = Vec::with_capacity(2 * encoded.len());
+        let first = (!reservation.is_empty()).then_some(reservation);
+        let payloads = first.into_iter().chain(batches.iter().map(|(_, payload)| &payload.bytes[..]));
+        encoded.iter().zip(payloads).for_each(|(header, payload)| parts.extend([&header[..], payload]));
+        if end > self.room && self.config.segment_bytes >= ROOM_AHEAD {
+            // Only a convenience: a disk without that much room may still have enough.
+            let room = end + ROOM_AHEAD;
+            self.room = if self.active.file.reserve(room).is_ok() { room } else { end };
+        }
+        self.active.file.write_at(self.end, &parts)?;
+        if self.config.sync || must_sync {
+            self.active.file.sync()?;
+        }
+        Ok(())
+    }
+
+    /// The numbers that must be set aside before these batches are acknowledged from the page cache.
+    fn reservation(&self, batches: &[(u32, Payload)]) -> Vec<(u32, u64)> {
+        if self.config.sync {
+            return Vec::new();
+        }
+        let mut needed = vec![0; self.partitions.len()];
+        batches
+            .iter()
+            .for_each(|(partition, payload)| needed[*partition as usize] += u64::from(payload.count));
+        let short = self.partitions.iter().zip(&needed).enumerate();
+        let short =
+            short.filter(|(_, (state, needed))| **needed > 0 && state.next + **needed > state.reserved);
+        short.map(|(id, (state, needed))| (id as u32, state.next + needed + RESERVED_AT_A_TIME)).collect()
+    }
+
+    fn place(&self, position: u64) -> Place {
+        Place { identity: self.log.identity, segment: self.active.number, position }
+    }
+
+    /// A commit failed. What it left behind is cut off where that is possible, and never written over.
+    fn abandon(&mut self) {
+        self.spoiled = true;
+        let cut = self.active.file.set_len(self.end);
+        if let Err(error) = cut {
+            tracing::warn!(file = self.active.name, %error, "could not cut off what a failed commit left behind");
+        }
+    }
+
+    /// Says in the mark that everything so far is on disk. For when there is nothing else to do.
+    pub(crate) fn note_durable(&mut self) {
+        let mark = Mark { segment: self.active.number, position: self.end };
+        if !self.config.sync || self.spoiled || self.marked == Some(mark) {
+            return;
+        }
+        match self.mark.write(mark) {
+            Ok(()) => self.marked = Some(mark),
+            Err(error) => tracing::debug!(%error, "the mark was not written"),
+        }
+    }
+
+    /// Seals the active segment and begins the next.
+    pub(crate) fn roll(&mut self, now: Timestamp) -> io::Result<()> {
+        if !self.spoiled {
+            // Best effort: the next segment says where this one ends.
+            let _ = self.active.file.set_len(self.end);
+        }
+        // What was acknowledged from the page cache is on disk before its segment is closed.
+        if !self.config.sync {
+            self.active.file.sync()?;
+        }
+        let last = self.partitions.iter().filter_map(|state| Some(state.last?.1)).max();
+        let header = SegmentHeader {
+            identity: self.log.identity,
+            number: self.active.number + 1,
+            created_at: last.map_or(now, |last| last.max(now)),
+            previous_length: self.end,
+            partitions: self.partitions.clone(),
+        };
+        let next = create_segment(&self.log, header)?;
+        self.log.store_index(self.active.number, self.end, &self.active.index());
+        self.sealed.push(Sealed { number: self.active.number, bytes: self.end });
+        self.end = next.end();
+        self.room = self.end;
+        self.active = next;
+        self.spoiled = false;
+        Ok(())
+    }
+
+    /// Closes the log in good order: opening it again need not look for its end.
+    pub(crate) fn close(&mut self) -> io::Result<()> {
+        if self.spoiled {
+            return Ok(());
+        }
+        self.active.file.set_len(self.end)?;
+        self.active.file.sync()?;
+        self.log.store_index(self.active.number, self.end, &self.active.index());
+        self.mark.write(Mark { segment: self.active.number, position: self.end })?;
+        self.mark.sync()?;
+        self.log.files.sync_folder(&self.log.folder)
+    }
+
+    /// Frees whole segments that are past their time or beyond the size, and tells whether it did.
+    pub(crate) fn enforce_retention(&mut self, now: Timestamp) -> io::Result<bool> {
+        let due = self.due()?.is_some_and(|due| due <= now);
+        let holds_events = self.end > self.active.header.first_frame();
+        if due && self.sealed.is_empty() && holds_events {
+            self.roll(now)?;
+        }
+        let mut freed = false;
+        while let Some(oldest) = self.sealed.first().copied() {
+            if !self.over_size() && !self.due()?.is_some_and(|due| due <= now) {
+                break;
+            }
+            self.log.change(|entries| entries.retain(|entry| entry.number != oldest.number));
+            self.sealed.remove(0);
+            freed = true;
+            for name in [segment_name(oldest.number), layout::index_name(oldest.number)] {
+                match self.log.files.remove(&self.log.path(&name)) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
+        }
+        Ok(freed)
+    }
+
+    /// When the oldest events will be past their time; none if they never will.
+    pub(crate) fn due(&self) -> io::Result<Option<Timestamp>> {
+        let Some(age) = self.config.retention_age else { return Ok(None) };
+        let newest_of_oldest = match self.sealed.first() {
+            // Nothing in a segment is newer than the beginning of the next.
+            Some(oldest) => {
+                let next = self.sealed.get(1).map_or(self.active.number, |next| next.number);
+                debug_assert!(next > oldest.number);
+                match next == self.active.number {
+                    true => Some(self.active.header.created_at),
+                    false => Some(self.log.header(next)?.created_at),
+                }
+            }
+            None => {
+                let began = self.active.header.first_frame();
+                let last = self.partitions.iter().filter_map(|state| Some(state.last?.1)).max();
+                last.filter(|_| self.end > began)
+            }
+        };
+        Ok(newest_of_oldest.map(|time| time + age))
+    }
+
+    fn over_size(&self) -> bool {
+        let bytes: u64 = self.sealed.iter().map(|sealed| sealed.bytes).sum::<u64>() + self.end;
+        self.config.retention_bytes.is_some_and(|limit| bytes > limit)
+    }
+
+    /// How many bytes the log takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.sealed.iter().map(|sealed| sealed.bytes).sum::<u64>() + self.end
+    }
+
+    /// How many segments there are.
+    pub(crate) fn segments(&self) -> usize {
+        self.sealed.len() + 1
+    }
+
+    fn sealed_sizes(&mut self, numbers: &[u64]) {
+        let sealed = numbers.iter().filter(|number| **number != self.active.number);
+        self.sealed = sealed
+            .map(|number| {
+                let file = self.log.files.open(&self.log.path(&segment_name(*number)));
+                Sealed { number: *number, bytes: file.and_then(|file| file.len()).unwrap_or(0) }
+            })
+            .collect();
+    }
+
+    /// A segment between others that is not there: somebody removed it.
+    fn missing_segments(&self, numbers: &[u64]) {
+        for pair in numbers.windows(2) {
+            let gap: Range<u64> = pair[0] + 1..pair[1];
+            for number in gap.take(100) {
+                let path = self.log.path(&segment_name(number));
+                self.log
+                    .damage
+                    .report(Damage::new(&format!("{} (missing)", self.log.files.shown(&path)), 0..0));
+            }
+        }
+    }
+}
+
+impl PartitionStart {
+    /// Moves beyond all numbers that may have been used, and tells by how much.
+    fn jump(&mut self, clean: bool, untraced: u64) -> u64 {
+        let before = self.next;
+        if !clean {
+            self.next = self.next.max(self.reserved) + untraced;
+        }
+        self.next - before
+    }
+}
+
+fn frame(header: &FrameHeader, payload: &Payload) -> Frame {
+    let FrameHeader { first, count, enqueued_at, .. } = *header;
+    Frame { first, count, enqueued_at, payload: payload.bytes.clone() }
+}
+
+/// The header of the newest segment. One whose creation was cut short is removed: nothing can be in it.
+fn newest_segment(log: &Log, numbers: &mut Vec<u64>) -> io::Result<Option<SegmentHeader>> {
+    while let Some(number) = numbers.last().copied() {
+        let path = log.path(&segment_name(number));
+        let file = log.files.open(&path)?;
+        if matches!(read_header(&*file)?, Err(layout::Unreadable::Damaged)) {
+            let mut walk = Walk::new(&*file, log.identity, number, 0..file.len()?);
+            let mut holds_frames = false;
+            while let Some(step) = walk.step()? {
+                holds_frames |= !matches!(step, walk::Step::Unreadable { header: None, .. });
+            }
+            if !holds_frames {
+                log.files.remove(&path)?;
+                log.change(|entries| entries.retain(|entry| entry.number != number));
+                numbers.pop();
+                continue;
+            }
+        }
+        return log.header(number).map(Some);
+    }
+    Ok(None)
+}
+
+/// Creates a segment: on disk, name and header, when it returns.
+fn create_segment(log: &Log, header: SegmentHeader) -> io::Result<Arc<Segment>> {
+    let path = log.path(&segment_name(header.number));
+    let create = || match log.files.create(&path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            // Left by an attempt that failed half-way: nothing was ever written behind its header.
+            log.files.remove(&path)?;
+            log.files.create(&path)
+        }
+        created => created,
+    };
+    let written = || {
+        let file = create()?;
+        file.write_at(0, &[&header.encode()])?;
+        file.sync()?;
+        log.files.sync_folder(&log.folder)?;
+        Ok(file)
+    };
+    let file = written().inspect_err(|_: &io::Error| drop(log.files.remove(&path)))?;
+    let (end, index) = (header.first_frame(), Index::new(&header.partitions));
+    let segment = Arc::new(Segment::new(log.files.shown(&path), file, header, index, end));
+    log.change(|entries| entries.push(Entry::opened(&segment)));
+    Ok(segment)
+}

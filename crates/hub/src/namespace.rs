@@ -1,0 +1,349 @@
+//! All hubs of one data folder, or of one process's memory.
+//!
+//! ```text
+//! DATA/LOCK                       who has the folder open
+//! DATA/hubs/NAME.LOGID/hub.json   what a hub is (catalog.rs)
+//! DATA/hubs/NAME.LOGID/*.log      its log (journal/layout.rs)
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ephor::environment::SystemClock;
+use ephor_core::ids::{HubName, LogId, Namespace};
+use ephor_core::time::Clock;
+
+use crate::catalog::{HubRecord, deleted_folder_name, folder_name, is_deleted};
+use crate::config::{Durability, HubConfig, NamespaceConfig, same_name};
+use crate::error::HubError;
+use crate::files::{DiskFiles, Files, MemoryFiles};
+use crate::hub::{Hub, identity};
+use crate::journal::verify::{LogVerification, verify};
+use crate::lock::FolderLock;
+
+const HUBS: &str = "hubs";
+
+/// The hubs of one data folder. Closing or dropping it closes them all.
+pub struct LocalNamespace {
+    config: NamespaceConfig,
+    files: Arc<dyn Files>,
+    clock: Arc<dyn Clock>,
+    hubs: Mutex<Hubs>,
+    _lock: Option<FolderLock>,
+}
+
+#[derive(Default)]
+struct Hubs {
+    /// By name in lower case.
+    open: BTreeMap<String, Hub>,
+    /// Those that could not be opened, with the reason.
+    broken: BTreeMap<String, String>,
+    closed: bool,
+}
+
+impl LocalNamespace {
+    /// Opens a data folder, or makes it; and the hubs of the configuration that are not there yet.
+    ///
+    /// With [`Durability::Memory`] the folder is not touched. Must not be called where blocking is forbidden:
+    /// it waits for the disk.
+    pub fn open(folder: impl AsRef<Path>, config: NamespaceConfig) -> Result<Self, HubError> {
+        if config.durability == Durability::Memory {
+            return Self::in_memory(config);
+        }
+        let folder = folder.as_ref();
+        let files: Arc<dyn Files> = Arc::new(DiskFiles::new(folder.to_owned()));
+        let what = format!("could not make the data folder {}", folder.display());
+        files.create_folder("").map_err(HubError::disk(what))?;
+        let lock = FolderLock::acquire(folder)?;
+        Self::with_files(files, Some(lock), config, Arc::new(SystemClock))
+    }
+
+    /// Hubs that live as long as this does.
+    pub fn in_memory(config: NamespaceConfig) -> Result<Self, HubError> {
+        let config = NamespaceConfig { durability: Durability::Memory, ..config };
+        Self::on(Arc::new(MemoryFiles::default()), config, Arc::new(SystemClock))
+    }
+
+    /// Hubs on any files, with any clock: for tests of what is hard to come by on a real disk.
+    pub fn on(
+        files: Arc<dyn Files>,
+        config: NamespaceConfig,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, HubError> {
+        Self::with_files(files, None, config, clock)
+    }
+
+    fn with_files(
+        files: Arc<dyn Files>,
+        lock: Option<FolderLock>,
+        config: NamespaceConfig,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, HubError> {
+        config.validate()?;
+        let make = |folder: &str| {
+            files.create_folder(folder)?;
+            files.sync_folder("")
+        };
+        make(HUBS).map_err(HubError::disk("could not make the folder of the hubs"))?;
+        let namespace = Self { config, files, clock, hubs: Mutex::default(), _lock: lock };
+        namespace.open_all()?;
+        for hub in &namespace.config.hubs {
+            namespace.ensure_hub(hub)?;
+        }
+        Ok(namespace)
+    }
+
+    /// Where its hubs live.
+    pub fn name(&self) -> &Namespace {
+        &self.config.name
+    }
+
+    /// How it is configured.
+    pub fn config(&self) -> &NamespaceConfig {
+        &self.config
+    }
+
+    /// Creates a hub.
+    pub fn create_hub(&self, hub: HubConfig) -> Result<Hub, HubError> {
+        self.config.validate_hub(&hub)?;
+        let mut hubs = self.hubs();
+        self.create_in(&mut hubs, hub)
+    }
+
+    /// Finds a hub, or creates it. One that is there grows to what is asked for, gets the groups that it lacks,
+    /// and the retention; a hub never shrinks.
+    pub fn ensure_hub(&self, wanted: &HubConfig) -> Result<Hub, HubError> {
+        self.config.validate_hub(wanted)?;
+        let mut hubs = self.hubs();
+        hubs.check_open()?;
+        let Some(hub) = hubs.open.get(&key(wanted.name.as_str())).cloned() else {
+            return self.create_in(&mut hubs, wanted.clone());
+        };
+        drop(hubs);
+        if wanted.partitions != hub.partition_count() {
+            hub.grow(wanted.partitions)?;
+        }
+        if wanted.retention != hub.describe().retention {
+            hub.set_retention(wanted.retention)?;
+        }
+        for group in &wanted.groups {
+            hub.create_group(group.as_str())?;
+        }
+        Ok(hub)
+    }
+
+    /// The hub of this name, compared without case.
+    pub fn hub(&self, name: &str) -> Result<Hub, HubError> {
+        let hubs = self.hubs();
+        hubs.check_open()?;
+        if let Some(reason) = hubs.broken.iter().find(|(broken, _)| same_name(broken, name)) {
+            return Err(HubError::Broken { name: reason.0.clone(), reason: reason.1.clone() });
+        }
+        hubs.open.get(&key(name)).cloned().ok_or_else(|| HubError::NotFound { name: name.to_owned() })
+    }
+
+    /// All hubs that are open, by name.
+    pub fn hubs_open(&self) -> Vec<Hub> {
+        self.hubs().open.values().cloned().collect()
+    }
+
+    /// The hubs, or folders, that could not be opened, and why. Nothing of them was changed.
+    pub fn broken(&self) -> Vec<(String, String)> {
+        self.hubs().broken.iter().map(|(name, reason)| (name.clone(), reason.clone())).collect()
+    }
+
+    /// Deletes a hub and all its events. Its readers and senders are told.
+    pub fn delete_hub(&self, name: &str) -> Result<(), HubError> {
+        let mut hubs = self.hubs();
+        hubs.check_open()?;
+        let hub = hubs.open.remove(&key(name)).ok_or_else(|| HubError::NotFound { name: name.to_owned() })?;
+        let why = Arc::from(format!("hub {:?} was deleted", hub.name()));
+        if let Err(error) = hub.close(&why) {
+            tracing::warn!(hub = %hub.name(), %error, "closed a hub to delete it");
+        }
+        let deleted = deleted_folder_name(hub.folder());
+        let remove = || {
+            self.files.rename(hub.folder(), &deleted)?;
+            self.files.sync_folder(HUBS)?;
+            self.files.remove_folder(&deleted)
+        };
+        remove()
+            .map_err(HubError::disk(format!("hub {:?} is closed, but not all of it is removed", hub.name())))
+    }
+
+    /// Closes all hubs in good order: what waits is stored, readers and senders are told.
+    pub fn close(&self) -> Result<(), HubError> {
+        let mut hubs = self.hubs();
+        hubs.closed = true;
+        let open = std::mem::take(&mut hubs.open);
+        drop(hubs);
+        let why: Arc<str> = Arc::from("the hub is closed");
+        let results: Vec<_> = open.values().map(|hub| hub.close(&why)).collect();
+        results.into_iter().collect()
+    }
+
+    fn open_all(&self) -> Result<(), HubError> {
+        let list = self.files.list(HUBS).map_err(HubError::disk("could not list the hubs"))?;
+        let mut hubs = self.hubs();
+        for name in list {
+            let folder = format!("{HUBS}/{name}");
+            if is_deleted(&name) {
+                if let Err(error) = self.files.remove_folder(&folder) {
+                    tracing::warn!(folder, %error, "what is left of a deleted hub could not be removed");
+                }
+                continue;
+            }
+            let record = match HubRecord::load(&*self.files, &folder) {
+                Ok(record) => record,
+                Err(crate::catalog::CatalogError::Missing { .. }) if self.is_unfinished(&folder) => {
+                    // A creation that was cut short: nobody was told that the hub exists.
+                    let removed = self.files.remove_folder(&folder);
+                    removed.map_err(HubError::disk(format!("could not remove the unfinished {folder}")))?;
+                    continue;
+                }
+                Err(error) => {
+                    hubs.refuse(&name, error.to_string());
+                    continue;
+                }
+            };
+            let hub_name = record.name.clone();
+            let taken = hubs.open.get(&key(hub_name.as_str())).map(|other| other.folder().to_owned());
+            if let Some(other) = taken {
+                hubs.refuse(&name, format!("{other} is a hub of the same name {hub_name:?}"));
+                continue;
+            }
+            match Hub::open(self.files.clone(), &folder, record, self.config.clone(), self.clock.clone()) {
+                Ok(hub) => drop(hubs.open.insert(key(hub_name.as_str()), hub)),
+                Err(error) => hubs.refuse(hub_name.as_str(), error.to_string()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a folder without record holds nothing that anybody could miss.
+    fn is_unfinished(&self, folder: &str) -> bool {
+        let names = self.files.list(folder).unwrap_or_else(|_| vec![String::new()]);
+        names.iter().all(|name| name.starts_with("hub.json"))
+    }
+
+    fn create_in(&self, hubs: &mut Hubs, hub: HubConfig) -> Result<Hub, HubError> {
+        hubs.check_open()?;
+        if let Some(existing) = hubs.open.get(&key(hub.name.as_str())) {
+            return Err(HubError::Exists { existing: existing.name().clone() });
+        }
+        let broken = hubs.broken.iter().find(|(name, _)| same_name(name, hub.name.as_str()));
+        if let Some((name, reason)) = broken {
+            return Err(HubError::Broken { name: name.clone(), reason: reason.clone() });
+        }
+        let name = hub.name.clone();
+        let log_id = LogId::new(&format!("{:016x}", unguessable()));
+        let folder = format!("{HUBS}/{}", folder_name(&name, &log_id));
+        let failed = |error| HubError::Disk { what: format!("could not create hub {name:?}"), error };
+        self.files.create_folder(&folder).map_err(failed)?;
+        let record = HubRecord::new(&hub, log_id, self.clock.wall());
+        record.store(&*self.files, &folder)?;
+        self.files.sync_folder(HUBS).map_err(failed)?;
+        let opened = Hub::open(self.files.clone(), &folder, record, self.config.clone(), self.clock.clone())?;
+        hubs.open.insert(key(name.as_str()), opened.clone());
+        Ok(opened)
+    }
+
+    fn hubs(&self) -> MutexGuard<'_, Hubs> {
+        self.hubs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Hubs {
+    fn check_open(&self) -> Result<(), HubError> {
+        if self.closed { Err(HubError::Closed("the namespace is closed".into())) } else { Ok(()) }
+    }
+
+    fn refuse(&mut self, name: &str, reason: String) {
+        tracing::error!(hub = name, reason, "a hub could not be opened; nothing of it was changed");
+        self.broken.insert(name.to_owned(), reason);
+    }
+}
+
+impl Drop for LocalNamespace {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::error!(%error, "a hub could not be closed in good order; the next start looks at its log");
+        }
+    }
+}
+
+impl fmt::Debug for LocalNamespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalNamespace").field("name", &self.config.name).finish_non_exhaustive()
+    }
+}
+
+/// What [`verify_folder`] found in one hub.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HubVerification {
+    /// The hub; none if not even that can be read.
+    pub hub: Option<HubName>,
+    /// Its folder.
+    pub folder: String,
+    /// What is wrong with its record.
+    pub record: Result<(), String>,
+    /// What its log is like, or why it cannot be read at all.
+    pub log: Result<LogVerification, String>,
+}
+
+impl HubVerification {
+    /// Whether everything is as it was written.
+    pub fn is_intact(&self) -> bool {
+        self.record.is_ok() && self.log.as_ref().is_ok_and(|log| log.damage.is_empty())
+    }
+}
+
+/// Reads everything in a data folder that no process has open, and changes nothing.
+pub fn verify_folder(folder: impl AsRef<Path>) -> Result<Vec<HubVerification>, HubError> {
+    let folder = folder.as_ref();
+    let _lock = FolderLock::acquire(folder)?;
+    verify_files(&DiskFiles::new(folder.to_owned()))
+}
+
+/// Reads everything in these files, and changes nothing.
+pub fn verify_files(files: &dyn Files) -> Result<Vec<HubVerification>, HubError> {
+    let list = files.list(HUBS).map_err(HubError::disk("could not list the hubs"))?;
+    let verified = list.iter().filter(|name| !is_deleted(name)).map(|name| {
+        let folder = format!("{HUBS}/{name}");
+        let shown = files.shown(&folder);
+        match HubRecord::load(files, &folder) {
+            Ok(record) => HubVerification {
+                folder: shown,
+                record: Ok(()),
+                log: verify(files, &folder, identity(&record.log_id)).map_err(|error| error.to_string()),
+                hub: Some(record.name),
+            },
+            Err(error) => {
+                // The log id is part of the folder's name, so that the log can be read all the same.
+                let log_id = name.rsplit_once('.').map_or("", |(_, log_id)| log_id);
+                let log = verify(files, &folder, identity(&LogId::new(log_id)));
+                HubVerification {
+                    hub: None,
+                    folder: shown,
+                    record: Err(error.to_string()),
+                    log: log.map_err(|error| error.to_string()),
+                }
+            }
+        }
+    });
+    Ok(verified.collect())
+}
+
+fn key(name: &str) -> String {
+    name.to_ascii_lowercase()
+}
+
+/// A random number whose seed is the operating system's: identities rest on it.
+fn unguessable() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    let mut hasher = std::hash::RandomState::new().build_hasher();
+    hasher.write_u64(fastrand::u64(..));
+    hasher.finish()
+}

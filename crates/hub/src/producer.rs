@@ -1,0 +1,120 @@
+//! Sending: one event or a batch, to a partition, by key, or wherever it may go.
+
+use ephor_core::event::NewEvent;
+use ephor_core::ids::PartitionId;
+use ephor_core::partition_key;
+use ephor_core::position::SequenceNumber;
+use ephor_core::time::Timestamp;
+
+use crate::batch::Batch;
+use crate::config::Durability;
+use crate::error::SendError;
+use crate::hub::Hub;
+
+/// Where a batch goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Target<'a> {
+    /// To the partitions in turn.
+    #[default]
+    Any,
+    /// To this partition.
+    Partition(PartitionId),
+    /// To the partition that the key chooses, as the service would; the key travels with every event.
+    Key(&'a str),
+}
+
+/// What a sender knows once its events are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// Where they are.
+    pub partition: PartitionId,
+    /// The number of the first; the others follow it.
+    pub first: SequenceNumber,
+    /// How many there are.
+    pub count: usize,
+    /// When they were stored, by the hub's clock.
+    pub enqueued_at: Timestamp,
+    /// What this answer is worth: where the events are now.
+    pub durability: Durability,
+}
+
+/// Sends to a hub. Clones send to the same hub.
+///
+/// When a send returns, its events are where the hub's durability says: on
+/// disk by default. A batch is stored whole or not at all. Once a send has
+/// begun to wait for the disk, dropping its future does not take it back.
+#[derive(Clone, Debug)]
+pub struct Producer {
+    hub: Hub,
+}
+
+impl Producer {
+    pub(crate) fn new(hub: Hub) -> Self {
+        Self { hub }
+    }
+
+    /// Sends one event: to the partition that its key chooses, or to the partitions in turn.
+    pub async fn send(&self, event: NewEvent) -> Result<Receipt, SendError> {
+        let key = event.partition_key.clone();
+        let target = key.as_deref().map_or(Target::Any, Target::Key);
+        self.send_batch(target, [event]).await
+    }
+
+    /// Sends one event to a partition.
+    pub async fn send_to(&self, partition: PartitionId, event: NewEvent) -> Result<Receipt, SendError> {
+        self.send_batch(Target::Partition(partition), [event]).await
+    }
+
+    /// Sends events together: all of them are stored, in this order and one behind the other, or none.
+    pub async fn send_batch(
+        &self,
+        target: Target<'_>,
+        events: impl IntoIterator<Item = NewEvent>,
+    ) -> Result<Receipt, SendError> {
+        let mut batch = self.batch();
+        let events = events.into_iter();
+        let mut first = true;
+        for mut event in events {
+            if let Target::Key(key) = target {
+                event.partition_key = Some(match event.partition_key.take() {
+                    Some(own) if &*own == key => own,
+                    _ => key.into(),
+                });
+            }
+            if std::mem::take(&mut first) {
+                batch.reserve(1, event.body.len());
+            }
+            batch.push(&event)?;
+        }
+        self.send_encoded(target, batch).await
+    }
+
+    /// An empty batch, for events that come one by one or are AMQP messages already.
+    pub fn batch(&self) -> Batch {
+        Batch::new(self.hub.max_event_bytes())
+    }
+
+    /// Sends a batch. With [`Target::Key`] the key only chooses the partition: each event has its own already.
+    pub async fn send_encoded(&self, target: Target<'_>, batch: Batch) -> Result<Receipt, SendError> {
+        if batch.is_empty() {
+            return Err(SendError::EmptyBatch);
+        }
+        let partitions = self.hub.partition_count();
+        let partition = match target {
+            Target::Partition(partition) if partition.0 < partitions => partition,
+            Target::Partition(partition) => {
+                return Err(SendError::NoSuchPartition {
+                    hub: self.hub.name().clone(),
+                    partition,
+                    partitions,
+                });
+            }
+            Target::Key(key) => partition_key::partition_for(key, partitions),
+            Target::Any => self.hub.next_in_turn(partitions),
+        };
+        let count = batch.len();
+        let stored = self.hub.store(partition, batch.finish()).await?;
+        let durability = self.hub.durability();
+        Ok(Receipt { partition, first: stored.first, count, enqueued_at: stored.enqueued_at, durability })
+    }
+}

@@ -1,0 +1,210 @@
+//! One reader of one partition: a receiver in a consumer group, or a tool outside of all groups.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use ephor_core::BoxFuture;
+use ephor_core::event::Event;
+use ephor_core::ids::{ConsumerGroup, PartitionId};
+use ephor_core::receivers::Place;
+use ephor_core::source::{LastEnqueued, ReceiveError, Receiver, SourceError};
+use ephor_core::time::{Clock, Timestamp};
+
+use crate::batch::StoredBatch;
+use crate::journal::{Cursor, Frame, Log};
+use crate::partition::{Partition, Taken};
+
+/// About so much is read from the log at a time.
+const READ_BYTES: usize = 256 << 10;
+
+/// A reader of one partition. Dropping it frees its place at once.
+pub struct HubReceiver {
+    pub(crate) partition: Arc<Partition>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Its place among the receivers of its group; a tool has none.
+    pub(crate) place: Option<(ConsumerGroup, Arc<Place>)>,
+    pub(crate) cursor: Cursor,
+    /// Older events are passed over: a start in the future has no event to point at yet.
+    pub(crate) not_before: Option<Timestamp>,
+    /// What was read from the log and not handed out yet.
+    pub(crate) ahead: VecDeque<StoredBatch>,
+    pub(crate) last_enqueued: Option<LastEnqueued>,
+    pub(crate) missed: u64,
+    /// The number behind the last event that was handed out; none before the first.
+    pub(crate) handed_out: Option<u64>,
+}
+
+impl HubReceiver {
+    /// The partition that it reads.
+    pub fn partition(&self) -> PartitionId {
+        self.partition.id
+    }
+
+    /// Waits until there is at least one event, and takes at most so many, and about as many bytes.
+    /// Dropping the future loses nothing.
+    pub async fn next(&mut self, most: usize, most_bytes: usize) -> Result<StoredBatch, ReceiveError> {
+        // A long backlog is always ready; whoever reads it in a loop shall not starve other tasks.
+        tokio::task::coop::consume_budget().await;
+        let partition = self.partition.clone();
+        loop {
+            // Listens before it looks, so that what happens in between still rings.
+            let news = partition.news.notified();
+            match self.look()? {
+                Taken::Batch(_) => {
+                    if let Some(batch) = self.hand_out(most, most_bytes) {
+                        return Ok(batch);
+                    }
+                }
+                Taken::Older => self.read_ahead().await?,
+                Taken::Nothing => {
+                    let _waiting = self.place.as_ref().map(|(_, place)| place.waiting());
+                    news.await;
+                }
+            }
+        }
+    }
+
+    /// How many events this receiver has passed over since it was asked last: retention freed them before
+    /// it came, or they cannot be read any more ([`damage`](crate::Hub::damage) names those).
+    pub fn take_missed(&mut self) -> u64 {
+        std::mem::take(&mut self.missed)
+    }
+
+    /// Takes a sign of life for a receiver that stands for somebody behind a network.
+    pub fn heard(&self) {
+        if let Some((_, place)) = &self.place {
+            place.heard(self.clock.now());
+        }
+    }
+
+    /// Sees to it that something lies ahead, or tells what has to be done for it.
+    fn look(&mut self) -> Result<Taken, ReceiveError> {
+        let place = self.place.as_ref().map(|(_, place)| place);
+        if let Some(batch) = self.ahead.front() {
+            self.partition.may_take(place)?;
+            return Ok(Taken::Batch(batch.clone()));
+        }
+        let taken = self.partition.take(place, &mut self.cursor.next)?;
+        match &taken {
+            Taken::Batch(batch) => {
+                let mut batch = batch.clone();
+                batch.skip_to(self.cursor.next);
+                // A new cursor holds no file open: one that retention removes shall free its room.
+                self.cursor = Cursor::at(batch.end());
+                self.ahead.push_back(batch);
+            }
+            Taken::Nothing => self.cursor = Cursor::at(self.cursor.next),
+            Taken::Older => {}
+        }
+        Ok(taken)
+    }
+
+    fn hand_out(&mut self, most: usize, most_bytes: usize) -> Option<StoredBatch> {
+        let front = self.ahead.front_mut()?;
+        if self.not_before.is_some_and(|time| front.enqueued_at() < time) {
+            self.ahead.pop_front();
+            return None;
+        }
+        let batch = front.split(most.max(1), most_bytes);
+        if front.is_empty() {
+            self.ahead.pop_front();
+        }
+        self.not_before = None;
+        if let Some(expected) = self.handed_out {
+            self.missed += batch.first().saturating_sub(expected);
+        }
+        self.handed_out = Some(batch.end());
+        self.last_enqueued = self.partition.last();
+        self.heard();
+        Some(batch)
+    }
+
+    /// Reads older events from the log: where that may take time, on a thread that may wait.
+    async fn read_ahead(&mut self) -> Result<(), ReceiveError> {
+        let (log, id, from) = (self.log.clone(), self.partition.id.0, self.cursor.next);
+        let mut cursor = std::mem::replace(&mut self.cursor, Cursor::at(from));
+        let read = move || {
+            let frames = log.read(id, &mut cursor, READ_BYTES);
+            (frames, cursor)
+        };
+        let runtime = tokio::runtime::Handle::try_current().ok().filter(|_| self.log.files.may_block());
+        let (frames, cursor) = match runtime {
+            Some(runtime) => runtime.spawn_blocking(read).await.map_err(|error| unavailable(error.into()))?,
+            None => read(),
+        };
+        self.cursor = cursor;
+        self.lay_ahead(frames.map_err(|error| unavailable(error.into()))?, from);
+        Ok(())
+    }
+
+    fn lay_ahead(&mut self, frames: Vec<Frame>, from: u64) {
+        if frames.is_empty() && self.cursor.next <= from {
+            // Nothing more can be read from the files: what is left is in memory, or still to come.
+            self.cursor = Cursor::at(self.partition.recent_or_next().max(from));
+        }
+        for frame in &frames {
+            let mut batch = StoredBatch::of(frame);
+            batch.skip_to(from);
+            self.ahead.push_back(batch);
+        }
+        // A recent frame may lie behind what was read: nothing is read twice.
+        if let Some(last) = frames.last() {
+            self.cursor.next = last.end();
+        }
+    }
+}
+
+fn unavailable(error: ephor_core::BoxError) -> ReceiveError {
+    ReceiveError::Source(SourceError::Unavailable(error))
+}
+
+impl Receiver for HubReceiver {
+    fn receive<'a>(
+        &'a mut self,
+        into: &'a mut Vec<Event>,
+        most: usize,
+    ) -> BoxFuture<'a, Result<(), ReceiveError>> {
+        Box::pin(async move {
+            let batch = self.next(most, usize::MAX).await?;
+            batch.decode_into(into);
+            // Small batches that are there already come along, as far as there is room.
+            let mut room = most.saturating_sub(batch.len());
+            while room > 0 && matches!(self.look(), Ok(Taken::Batch(_))) {
+                let Some(batch) = self.hand_out(room, usize::MAX) else { continue };
+                batch.decode_into(into);
+                room -= batch.len();
+            }
+            Ok(())
+        })
+    }
+
+    fn last_enqueued(&self) -> Option<LastEnqueued> {
+        self.last_enqueued.clone()
+    }
+
+    fn close(self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move { drop(self) })
+    }
+}
+
+impl Drop for HubReceiver {
+    fn drop(&mut self) {
+        if let Some((group, place)) = self.place.take() {
+            self.partition.leave(&group, &place);
+        }
+    }
+}
+
+impl fmt::Debug for HubReceiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HubReceiver({} at {})", self.partition.id, self.cursor.next)
+    }
+}
+
+/// What a reader of the log fails with.
+pub(crate) fn source_error(error: io::Error) -> SourceError {
+    SourceError::Unavailable(error.into())
+}

@@ -1,0 +1,350 @@
+//! What turns sends into commits: one thread for each hub on disk, none for a hub in memory.
+//!
+//!   senders ─► queue (bounded in bytes) ─► committer: one write, one sync ─► readers, then senders
+//!
+//! While a commit waits for the disk the next one gathers. A committer that has
+//! just answered many senders waits a moment for them to come back: otherwise
+//! every other commit would carry only the first who did.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ephor_core::position::SequenceNumber;
+use ephor_core::time::{Clock, Timestamp};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use crate::error::SendError;
+use crate::journal::{Journal, Payload};
+use crate::partition::Partition;
+
+/// No commit takes more than about this much: whoever comes later shall not wait for a flood.
+const MOST_BYTES_PER_COMMIT: usize = 8 << 20;
+
+/// So long at most a committer waits for senders to come back.
+const LONGEST_GATHERING: Duration = Duration::from_micros(300);
+
+/// The partitions of a hub; it may grow.
+pub(crate) type Partitions = Arc<RwLock<Vec<Arc<Partition>>>>;
+
+/// Where and when a batch was stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(crate) first: SequenceNumber,
+    pub(crate) enqueued_at: Timestamp,
+}
+
+/// The journal and what becomes of its commits.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub(crate) journal: Journal,
+    partitions: Partitions,
+    /// The partition and the size of each frame that is kept in memory, oldest first.
+    recent: VecDeque<(u32, usize)>,
+    recent_bytes: usize,
+    most_recent_bytes: usize,
+    /// Why nothing is stored any more.
+    ended: Option<Arc<str>>,
+}
+
+impl Writer {
+    pub(crate) fn new(journal: Journal, partitions: Partitions, most_recent_bytes: usize) -> Self {
+        Self { journal, partitions, recent: VecDeque::new(), recent_bytes: 0, most_recent_bytes, ended: None }
+    }
+
+    /// Stores the batches and shows them to readers.
+    pub(crate) fn commit(
+        &mut self,
+        batches: &[(u32, Payload)],
+        now: Timestamp,
+    ) -> Result<Vec<Stored>, SendError> {
+        if let Some(why) = &self.ended {
+            return Err(SendError::Closed(why.clone()));
+        }
+        let segments = self.journal.segments();
+        let frames = self.journal.commit(batches, now)?;
+        let partitions = self.partitions.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut stored = Vec::with_capacity(frames.len());
+        let mut touched = vec![false; partitions.len()];
+        for ((id, payload), frame) in batches.iter().zip(frames) {
+            stored.push(Stored { first: SequenceNumber(frame.first), enqueued_at: frame.enqueued_at });
+            let bytes = payload.bytes.len();
+            let keep = bytes <= self.most_recent_bytes;
+            partitions[*id as usize].publish(frame, keep);
+            touched[*id as usize] = true;
+            if keep {
+                self.recent.push_back((*id, bytes));
+                self.recent_bytes += bytes;
+            } else {
+                self.forget_recent_of(*id, &partitions);
+            }
+        }
+        while self.recent_bytes > self.most_recent_bytes {
+            let Some((id, bytes)) = self.recent.pop_front() else { break };
+            self.recent_bytes -= bytes;
+            partitions[id as usize].drop_oldest_recent();
+        }
+        partitions
+            .iter()
+            .zip(touched)
+            .filter(|(_, touched)| *touched)
+            .for_each(|(one, _)| one.news.notify_waiters());
+        if self.journal.segments() != segments {
+            self.enforce_retention(now);
+        }
+        Ok(stored)
+    }
+
+    /// A frame that is not kept would leave a hole behind the recent ones of its partition.
+    fn forget_recent_of(&mut self, id: u32, partitions: &[Arc<Partition>]) {
+        let mut freed = 0;
+        self.recent.retain(|(other, bytes)| {
+            let keep = *other != id;
+            if !keep {
+                freed += bytes;
+                partitions[id as usize].drop_oldest_recent();
+            }
+            keep
+        });
+        self.recent_bytes -= freed;
+    }
+
+    /// Frees what need not be kept any longer.
+    pub(crate) fn enforce_retention(&mut self, now: Timestamp) {
+        let freed = self.journal.enforce_retention(now).and_then(|freed| {
+            if !freed {
+                return Ok(());
+            }
+            let firsts = self.journal.first_numbers()?;
+            let partitions = self.partitions.read().unwrap_or_else(PoisonError::into_inner);
+            partitions.iter().zip(firsts).for_each(|(partition, first)| partition.begins_at(first));
+            Ok(())
+        });
+        if let Err(error) = freed {
+            tracing::warn!(%error, "old segments could not be freed; it will be tried again");
+        }
+    }
+
+    /// Stores nothing more.
+    pub(crate) fn end(&mut self, why: &Arc<str>) {
+        self.ended = Some(why.clone());
+    }
+}
+
+/// A batch that waits to be stored.
+struct Waiting {
+    partition: u32,
+    payload: Payload,
+    answer: oneshot::Sender<Result<Stored, SendError>>,
+    _room: OwnedSemaphorePermit,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    /// The committer sleeps until so many wait, and need not be woken before.
+    wanted: usize,
+    closing: bool,
+}
+
+/// The way to the writer.
+pub(crate) struct Door {
+    writer: Arc<Mutex<Writer>>,
+    clock: Arc<dyn Clock>,
+    /// None for a hub in memory: whoever sends stores.
+    committer: Option<Committer>,
+}
+
+struct Committer {
+    queue: Arc<(Mutex<Queue>, Condvar)>,
+    room: Arc<Semaphore>,
+    queue_bytes: u32,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Door {
+    /// Everyone who sends stores at once.
+    pub(crate) fn direct(writer: Writer, clock: Arc<dyn Clock>) -> Self {
+        Self { writer: Arc::new(Mutex::new(writer)), clock, committer: None }
+    }
+
+    /// A thread stores what has gathered.
+    pub(crate) fn with_committer(
+        writer: Writer,
+        clock: Arc<dyn Clock>,
+        queue_bytes: u64,
+        name: &str,
+    ) -> io::Result<Self> {
+        let writer = Arc::new(Mutex::new(writer));
+        let queue: Arc<(Mutex<Queue>, Condvar)> = Arc::default();
+        let queue_bytes = u32::try_from(queue_bytes).unwrap_or(u32::MAX);
+        let room = Arc::new(Semaphore::new(queue_bytes as usize));
+        let committing = Committing { queue: queue.clone(), writer: writer.clone(), clock: clock.clone() };
+        let thread =
+            std::thread::Builder::new().name(format!("hub {name}")).spawn(move || committing.run())?;
+        let thread = Mutex::new(Some(thread));
+        let committer = Some(Committer { queue, room, queue_bytes, thread });
+        Ok(Self { writer, clock, committer })
+    }
+
+    /// Stores a batch. Once it waits in the queue, dropping the future does not take it back.
+    pub(crate) async fn store(&self, partition: u32, payload: Payload) -> Result<Stored, SendError> {
+        let Some(committer) = &self.committer else {
+            let stored = self.writer().commit(&[(partition, payload)], self.clock.wall())?;
+            return stored.first().copied().ok_or(SendError::EmptyBatch);
+        };
+        let bytes = u32::try_from(payload.bytes.len()).unwrap_or(u32::MAX).min(committer.queue_bytes);
+        let closed = || SendError::Closed("the hub is closed".into());
+        let room = committer.room.clone().acquire_many_owned(bytes).await.map_err(|_| closed())?;
+        let (answer, answered) = oneshot::channel();
+        {
+            let (queue, ready) = &*committer.queue;
+            let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+            if queue.closing {
+                return Err(closed());
+            }
+            queue.waiting.push_back(Waiting { partition, payload, answer, _room: room });
+            if queue.waiting.len() >= queue.wanted {
+                ready.notify_one();
+            }
+        }
+        answered.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// The writer, between two commits.
+    pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
+        // A commit that panicked left the journal behind its last good one.
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the committer look again at when it must act.
+    pub(crate) fn nudge(&self) {
+        if let Some(committer) = &self.committer {
+            committer.queue.1.notify_one();
+        }
+    }
+
+    /// Stores what waits, and ends the committer.
+    pub(crate) fn close(&self) {
+        let Some(committer) = &self.committer else { return };
+        let (queue, ready) = &*committer.queue;
+        queue.lock().unwrap_or_else(PoisonError::into_inner).closing = true;
+        committer.room.close();
+        ready.notify_one();
+        let thread = committer.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the committer of a hub panicked");
+        }
+    }
+}
+
+/// The committer's own side.
+struct Committing {
+    queue: Arc<(Mutex<Queue>, Condvar)>,
+    writer: Arc<Mutex<Writer>>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Committing {
+    fn run(self) {
+        let mut answered = 0;
+        // What the last commit took: nobody is made to wait longer for company.
+        let mut took = Duration::ZERO;
+        while let Some(taken) = self.gather(answered, took) {
+            let began = self.clock.now();
+            answered = self.commit(taken);
+            took = self.clock.now().since(began);
+        }
+    }
+
+    /// Waits for something to store, and takes it; none when the hub closes and nothing is left.
+    fn gather(&self, expected: usize, patience: Duration) -> Option<Vec<Waiting>> {
+        let (queue, ready) = &*self.queue;
+        let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+        while queue.waiting.is_empty() {
+            if queue.closing {
+                return None;
+            }
+            drop(queue);
+            let due = self.rest();
+            queue = self.queue.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if queue.waiting.is_empty() && !queue.closing {
+                queue.wanted = 1;
+                queue = match due {
+                    Some(until) => ready
+                        .wait_timeout(queue, until)
+                        .map_or_else(|error| error.into_inner().0, |woken| woken.0),
+                    None => ready.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                };
+            }
+        }
+        let patience = (patience / 4).min(LONGEST_GATHERING);
+        if expected > 1 && !patience.is_zero() {
+            let deadline = self.clock.now() + patience;
+            queue.wanted = expected;
+            while queue.waiting.len() < expected && !queue.closing {
+                let left = deadline.since(self.clock.now());
+                if left.is_zero() {
+                    break;
+                }
+                queue = ready
+                    .wait_timeout(queue, left)
+                    .map_or_else(|error| error.into_inner().0, |woken| woken.0);
+            }
+        }
+        let mut bytes = 0;
+        let enough = queue.waiting.iter().position(|waiting| {
+            let full = bytes > 0 && bytes + waiting.payload.bytes.len() > MOST_BYTES_PER_COMMIT;
+            bytes += waiting.payload.bytes.len();
+            full
+        });
+        let count = enough.unwrap_or(queue.waiting.len());
+        Some(queue.waiting.drain(..count).collect())
+    }
+
+    /// Nothing to store: leaves a mark, frees what is due, and tells when the next thing will be.
+    fn rest(&self) -> Option<Duration> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.journal.note_durable();
+        let now = self.clock.wall();
+        let due = |writer: &Writer| writer.journal.due().ok().flatten();
+        if due(&writer).is_some_and(|due| due <= now) {
+            writer.enforce_retention(now);
+        }
+        /// What could not be freed is tried again, but not all the time.
+        const AGAIN: Duration = Duration::from_secs(60);
+        due(&writer).map(|due| if due <= now { AGAIN } else { due.since(now) })
+    }
+
+    fn commit(&self, taken: Vec<Waiting>) -> usize {
+        let (mut batches, mut answers) = (Vec::with_capacity(taken.len()), Vec::with_capacity(taken.len()));
+        for Waiting { partition, payload, answer, _room } in taken {
+            batches.push((partition, payload));
+            answers.push((answer, _room));
+        }
+        let result = {
+            let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+            writer.commit(&batches, self.clock.wall())
+        };
+        let count = answers.len();
+        match result {
+            // Whoever has gone away has taken its answer with it.
+            Ok(stored) => {
+                answers.into_iter().zip(stored).for_each(|((answer, _), one)| drop(answer.send(Ok(one))))
+            }
+            Err(error) => {
+                tracing::warn!(batches = count, %error, "a commit failed");
+                answers.into_iter().for_each(|(answer, _)| drop(answer.send(Err(error.clone()))));
+            }
+        }
+        count
+    }
+}
+
+impl std::fmt::Debug for Door {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Door").field("committer", &self.committer.is_some()).finish_non_exhaustive()
+    }
+}

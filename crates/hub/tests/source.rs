@@ -1,0 +1,113 @@
+//! The embedded hub keeps the rules of every source: on disk, relaxed, and in memory.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::Ticking;
+use ephor_core::event::NewEvent;
+use ephor_core::ids::{ConsumerGroup, PartitionId};
+use ephor_core::position::{SequenceNumber, StartPosition};
+use ephor_core::source::EventSource;
+use ephor_hub::config::DEFAULT_RECENT_BYTES;
+use ephor_hub::files::{DiskFiles, Files, MemoryFiles};
+use ephor_hub::{Durability, Hub, HubConfig, LocalNamespace, NamespaceConfig, Retention};
+use ephor_testkit::conformance::source::SourceFixture;
+
+const AGE: Duration = Duration::from_secs(100_000 * 60);
+const START: i64 = 1_000_000_000_000;
+
+/// A hub whose every event is in a segment of its own, on a clock that the test moves.
+struct Fixture {
+    hub: Hub,
+    clock: Arc<Ticking>,
+    _namespace: LocalNamespace,
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Fixture {
+    fn make(partitions: u32, durability: Durability, recent_bytes: u64) -> Self {
+        let clock = Ticking::new(START, 1);
+        let folder = (durability != Durability::Memory).then(|| tempfile::tempdir().unwrap());
+        let files: Arc<dyn Files> = match &folder {
+            Some(folder) => Arc::new(DiskFiles::new(folder.path().to_owned())),
+            None => Arc::new(MemoryFiles::default()),
+        };
+        let config = NamespaceConfig { durability, recent_bytes, ..NamespaceConfig::default() };
+        let namespace = LocalNamespace::on(files, config, clock.clone()).unwrap();
+        let config = HubConfig {
+            retention: Retention { age: Some(AGE), bytes: None },
+            groups: vec!["second".parse().unwrap()],
+            ..HubConfig::new("homes", partitions).unwrap()
+        };
+        let hub = namespace.create_hub(config).unwrap();
+        Self { hub, clock, _namespace: namespace, _folder: folder }
+    }
+
+    async fn send_event(&self, partition: PartitionId, event: NewEvent) {
+        self.hub.producer().send_to(partition, event).await.unwrap();
+        self.hub.seal_segment().unwrap();
+    }
+
+    async fn forget(&self, partition: PartitionId, sequence: SequenceNumber) {
+        let at = StartPosition::at(SequenceNumber(sequence.0 - 1));
+        let mut reader = self.hub.reader(partition, at).await.unwrap();
+        let last_to_go = reader.next(1, usize::MAX).await.unwrap().enqueued_at();
+        // The segment of an event ends when the next one begins, a moment later.
+        self.clock.set(last_to_go.0 + 2 + i64::try_from(AGE.as_millis()).unwrap());
+        self.hub.enforce_retention();
+    }
+}
+
+macro_rules! conformance {
+    ($module:ident, $durability:expr, $recent_bytes:expr) => {
+        mod $module {
+            use super::*;
+
+            struct Here(Fixture);
+
+            impl SourceFixture for Here {
+                async fn new(partitions: u32) -> Self {
+                    Self(Fixture::make(partitions, $durability, $recent_bytes))
+                }
+
+                fn source(&self) -> &dyn EventSource {
+                    &self.0.hub
+                }
+
+                fn second_group(&self) -> ConsumerGroup {
+                    "second".parse().unwrap()
+                }
+
+                async fn send(&self, partition: PartitionId, event: NewEvent) {
+                    self.0.send_event(partition, event).await;
+                }
+
+                async fn send_with_key(&self, key: &str, body: Bytes) {
+                    let event = NewEvent { partition_key: Some(key.into()), ..NewEvent::new(body) };
+                    self.0.hub.producer().send(event).await.unwrap();
+                }
+
+                fn can_forget(&self) -> bool {
+                    true
+                }
+
+                async fn forget_before(&self, partition: PartitionId, sequence: SequenceNumber) {
+                    self.0.forget(partition, sequence).await;
+                }
+            }
+
+            ephor_testkit::source_conformance!(Here);
+        }
+    };
+}
+
+// With nothing kept in memory every event is read from its file.
+conformance!(on_disk, Durability::Disk, DEFAULT_RECENT_BYTES);
+conformance!(from_files, Durability::Disk, 0);
+conformance!(relaxed, Durability::PageCache, DEFAULT_RECENT_BYTES);
+conformance!(in_memory, Durability::Memory, DEFAULT_RECENT_BYTES);
+conformance!(in_memory_from_files, Durability::Memory, 0);

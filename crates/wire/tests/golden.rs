@@ -43,7 +43,7 @@ fn an_event_with_only_a_body_is_one_data_section() {
 fn the_size_is_enough_where_every_head_is_long() {
     let name = "n".repeat(300);
     let long: Value = "x".repeat(300).as_str().into();
-    let system_properties = properties([(&name, long.clone()), ("reply-to-group-id", long)]);
+    let system_properties = properties([(&name, long.clone()), ("group-id", long)]);
     let event = NewEvent { system_properties, ..NewEvent::new(vec![7; 300]) };
     assert!(written(&event).unwrap().len() <= size_bound(&event));
 }

@@ -280,7 +280,7 @@ impl FrameHeader {
             payload_checksum: u32_from(&bytes[12..16]),
         };
         let sane = header.payload_length as usize <= MAX_PAYLOAD
-            && header.payload_length as usize % ALIGNMENT == 0
+            && (header.payload_length as usize).is_multiple_of(ALIGNMENT)
             && (header.partition as usize) < MAX_PARTITIONS
             && header.first.checked_add(u64::from(header.count)).is_some();
         sane.then_some(header)

@@ -444,7 +444,8 @@ impl Journal {
         }
         let mut freed = false;
         while let Some(oldest) = self.sealed.first().copied() {
-            if !self.over_size() && !self.due()?.is_some_and(|due| due <= now) {
+            let past_its_time = self.due()?.is_some_and(|due| due <= now);
+            if !self.over_size() && !past_its_time {
                 break;
             }
             self.log.change(|entries| entries.retain(|entry| entry.number != oldest.number));

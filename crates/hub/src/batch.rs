@@ -4,7 +4,8 @@
 //! a header in front. Whoever reads gets slices of what was read once.
 
 use bytes::Bytes;
-use ephor_amqp::Sections;
+use ephor_amqp::check::check;
+use ephor_amqp::{Malformed, Sections};
 use ephor_core::event::{Event, NewEvent, Properties};
 use ephor_core::partition_key;
 use ephor_core::position::{Offset, SequenceNumber};
@@ -61,7 +62,7 @@ impl Batch {
 
     /// Adds a complete AMQP message, which is kept as it is, byte for byte.
     pub fn push_message(&mut self, partition_key: Option<&str>, encoded: &[u8]) -> Result<(), SendError> {
-        Sections::scan(encoded).map_err(|error| SendError::Unencodable(error.to_string()))?;
+        check_message(encoded).map_err(|error| SendError::Unencodable(error.to_string()))?;
         self.record(partition_key, encoded.len(), |bytes| {
             bytes.extend_from_slice(encoded);
             Ok(())
@@ -226,12 +227,7 @@ impl StoredBatch {
         into.reserve(self.len());
         into.extend(self.events().map(|stored| {
             let message = self.records.slice_ref(stored.message);
-            // What was refused at the door cannot be here; if it is, it is handed on as it is.
-            let decoded = message::decode(&message).unwrap_or_else(|_| message::Decoded {
-                body: message,
-                properties: Properties::default(),
-                system_properties: Properties::default(),
-            });
+            let decoded = message::decode(&message).unwrap_or_else(|_| readable_part(&message));
             Event {
                 sequence: stored.sequence,
                 offset: offset_of(stored.sequence.0),
@@ -242,6 +238,23 @@ impl StoredBatch {
                 system_properties: decoded.system_properties,
             }
         }));
+    }
+}
+
+/// Whether bytes are a message, without decoding its body.
+fn check_message(encoded: &[u8]) -> Result<(), Malformed> {
+    let found = Sections::scan(encoded)?;
+    let maps = [found.message_annotations, found.properties, found.application_properties];
+    maps.into_iter().flatten().try_for_each(|section| check(&encoded[section.value..section.end]))
+}
+
+/// What can be shown of a message that is well-formed and yet says something that has no meaning.
+fn readable_part(message: &Bytes) -> message::Decoded {
+    let body = Sections::scan(message).map_or(0..message.len(), |sections| sections.body.content);
+    message::Decoded {
+        body: message.slice(body),
+        properties: Properties::default(),
+        system_properties: Properties::default(),
     }
 }
 

@@ -346,7 +346,7 @@ impl Hub {
 
     /// Ends the hub in good order: stores what waits, tells the readers, closes the log.
     pub(crate) fn close(&self, why: &Arc<str>) -> Result<(), HubError> {
-        self.0.door.close();
+        self.0.door.close(why);
         let mut writer = self.0.door.writer();
         writer.end(why);
         self.partitions().iter().for_each(|partition| partition.end(why));

@@ -146,7 +146,8 @@ struct Queue {
     waiting: VecDeque<Waiting>,
     /// The committer sleeps until so many wait, and need not be woken before.
     wanted: usize,
-    closing: bool,
+    /// Why nothing more is taken.
+    closing: Option<Arc<str>>,
 }
 
 /// The way to the writer.
@@ -196,21 +197,21 @@ impl Door {
             return stored.first().copied().ok_or(SendError::EmptyBatch);
         };
         let bytes = u32::try_from(payload.bytes.len()).unwrap_or(u32::MAX).min(committer.queue_bytes);
-        let closed = || SendError::Closed("the hub is closed".into());
-        let room = committer.room.clone().acquire_many_owned(bytes).await.map_err(|_| closed())?;
+        let room = committer.room.clone().acquire_many_owned(bytes).await;
+        let room = room.map_err(|_| committer.queue().closed())?;
         let (answer, answered) = oneshot::channel();
         {
-            let (queue, ready) = &*committer.queue;
-            let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
-            if queue.closing {
-                return Err(closed());
+            let ready = &committer.queue.1;
+            let mut queue = committer.queue();
+            if queue.closing.is_some() {
+                return Err(queue.closed());
             }
             queue.waiting.push_back(Waiting { partition, payload, answer, _room: room });
             if queue.waiting.len() >= queue.wanted {
                 ready.notify_one();
             }
         }
-        answered.await.unwrap_or_else(|_| Err(closed()))
+        answered.await.unwrap_or_else(|_| Err(committer.queue().closed()))
     }
 
     /// The writer, between two commits.
@@ -227,16 +228,28 @@ impl Door {
     }
 
     /// Stores what waits, and ends the committer.
-    pub(crate) fn close(&self) {
+    pub(crate) fn close(&self, why: &Arc<str>) {
         let Some(committer) = &self.committer else { return };
-        let (queue, ready) = &*committer.queue;
-        queue.lock().unwrap_or_else(PoisonError::into_inner).closing = true;
+        committer.queue().closing.get_or_insert_with(|| why.clone());
         committer.room.close();
-        ready.notify_one();
+        committer.queue.1.notify_one();
         let thread = committer.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the committer of a hub panicked");
         }
+    }
+}
+
+impl Committer {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    /// What a sender is told whom nobody will answer.
+    fn closed(&self) -> SendError {
+        SendError::Closed(self.closing.clone().unwrap_or_else(|| "the hub is closed".into()))
     }
 }
 
@@ -264,13 +277,13 @@ impl Committing {
         let (queue, ready) = &*self.queue;
         let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
         while queue.waiting.is_empty() {
-            if queue.closing {
+            if queue.closing.is_some() {
                 return None;
             }
             drop(queue);
             let due = self.rest();
             queue = self.queue.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if queue.waiting.is_empty() && !queue.closing {
+            if queue.waiting.is_empty() && queue.closing.is_none() {
                 queue.wanted = 1;
                 queue = match due {
                     Some(until) => ready
@@ -284,7 +297,7 @@ impl Committing {
         if expected > 1 && !patience.is_zero() {
             let deadline = self.clock.now() + patience;
             queue.wanted = expected;
-            while queue.waiting.len() < expected && !queue.closing {
+            while queue.waiting.len() < expected && queue.closing.is_none() {
                 let left = deadline.since(self.clock.now());
                 if left.is_zero() {
                     break;

@@ -37,7 +37,7 @@ use ephor_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::config::{HubConfig, MAX_PARTITIONS, Retention};
+use crate::config::{HubConfig, MAX_PARTITIONS, Retention, same_name};
 use crate::files::Files;
 
 /// The version that is written, and the newest that is understood.
@@ -277,6 +277,13 @@ pub(crate) fn folder_name(name: &HubName, log_id: &LogId) -> String {
     folder.push('.');
     folder.push_str(&encode(log_id.as_str(), |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')));
     folder
+}
+
+/// Whether this is a folder of the hub of this name, compared without case.
+pub(crate) fn is_folder_of(folder: &str, name: &str) -> bool {
+    let Ok(name) = name.parse::<HubName>() else { return false };
+    let any = folder_name(&name, &LogId::new(""));
+    folder.rsplit_once('.').is_some_and(|(stem, _)| same_name(&any, &format!("{stem}.")))
 }
 
 /// The name that a folder has while it is on its way out.

@@ -15,7 +15,7 @@ use ephor::environment::SystemClock;
 use ephor_core::ids::{HubName, LogId, Namespace};
 use ephor_core::time::Clock;
 
-use crate::catalog::{HubRecord, deleted_folder_name, folder_name, is_deleted};
+use crate::catalog::{HubRecord, deleted_folder_name, folder_name, is_deleted, is_folder_of};
 use crate::config::{Durability, HubConfig, NamespaceConfig, same_name};
 use crate::error::HubError;
 use crate::files::{DiskFiles, Files, MemoryFiles};
@@ -38,9 +38,15 @@ pub struct LocalNamespace {
 struct Hubs {
     /// By name in lower case.
     open: BTreeMap<String, Hub>,
-    /// Those that could not be opened, with the reason.
-    broken: BTreeMap<String, String>,
+    /// Those that could not be opened, by folder.
+    broken: BTreeMap<String, Broken>,
     closed: bool,
+}
+
+struct Broken {
+    /// None if the record cannot be read: then only the folder tells the name.
+    hub: Option<HubName>,
+    reason: String,
 }
 
 impl LocalNamespace {
@@ -90,7 +96,11 @@ impl LocalNamespace {
         let namespace = Self { config, files, clock, hubs: Mutex::default(), _lock: lock };
         namespace.open_all()?;
         for hub in &namespace.config.hubs {
-            namespace.ensure_hub(hub)?;
+            // One that is damaged has been named; the others are served.
+            let damaged = namespace.hubs().broken(hub.name.as_str()).is_some();
+            if !damaged {
+                namespace.ensure_hub(hub)?;
+            }
         }
         Ok(namespace)
     }
@@ -138,10 +148,7 @@ impl LocalNamespace {
     pub fn hub(&self, name: &str) -> Result<Hub, HubError> {
         let hubs = self.hubs();
         hubs.check_open()?;
-        if let Some(reason) = hubs.broken.iter().find(|(broken, _)| same_name(broken, name)) {
-            return Err(HubError::Broken { name: reason.0.clone(), reason: reason.1.clone() });
-        }
-        hubs.open.get(&key(name)).cloned().ok_or_else(|| HubError::NotFound { name: name.to_owned() })
+        hubs.open.get(&key(name)).cloned().ok_or_else(|| hubs.not_open(name))
     }
 
     /// All hubs that are open, by name.
@@ -151,14 +158,15 @@ impl LocalNamespace {
 
     /// The hubs, or folders, that could not be opened, and why. Nothing of them was changed.
     pub fn broken(&self) -> Vec<(String, String)> {
-        self.hubs().broken.iter().map(|(name, reason)| (name.clone(), reason.clone())).collect()
+        let hubs = self.hubs();
+        hubs.broken.iter().map(|(folder, broken)| (broken.shown(folder), broken.reason.clone())).collect()
     }
 
     /// Deletes a hub and all its events. Its readers and senders are told.
     pub fn delete_hub(&self, name: &str) -> Result<(), HubError> {
         let mut hubs = self.hubs();
         hubs.check_open()?;
-        let hub = hubs.open.remove(&key(name)).ok_or_else(|| HubError::NotFound { name: name.to_owned() })?;
+        let hub = hubs.open.remove(&key(name)).ok_or_else(|| hubs.not_open(name))?;
         let why = Arc::from(format!("hub {:?} was deleted", hub.name()));
         if let Err(error) = hub.close(&why) {
             tracing::warn!(hub = %hub.name(), %error, "closed a hub to delete it");
@@ -204,19 +212,21 @@ impl LocalNamespace {
                     continue;
                 }
                 Err(error) => {
-                    hubs.refuse(&name, error.to_string());
+                    hubs.refuse(name, None, error.to_string());
                     continue;
                 }
             };
             let hub_name = record.name.clone();
-            let taken = hubs.open.get(&key(hub_name.as_str())).map(|other| other.folder().to_owned());
+            let taken = hubs.open.get(&key(hub_name.as_str())).map(|other| self.files.shown(other.folder()));
             if let Some(other) = taken {
-                hubs.refuse(&name, format!("{other} is a hub of the same name {hub_name:?}"));
+                let folder = self.files.shown(&folder);
+                let reason = format!("{folder} and {other} are hubs of the same name; the latter is open");
+                hubs.refuse(name, Some(hub_name), reason);
                 continue;
             }
             match Hub::open(self.files.clone(), &folder, record, self.config.clone(), self.clock.clone()) {
                 Ok(hub) => drop(hubs.open.insert(key(hub_name.as_str()), hub)),
-                Err(error) => hubs.refuse(hub_name.as_str(), error.to_string()),
+                Err(error) => hubs.refuse(name, Some(hub_name), error.to_string()),
             }
         }
         Ok(())
@@ -233,9 +243,8 @@ impl LocalNamespace {
         if let Some(existing) = hubs.open.get(&key(hub.name.as_str())) {
             return Err(HubError::Exists { existing: existing.name().clone() });
         }
-        let broken = hubs.broken.iter().find(|(name, _)| same_name(name, hub.name.as_str()));
-        if let Some((name, reason)) = broken {
-            return Err(HubError::Broken { name: name.clone(), reason: reason.clone() });
+        if let Some(broken) = hubs.broken(hub.name.as_str()) {
+            return Err(broken);
         }
         let name = hub.name.clone();
         let log_id = LogId::new(&format!("{:016x}", unguessable()));
@@ -260,9 +269,30 @@ impl Hubs {
         if self.closed { Err(HubError::Closed("the namespace is closed".into())) } else { Ok(()) }
     }
 
-    fn refuse(&mut self, name: &str, reason: String) {
-        tracing::error!(hub = name, reason, "a hub could not be opened; nothing of it was changed");
-        self.broken.insert(name.to_owned(), reason);
+    fn refuse(&mut self, folder: String, hub: Option<HubName>, reason: String) {
+        let broken = Broken { hub, reason };
+        let (hub, reason) = (broken.shown(&folder), &broken.reason);
+        tracing::error!(hub, reason, "a hub could not be opened; nothing of it was changed");
+        self.broken.insert(folder, broken);
+    }
+
+    /// Why the hub of this name could not be opened; none if there is no such hub.
+    fn broken(&self, name: &str) -> Option<HubError> {
+        let (folder, broken) = self.broken.iter().find(|(folder, broken)| match &broken.hub {
+            Some(hub) => same_name(hub.as_str(), name),
+            None => is_folder_of(folder, name),
+        })?;
+        Some(HubError::Broken { name: broken.shown(folder), reason: broken.reason.clone() })
+    }
+
+    fn not_open(&self, name: &str) -> HubError {
+        self.broken(name).unwrap_or_else(|| HubError::NotFound { name: name.to_owned() })
+    }
+}
+
+impl Broken {
+    fn shown(&self, folder: &str) -> String {
+        self.hub.as_ref().map_or_else(|| folder.to_owned(), ToString::to_string)
     }
 }
 

@@ -1,7 +1,15 @@
 //! Event Hubs on AMQP: what client and server share.
 //!
+//! Everything is a function of its arguments: no I/O, no clock. What a peer sends is read in place,
+//! within bounds, and refused with a value; secrets show neither in `Debug` nor in errors.
+//!
 //! | to read about | open |
 //! |---|---|
 //! | an event as an AMQP message, and back | [`message`] |
+//! | what a link is about | [`address`] |
+//! | where a receiver begins | [`selector`] |
 
+pub mod address;
 pub mod message;
+mod quote;
+pub mod selector;

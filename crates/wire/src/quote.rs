@@ -1,0 +1,26 @@
+//! How much of a peer's text an error repeats.
+
+/// So many characters, and no more.
+const MOST_CHARACTERS: usize = 200;
+
+/// The beginning of `text`, without control characters: fit for an error or a log.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut shown: String =
+        text.chars().take(MOST_CHARACTERS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(MOST_CHARACTERS).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_beginning_is_repeated_and_no_control_characters() {
+        assert_eq!(quoted("a\nb"), "a b");
+        assert_eq!(quoted(&"é".repeat(MOST_CHARACTERS)), "é".repeat(MOST_CHARACTERS));
+        assert_eq!(quoted(&"é".repeat(MOST_CHARACTERS + 1)).chars().count(), MOST_CHARACTERS + 1);
+    }
+}

@@ -148,3 +148,6 @@ impl Index {
         Some((Self { rows }, u64_from(&header[32..40])))
     }
 }
+
+#[cfg(test)]
+mod tests;

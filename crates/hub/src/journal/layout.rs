@@ -351,3 +351,6 @@ pub(crate) fn u32_from(bytes: &[u8]) -> u32 {
 pub(crate) fn u64_from(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
+
+#[cfg(test)]
+mod tests;

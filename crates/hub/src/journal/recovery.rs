@@ -140,3 +140,6 @@ impl Recovered {
         self.damage.push(damage);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,77 +1,36 @@
-//! What the host itself costs for each event, beside the same loop without it.
+//! Benchmarks, each beside a peer or a physical limit that is measured in the same run.
 //!
-//! `ephor-bench` prints time, allocations and instructions per event, the
-//! median of five runs. `ephor-bench host N` and `ephor-bench loop N` read N
-//! events once and print nothing: what `perf` and `valgrind` count.
+//! | command | asks |
+//! |---|---|
+//! | `ephor-bench host` | what the host costs for each event (`host/`) |
+//! | `ephor-bench hub` | what the embedded hub costs (`hub/`) |
+//! | `ephor-bench` | both |
 
 #![allow(clippy::print_stdout, reason = "a command that prints")]
 
 mod counting;
-mod instructions;
-mod subjects;
+mod host;
+mod hub;
+mod machine;
 
-use std::time::Duration;
+use std::process::ExitCode;
 
-use subjects::{Cost, Subject};
-
-/// Events read in one run.
-const EVENTS: u32 = 500_000;
-/// Runs; the median counts.
-const RUNS: usize = 5;
-
-fn main() -> std::process::ExitCode {
+fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => report(),
-        [subject, events] => {
-            let (Some(subject), Ok(events)) = (Subject::named(subject), events.parse()) else {
-                return usage();
-            };
-            subjects::run(subject, events);
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match &words[..] {
+        [] => {
+            // First the hub, which weighs memory that nothing has used yet.
+            let outcome = hub::command(&[]);
+            println!();
+            host::command(&[]);
+            outcome
         }
-        _ => return usage(),
+        ["host", rest @ ..] if host::command(rest) => ExitCode::SUCCESS,
+        ["hub", rest @ ..] => hub::command(rest),
+        _ => {
+            println!("usage: ephor-bench [host | {}]", hub::USAGE);
+            ExitCode::from(2)
+        }
     }
-    std::process::ExitCode::SUCCESS
-}
-
-fn usage() -> std::process::ExitCode {
-    println!("usage: ephor-bench [host|loop EVENTS]");
-    std::process::ExitCode::from(2)
-}
-
-fn report() {
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    println!("batches of {}, {EVENTS} events of 100 bytes in memory, median of {RUNS} runs", subjects::BATCH);
-    println!("load before: {}", load.split(' ').take(3).collect::<Vec<_>>().join(" "));
-    println!("{:<22}{:>14}{:>18}{:>20}", "per event", "time", "allocations", "instructions");
-    let plain = median(Subject::Loop);
-    let host = median(Subject::Host);
-    let counted = [Subject::Loop, Subject::Host].map(|subject| instructions::per_event(subject.name()));
-    for (name, cost, counted) in
-        [("the loop alone", plain, &counted[0]), ("with the host", host, &counted[1])]
-    {
-        line(name, cost.time, cost.allocations, counted.as_ref().map(|(count, _)| *count));
-    }
-    let own = host.time.saturating_sub(plain.time);
-    let difference = match &counted {
-        [Some((plain, _)), Some((host, _))] => Some(host - plain),
-        _ => None,
-    };
-    line("the host's own", own, host.allocations - plain.allocations, difference);
-    let tool =
-        counted[1].as_ref().map_or("not counted: neither perf nor valgrind works here", |(_, tool)| *tool);
-    println!("instructions: {tool}");
-    println!("ratio to the loop alone: {:.2}", host.time.as_secs_f64() / plain.time.as_secs_f64());
-}
-
-fn line(name: &str, time: Duration, allocations: f64, instructions: Option<f64>) {
-    let time = format!("{:.1} ns", time.as_secs_f64() * 1e9 / f64::from(EVENTS));
-    let instructions = instructions.map_or("-".into(), |count| format!("{count:.0}"));
-    println!("{name:<22}{time:>14}{allocations:>18.4}{instructions:>20}");
-}
-
-fn median(subject: Subject) -> Cost {
-    let mut costs: Vec<Cost> = (0..RUNS).map(|_| subjects::run(subject, EVENTS)).collect();
-    costs.sort_by_key(|cost| cost.time);
-    costs[RUNS / 2]
 }

@@ -34,8 +34,8 @@ impl Subject {
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Host => "host",
-            Self::Loop => "loop",
+            Self::Host => "with",
+            Self::Loop => "without",
         }
     }
 }

@@ -23,7 +23,7 @@ fn perf(subject: &str, events: u32) -> Option<u64> {
     let output = Command::new("perf")
         .args(["stat", "-x", ",", "-e", "instructions:u"])
         .arg(std::env::current_exe().ok()?)
-        .args([subject, &events.to_string()])
+        .args(["host", subject, &events.to_string()])
         .output()
         .ok()
         .filter(|output| output.status.success())?;
@@ -35,7 +35,7 @@ fn valgrind(subject: &str, events: u32) -> Option<u64> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(std::env::current_exe().ok()?)
-        .args([subject, &events.to_string()])
+        .args(["host", subject, &events.to_string()])
         .output()
         .ok()
         .filter(|output| output.status.success())?;

@@ -1,0 +1,70 @@
+//! What the host itself costs for each event, beside the same loop without it.
+//!
+//! `ephor-bench host` prints time, allocations and instructions per event, the
+//! median of five runs. `ephor-bench host with N` and `ephor-bench host without N`
+//! read N events once and print nothing: what `perf` and `valgrind` count.
+
+mod instructions;
+mod subjects;
+
+use std::time::Duration;
+
+use self::subjects::{Cost, Subject};
+use crate::counting;
+
+/// Events read in one run.
+const EVENTS: u32 = 500_000;
+/// Runs; the median counts.
+const RUNS: usize = 5;
+
+/// Runs what the words behind `host` ask for; false if they make no sense.
+pub(crate) fn command(words: &[&str]) -> bool {
+    match words {
+        [] => report(),
+        [subject, events] => {
+            let (Some(subject), Ok(events)) = (Subject::named(subject), events.parse()) else {
+                return false;
+            };
+            subjects::run(subject, events);
+        }
+        _ => return false,
+    }
+    true
+}
+
+fn report() {
+    counting::begin();
+    println!("batches of {}, {EVENTS} events of 100 bytes in memory, median of {RUNS} runs", subjects::BATCH);
+    println!("load before: {}", crate::machine::load_average());
+    println!("{:<22}{:>14}{:>18}{:>20}", "per event", "time", "allocations", "instructions");
+    let plain = median(Subject::Loop);
+    let host = median(Subject::Host);
+    let counted = [Subject::Loop, Subject::Host].map(|subject| instructions::per_event(subject.name()));
+    for (name, cost, counted) in
+        [("the loop alone", plain, &counted[0]), ("with the host", host, &counted[1])]
+    {
+        line(name, cost.time, cost.allocations, counted.as_ref().map(|(count, _)| *count));
+    }
+    let own = host.time.saturating_sub(plain.time);
+    let difference = match &counted {
+        [Some((plain, _)), Some((host, _))] => Some(host - plain),
+        _ => None,
+    };
+    line("the host's own", own, host.allocations - plain.allocations, difference);
+    let tool =
+        counted[1].as_ref().map_or("not counted: neither perf nor valgrind works here", |(_, tool)| *tool);
+    println!("instructions: {tool}");
+    println!("ratio to the loop alone: {:.2}", host.time.as_secs_f64() / plain.time.as_secs_f64());
+}
+
+fn line(name: &str, time: Duration, allocations: f64, instructions: Option<f64>) {
+    let time = format!("{:.1} ns", time.as_secs_f64() * 1e9 / f64::from(EVENTS));
+    let instructions = instructions.map_or("-".into(), |count| format!("{count:.0}"));
+    println!("{name:<22}{time:>14}{allocations:>18.4}{instructions:>20}");
+}
+
+fn median(subject: Subject) -> Cost {
+    let mut costs: Vec<Cost> = (0..RUNS).map(|_| subjects::run(subject, EVENTS)).collect();
+    costs.sort_by_key(|cost| cost.time);
+    costs[RUNS / 2]
+}

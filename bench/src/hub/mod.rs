@@ -1,0 +1,110 @@
+//! What the embedded hub costs, beside what the disk can do without it.
+//!
+//! | command | file | asks |
+//! |---|---|---|
+//! | `send`, `relaxed` | `send.rs` | events per second, beside plain appends |
+//! | `read` | `read.rs` | a backlog, beside reading the files; and while others send |
+//! | `latency` | `latency.rs` | from send to receive at light load, beside one fdatasync |
+//! | `open` | `open.rs` | bytes read to open a log of 1 and of 10 GiB |
+//! | `idle` | `idle.rs` | memory and wake-ups of 1,024 idle partitions |
+//! | `scale` | `scale.rs` | what twice the partitions, readers or log cost |
+//! | `soak` | `soak.rs` | whether memory and disk stay flat |
+//!
+//! Without a command: all but the last two, in small. Ours and the other are
+//! measured in turn, five times; the median counts.
+
+mod files;
+mod idle;
+mod latency;
+mod open;
+mod options;
+mod raw;
+mod read;
+mod report;
+mod scale;
+mod send;
+mod soak;
+mod subject;
+
+use std::process::ExitCode;
+
+use ephor::BoxError;
+
+use self::options::Options;
+use self::report::Figure;
+use crate::machine;
+
+pub(crate) const USAGE: &str = "hub [send|relaxed|read|latency|open|idle|scale|soak] [--dir FOLDER] \
+                                [--any-filesystem] [--small] [--mib N] [--minutes N]";
+
+type Benchmark = fn(&Options) -> Result<Vec<Figure>, BoxError>;
+
+/// In this order: idle partitions are weighed before anything else has used memory.
+const BENCHMARKS: [(&str, Benchmark); 7] = [
+    ("idle", idle::idle),
+    ("send", send::durable),
+    ("relaxed", send::relaxed),
+    ("read", read::backlog),
+    ("read", read::while_sending),
+    ("latency", latency::light_load),
+    ("open", open::by_size),
+];
+
+/// Runs what the words behind `hub` ask for; a bound that is missed is a failure.
+pub(crate) fn command(words: &[&str]) -> ExitCode {
+    match run(words) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            println!("{error}\nusage: ephor-bench {USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(words: &[&str]) -> Result<bool, BoxError> {
+    match words {
+        ["send-and-hang", folder] => open::send_and_hang(folder).map(|()| true),
+        ["scale", rest @ ..] => {
+            let options = Options::parse(rest)?;
+            with_load(|| scale::scale(&options).map(|()| true))
+        }
+        ["soak", rest @ ..] => soak::soak(&Options::parse(rest)?),
+        [name, rest @ ..] if !name.starts_with('-') => {
+            let chosen: Vec<Benchmark> = BENCHMARKS
+                .iter()
+                .filter(|(other, _)| other == name)
+                .map(|(_, benchmark)| *benchmark)
+                .collect();
+            if chosen.is_empty() {
+                return Err(format!("{name:?} is no benchmark of the hub").into());
+            }
+            figures(&chosen, &Options::parse(rest)?)
+        }
+        options => {
+            let mut options = Options::parse(options)?;
+            options.small = true;
+            figures(&BENCHMARKS.map(|(_, benchmark)| benchmark), &options)
+        }
+    }
+}
+
+fn figures(benchmarks: &[Benchmark], options: &Options) -> Result<bool, BoxError> {
+    with_load(|| {
+        let mut figures = Vec::new();
+        for benchmark in benchmarks {
+            figures.extend(benchmark(options)?);
+        }
+        println!("1 KiB events, {} partitions, median of {} runs in turn", subject::PARTITIONS, report::RUNS);
+        report::print(&figures);
+        Ok(figures.iter().all(Figure::is_met))
+    })
+}
+
+/// Says how busy the machine was: a figure from a busy one is worth less.
+fn with_load(work: impl FnOnce() -> Result<bool, BoxError>) -> Result<bool, BoxError> {
+    let before = machine::load_average();
+    let done = work()?;
+    println!("load before: {before}; after: {}", machine::load_average());
+    Ok(done)
+}

@@ -1,0 +1,69 @@
+//! What follows `ephor-bench hub NAME`, and the folder that the data goes to.
+
+use std::path::{Path, PathBuf};
+
+use ephor::BoxError;
+use tempfile::TempDir;
+
+use crate::machine;
+
+/// How a benchmark is run.
+#[derive(Debug)]
+pub(crate) struct Options {
+    dir: PathBuf,
+    any_filesystem: bool,
+    /// Sizes for a machine that has little room or somebody who has little time.
+    pub(crate) small: bool,
+    /// How long a soak goes on.
+    pub(crate) minutes: u64,
+    /// Megabytes for each run, where it can be chosen.
+    pub(crate) mib: Option<u64>,
+}
+
+impl Options {
+    pub(crate) fn parse(words: &[&str]) -> Result<Self, BoxError> {
+        let dir = std::env::temp_dir();
+        let mut options = Self { dir, any_filesystem: false, small: false, minutes: 10, mib: None };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or(format!("{word} needs a value"));
+            match *word {
+                "--dir" => options.dir = value()?.into(),
+                "--any-filesystem" => options.any_filesystem = true,
+                "--small" => options.small = true,
+                "--minutes" => options.minutes = value()?.parse()?,
+                "--mib" => options.mib = Some(value()?.parse()?),
+                _ => return Err(format!("{word} is no option").into()),
+            }
+        }
+        Ok(options)
+    }
+
+    /// A new folder on the disk, with this much room; it is removed when it is dropped.
+    pub(crate) fn folder(&self, needed: u64) -> Result<TempDir, BoxError> {
+        let dir = &self.dir;
+        if !self.any_filesystem && machine::is_in_memory(dir)? {
+            return Err(format!(
+                "{} lies in memory, where a sync costs nothing: name a folder on a disk with --dir, or say \
+                 --any-filesystem",
+                dir.display()
+            )
+            .into());
+        }
+        self.check_room(dir, needed)?;
+        Ok(tempfile::Builder::new().prefix("ephor-bench-").tempdir_in(dir)?)
+    }
+
+    fn check_room(&self, dir: &Path, needed: u64) -> Result<(), BoxError> {
+        let free = machine::free_bytes(dir)?;
+        if free >= needed {
+            return Ok(());
+        }
+        let [needed, free] = [needed, free].map(|bytes| bytes >> 20);
+        Err(format!(
+            "{} has {free} MiB of room, and this needs {needed} MiB: free some, or name another folder with --dir",
+            dir.display()
+        )
+        .into())
+    }
+}

@@ -1,0 +1,184 @@
+//! The hub that is measured, and who sends to it and reads from it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ephor::BoxError;
+use ephor::environment::SystemClock;
+use ephor_core::event::Event;
+use ephor_core::ids::{ConsumerGroup, PartitionId};
+use ephor_core::position::StartPosition;
+use ephor_core::source::{EventSource, OpenRequest, Receiver};
+use ephor_hub::{Durability, Hub, HubConfig, HubReceiver, LocalNamespace, NamespaceConfig, NewEvent, Target};
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+
+use super::files::CountingFiles;
+use crate::machine::{now, since};
+
+/// The body of every event.
+pub(crate) const EVENT_BYTES: usize = 1 << 10;
+/// What readers take at a time.
+pub(crate) const MOST_EVENTS: usize = 1000;
+/// How many partitions, unless partitions are what is varied.
+pub(crate) const PARTITIONS: u32 = 16;
+
+/// A hub on counted files.
+pub(crate) struct Subject {
+    pub(crate) namespace: LocalNamespace,
+    pub(crate) hub: Hub,
+    pub(crate) files: CountingFiles,
+}
+
+impl Subject {
+    pub(crate) fn open(folder: &Path, durability: Durability, partitions: u32) -> Result<Self, BoxError> {
+        Self::open_with(folder, NamespaceConfig { durability, ..NamespaceConfig::default() }, partitions)
+    }
+
+    /// Every reader reads the files.
+    pub(crate) fn without_recent(folder: &Path, partitions: u32) -> Result<Self, BoxError> {
+        let config = NamespaceConfig {
+            durability: Durability::PageCache,
+            recent_bytes: 0,
+            ..NamespaceConfig::default()
+        };
+        Self::open_with(folder, config, partitions)
+    }
+
+    fn open_with(folder: &Path, config: NamespaceConfig, partitions: u32) -> Result<Self, BoxError> {
+        let files = CountingFiles::new(folder);
+        let namespace = LocalNamespace::on(Arc::new(files.clone()), config, Arc::new(SystemClock))?;
+        let hub = namespace.ensure_hub(&HubConfig::new("bench", partitions)?)?;
+        Ok(Self { namespace, hub, files })
+    }
+
+    pub(crate) fn close(self) -> Result<(), BoxError> {
+        Ok(self.namespace.close()?)
+    }
+}
+
+/// As an application would have it: a thread for each processor.
+pub(crate) fn runtime() -> Result<Runtime, BoxError> {
+    Ok(tokio::runtime::Builder::new_multi_thread().enable_time().build()?)
+}
+
+/// Who sends, and how much.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    pub(crate) senders: usize,
+    /// Events in a batch.
+    pub(crate) batch: u64,
+    /// All in all, in whole batches.
+    pub(crate) events: u64,
+}
+
+impl Load {
+    /// 64 senders with batches of 32.
+    pub(crate) fn usual(events: u64) -> Self {
+        Self { senders: 64, batch: 32, events: events.next_multiple_of(32) }
+    }
+
+    /// What fills a log fast.
+    pub(crate) fn filling(bytes: u64) -> Self {
+        Self { senders: 8, batch: 256, events: (bytes / EVENT_BYTES as u64).next_multiple_of(256) }
+    }
+}
+
+/// An event that no disk can compress.
+pub(crate) fn event() -> NewEvent {
+    static BODY: std::sync::OnceLock<Bytes> = std::sync::OnceLock::new();
+    NewEvent::new(BODY.get_or_init(|| noise(EVENT_BYTES).into()).clone())
+}
+
+/// Bytes without a pattern, the same each time.
+pub(crate) fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+/// Sends until all is sent and acknowledged, and tells how long that took.
+pub(crate) async fn send(hub: &Hub, load: Load) -> Duration {
+    let batches = load.events / load.batch;
+    let sent = Arc::new(AtomicU64::new(0));
+    let began = now();
+    let mut senders = JoinSet::new();
+    for _ in 0..load.senders {
+        let (producer, sent) = (hub.producer(), sent.clone());
+        senders.spawn(async move {
+            while sent.fetch_add(1, Ordering::Relaxed) < batches {
+                let events = (0..load.batch).map(|_| event());
+                producer.send_batch(Target::Any, events).await.expect("the hub takes events");
+            }
+        });
+    }
+    senders.join_all().await;
+    since(began)
+}
+
+/// Fills a log, and closes it.
+pub(crate) fn fill(folder: &Path, load: Load) -> Result<(), BoxError> {
+    let subject = Subject::open(folder, Durability::PageCache, PARTITIONS)?;
+    runtime()?.block_on(send(&subject.hub, load));
+    subject.close()
+}
+
+/// A receiver as a host has it.
+pub(crate) async fn receiver(
+    hub: &Hub,
+    group: &ConsumerGroup,
+    partition: u32,
+    start: StartPosition,
+) -> Box<dyn Receiver> {
+    let request = OpenRequest {
+        group: group.clone(),
+        partition: PartitionId(partition),
+        start,
+        epoch: None,
+        receiver: String::new(),
+        prefetch_events: MOST_EVENTS,
+        prefetch_bytes: usize::MAX,
+    };
+    EventSource::open(hub, request).await.expect("the hub lets readers in")
+}
+
+/// A reader that decodes nothing.
+pub(crate) async fn native(hub: &Hub, partition: u32, start: StartPosition) -> HubReceiver {
+    hub.reader(PartitionId(partition), start).await.expect("the hub lets readers in")
+}
+
+/// Reads this many events as a host does.
+pub(crate) async fn read(receiver: &mut dyn Receiver, events: u64) {
+    let (mut seen, mut batch) = (0, Vec::<Event>::with_capacity(MOST_EVENTS));
+    while seen < events {
+        batch.clear();
+        receiver.receive(&mut batch, MOST_EVENTS).await.expect("the hub is up");
+        seen += std::hint::black_box(&batch).len() as u64;
+    }
+}
+
+/// Reads this many events as they lie in the log.
+pub(crate) async fn read_native(receiver: &mut HubReceiver, events: u64) {
+    let mut seen = 0;
+    while seen < events {
+        let batch = receiver.next(MOST_EVENTS, usize::MAX).await.expect("the hub is up");
+        for event in batch.events() {
+            std::hint::black_box(event);
+        }
+        seen += batch.len() as u64;
+    }
+}
+
+/// How many events a partition holds.
+pub(crate) async fn events_in(hub: &Hub, partition: u32) -> u64 {
+    let properties = hub.partition_properties(PartitionId(partition)).await.expect("the hub is up");
+    properties.last.map_or(0, |last| last.sequence.next().0 - properties.first.0)
+}

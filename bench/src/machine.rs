@@ -1,0 +1,90 @@
+//! What the operating system says of this process and this machine.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use ephor::environment::SystemClock;
+use ephor_core::time::{Clock, Monotonic};
+
+/// Magic numbers of file systems that have no disk (`man 2 statfs`).
+const TMPFS: i64 = 0x0102_1994;
+const RAMFS: i64 = 0x8584_58f6;
+
+pub(crate) fn now() -> Monotonic {
+    SystemClock.now()
+}
+
+/// The time since `began`.
+pub(crate) fn since(began: Monotonic) -> Duration {
+    now().since(began)
+}
+
+/// Stops the calling thread, not the machine's other ones.
+#[expect(clippy::disallowed_methods, reason = "a benchmark runs in real time")]
+pub(crate) fn sleep(duration: Duration) {
+    std::thread::sleep(duration);
+}
+
+/// Lets a task wait.
+#[expect(clippy::disallowed_methods, reason = "a benchmark runs in real time")]
+pub(crate) async fn pause(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}
+
+/// The load over 1, 5 and 15 minutes.
+pub(crate) fn load_average() -> String {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    load.split(' ').take(3).collect::<Vec<_>>().join(" ")
+}
+
+/// The memory that this process holds now (`VmRSS`).
+pub(crate) fn resident_bytes() -> u64 {
+    field("/proc/self/status", "VmRSS:") * 1024
+}
+
+/// How often the threads of this process were switched to, the calling one aside.
+pub(crate) fn wake_ups_of_others() -> io::Result<u64> {
+    let own = fs::read_link("/proc/thread-self")?;
+    let mut sum = 0;
+    for thread in fs::read_dir("/proc/self/task")? {
+        let thread = thread?;
+        if Some(thread.file_name().as_os_str()) == own.file_name() {
+            continue;
+        }
+        let status = thread.path().join("status");
+        let status = status.to_string_lossy();
+        sum += field(&status, "voluntary_ctxt_switches:") + field(&status, "nonvoluntary_ctxt_switches:");
+    }
+    Ok(sum)
+}
+
+fn field(path: &str, name: &str) -> u64 {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+/// The bytes that a folder takes on disk; what vanishes while it looks does not count.
+pub(crate) fn disk_bytes(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let sizes = entries.filter_map(|entry| {
+        let metadata = entry.metadata().ok()?;
+        Some(if metadata.is_dir() { disk_bytes(&entry.path()) } else { metadata.blocks() * 512 })
+    });
+    sizes.sum()
+}
+
+/// The bytes that may still be written below a folder.
+pub(crate) fn free_bytes(folder: &Path) -> io::Result<u64> {
+    let space = rustix::fs::statvfs(folder)?;
+    Ok(space.f_bavail * space.f_frsize)
+}
+
+/// Whether a folder lies in memory, where a sync costs nothing.
+pub(crate) fn is_in_memory(folder: &Path) -> io::Result<bool> {
+    let kind = rustix::fs::statfs(folder)?.f_type;
+    Ok([TMPFS, RAMFS].contains(&kind))
+}

@@ -8,8 +8,12 @@
 //! | an event as an AMQP message, and back | [`message`] |
 //! | what a link is about | [`address`] |
 //! | where a receiver begins | [`selector`] |
+//! | what the hub says of an event that it delivers | [`annotations`] |
+//! | many events in one message | [`batch`] |
 
 pub mod address;
+pub mod annotations;
+pub mod batch;
 pub mod message;
 mod quote;
 pub mod selector;

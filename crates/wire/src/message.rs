@@ -15,7 +15,7 @@ mod decode;
 mod encode;
 mod fields;
 
-pub use decode::{Decoded, decode};
+pub use decode::{Decoded, decode, decode_leniently};
 pub use encode::{Unencodable, encode, size_bound};
 pub use ephor_amqp::Malformed;
 pub use fields::FIELDS;

@@ -8,7 +8,8 @@ use ephor_amqp::{Malformed, Reader, Sections, Value as AmqpValue};
 use ephor_core::event::{Properties, Property, Value};
 use ephor_core::time::Timestamp;
 
-use super::fields::{FIELDS, belongs_to_the_hub};
+use super::fields::FIELDS;
+use crate::annotations::belongs_to_the_hub;
 
 /// What a message says.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +26,20 @@ pub struct Decoded {
 /// Reads a message. What it gives out are slices of `message`, copied only where a body of several
 /// data sections has to become one.
 pub fn decode(message: &Bytes) -> Result<Decoded, Malformed> {
-    let sections = Sections::scan(message)?;
+    decode_sections(message, &Sections::scan(message)?)
+}
+
+/// Reads a message whose sections are known. If something in it has no meaning, such as a property
+/// without a name, the body is all that is given out.
+pub fn decode_leniently(message: &Bytes, sections: &Sections) -> Decoded {
+    decode_sections(message, sections).unwrap_or_else(|_| Decoded {
+        body: message.slice(sections.body.content.clone()),
+        properties: Properties::default(),
+        system_properties: Properties::default(),
+    })
+}
+
+fn decode_sections(message: &Bytes, sections: &Sections) -> Result<Decoded, Malformed> {
     let mut system = Vec::new();
     if let Some(section) = sections.message_annotations {
         annotations(message, section, &mut system)?;
@@ -38,7 +52,7 @@ pub fn decode(message: &Bytes) -> Result<Decoded, Malformed> {
         application_properties(message, section, &mut application)?;
     }
     Ok(Decoded {
-        body: body(message, &sections)?,
+        body: body(message, sections)?,
         properties: collect(application),
         system_properties: collect(system),
     })

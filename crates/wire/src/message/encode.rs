@@ -6,7 +6,8 @@ use ephor_amqp::code::section;
 use ephor_amqp::{check, encode as amqp};
 use ephor_core::event::{NewEvent, Properties, Property, Value};
 
-use super::fields::{FIELDS, belongs_to_the_hub, field};
+use super::fields::{FIELDS, field};
+use crate::annotations::belongs_to_the_hub;
 
 /// An event that AMQP cannot carry as it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

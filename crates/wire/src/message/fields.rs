@@ -21,12 +21,3 @@ pub const FIELDS: [&str; 13] = [
 pub(super) fn field(name: &str) -> Option<usize> {
     FIELDS.iter().position(|field| *field == name)
 }
-
-/// Whether an annotation is the hub's: it writes them over whatever a sender put there.
-pub(super) fn belongs_to_the_hub(annotation: &str) -> bool {
-    annotation.starts_with("x-opt-")
-        && matches!(
-            annotation,
-            "x-opt-partition-key" | "x-opt-sequence-number" | "x-opt-offset" | "x-opt-enqueued-time"
-        )
-}

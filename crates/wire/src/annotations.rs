@@ -1,0 +1,57 @@
+//! What the hub says of an event when it delivers it, and what the client reads of it.
+//!
+//! | annotation | section | type |
+//! |---|---|---|
+//! | `x-opt-sequence-number` | message | long |
+//! | `x-opt-offset` | message | string |
+//! | `x-opt-enqueued-time` | message | timestamp |
+//! | `x-opt-partition-key` | message | string, only where there is one |
+//! | `last_enqueued_sequence_number` | delivery | long |
+//! | `last_enqueued_offset` | delivery | string |
+//! | `last_enqueued_time_utc` | delivery | timestamp |
+//! | `runtime_info_retrieval_time_utc` | delivery | timestamp |
+//!
+//! The types are exact: a wrong one vanishes in some SDKs and throws in others. The delivery annotations
+//! are all there or none is.
+
+mod deliver;
+mod receive;
+
+pub use deliver::{Stamp, deliver, with_partition_key};
+pub use receive::{Delivered, received};
+
+use ephor_core::source::LastEnqueued;
+use ephor_core::time::Timestamp;
+
+/// The annotation with the event's number.
+pub const SEQUENCE_NUMBER: &str = "x-opt-sequence-number";
+/// The annotation with the event's place in the log.
+pub const OFFSET: &str = "x-opt-offset";
+/// The annotation with the time at which the event was stored.
+pub const ENQUEUED_TIME: &str = "x-opt-enqueued-time";
+/// The annotation with the key that the event was sent with.
+pub const PARTITION_KEY: &str = "x-opt-partition-key";
+
+const LAST_SEQUENCE_NUMBER: &str = "last_enqueued_sequence_number";
+const LAST_OFFSET: &str = "last_enqueued_offset";
+const LAST_TIME: &str = "last_enqueued_time_utc";
+const RETRIEVAL_TIME: &str = "runtime_info_retrieval_time_utc";
+
+/// How far the partition's log is, told along with an event to those who asked for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuntimeMetrics {
+    /// The newest event of the partition.
+    pub last: LastEnqueued,
+    /// When the hub looked.
+    pub retrieved_at: Timestamp,
+}
+
+/// Whether an annotation is the hub's: it writes them over whatever a sender put there.
+pub(crate) fn belongs_to_the_hub(annotation: &str) -> bool {
+    // Nearly all annotations of others are told apart by the first comparison.
+    annotation.starts_with("x-opt-")
+        && matches!(annotation, PARTITION_KEY | SEQUENCE_NUMBER | OFFSET | ENQUEUED_TIME)
+}
+
+#[cfg(test)]
+mod tests;

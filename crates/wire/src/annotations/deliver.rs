@@ -1,0 +1,180 @@
+//! From a stored message to the one that goes out: the hub's annotations put in front, the rest as sent.
+
+use ephor_amqp::code::section;
+use ephor_amqp::message::Section;
+use ephor_amqp::{Malformed, Reader, Sections, encode};
+use ephor_core::position::{Offset, SequenceNumber};
+use ephor_core::time::Timestamp;
+
+use super::{
+    ENQUEUED_TIME, LAST_OFFSET, LAST_SEQUENCE_NUMBER, LAST_TIME, OFFSET, PARTITION_KEY, RETRIEVAL_TIME,
+    RuntimeMetrics, SEQUENCE_NUMBER, belongs_to_the_hub,
+};
+
+/// What the hub says of an event.
+#[derive(Clone, Debug)]
+pub struct Stamp<'a> {
+    /// Its number.
+    pub sequence: SequenceNumber,
+    /// Its place in the log.
+    pub offset: &'a Offset,
+    /// When it was stored.
+    pub enqueued_at: Timestamp,
+    /// The key that it was sent with.
+    pub partition_key: Option<&'a str>,
+    /// For a receiver that asked for it.
+    pub metrics: Option<&'a RuntimeMetrics>,
+}
+
+/// About as much as the annotations of an event take, without its key.
+const ANNOTATIONS: usize = 128;
+const METRICS: usize = 192;
+
+/// Writes a stored message as it is delivered at the end of `into`, which stays as it was if the message
+/// is malformed.
+///
+/// Annotations of the sender are kept, except those that are the hub's; where the hub has no key, neither
+/// has the delivered message. Delivery annotations of the sender were for the hub alone and end here.
+pub fn deliver(message: &[u8], stamp: &Stamp<'_>, into: &mut Vec<u8>) -> Result<(), Malformed> {
+    let sections = Sections::scan(message)?;
+    let key = stamp.partition_key.map_or(0, str::len);
+    into.reserve(message.len() + ANNOTATIONS + key + if stamp.metrics.is_some() { METRICS } else { 0 });
+    let start = into.len();
+    if let Some(header) = &sections.header {
+        into.extend_from_slice(&message[header.whole()]);
+    }
+    if let Some(metrics) = stamp.metrics {
+        write_metrics(metrics, into);
+    }
+    let written = merge(message, sections.message_annotations, belongs_to_the_hub, into, |into| {
+        encode::symbol(into, SEQUENCE_NUMBER);
+        encode::long(into, signed(stamp.sequence));
+        encode::symbol(into, OFFSET);
+        write_offset(stamp.offset, into);
+        encode::symbol(into, ENQUEUED_TIME);
+        encode::timestamp(into, stamp.enqueued_at.0);
+        let Some(key) = stamp.partition_key else { return 3 };
+        encode::symbol(into, PARTITION_KEY);
+        encode::string(into, key);
+        4
+    });
+    finish(message, &sections, written, start, into)
+}
+
+/// Writes a message on its way to a hub, with the key that it is sent under, at the end of `into`, which
+/// stays as it was if the message is malformed.
+pub fn with_partition_key(message: &[u8], key: &str, into: &mut Vec<u8>) -> Result<(), Malformed> {
+    let sections = Sections::scan(message)?;
+    into.reserve(message.len() + ANNOTATIONS + key.len());
+    let start = into.len();
+    for section in [&sections.header, &sections.delivery_annotations].into_iter().flatten() {
+        into.extend_from_slice(&message[section.whole()]);
+    }
+    let written = merge(
+        message,
+        sections.message_annotations,
+        |name| name == PARTITION_KEY,
+        into,
+        |into| {
+            encode::symbol(into, PARTITION_KEY);
+            encode::string(into, key);
+            1
+        },
+    );
+    finish(message, &sections, written, start, into)
+}
+
+/// Puts everything behind the annotations, or takes back what was written.
+fn finish(
+    message: &[u8],
+    sections: &Sections,
+    written: Result<(), Malformed>,
+    start: usize,
+    into: &mut Vec<u8>,
+) -> Result<(), Malformed> {
+    match written {
+        Ok(()) => into.extend_from_slice(&message[rest(message, sections)]),
+        Err(_) => into.truncate(start),
+    }
+    written
+}
+
+/// From the first section behind the annotations to the last. Azure's Python SDK writes delivery
+/// annotations at the very end: they do not belong to it.
+fn rest(message: &[u8], sections: &Sections) -> std::ops::Range<usize> {
+    let body = sections.body.whole.start;
+    let first = [&sections.properties, &sections.application_properties].into_iter().flatten().next();
+    let end = match &sections.delivery_annotations {
+        Some(late) if late.start > body => late.start,
+        _ => message.len(),
+    };
+    first.map_or(body, |section| section.start)..end
+}
+
+/// Writes message annotations: `ours`, which tells how many they are, and those of the sender that are
+/// not `replaced`, as they were encoded.
+fn merge(
+    message: &[u8],
+    theirs: Option<Section>,
+    replaced: impl Fn(&str) -> bool,
+    into: &mut Vec<u8>,
+    ours: impl FnOnce(&mut Vec<u8>) -> usize,
+) -> Result<(), Malformed> {
+    encode::described(into, section::MESSAGE_ANNOTATIONS.into());
+    let map = encode::begin(into);
+    let mut pairs = ours(into);
+    if let Some(section) = theirs {
+        let mut items = Reader::starting(&message[..section.end], section.value).map()?;
+        loop {
+            let at = items.at();
+            let Some(key) = items.next()? else { break };
+            items.next()?;
+            if key.text().is_some_and(&replaced) {
+                continue;
+            }
+            into.extend_from_slice(&message[at..items.at()]);
+            pairs += 1;
+        }
+    }
+    encode::end_map(into, map, pairs);
+    Ok(())
+}
+
+fn write_metrics(RuntimeMetrics { last, retrieved_at }: &RuntimeMetrics, into: &mut Vec<u8>) {
+    encode::described(into, section::DELIVERY_ANNOTATIONS.into());
+    let map = encode::begin(into);
+    encode::symbol(into, LAST_SEQUENCE_NUMBER);
+    encode::long(into, signed(last.sequence));
+    encode::symbol(into, LAST_OFFSET);
+    write_offset(&last.offset, into);
+    encode::symbol(into, LAST_TIME);
+    encode::timestamp(into, last.enqueued_at.0);
+    encode::symbol(into, RETRIEVAL_TIME);
+    encode::timestamp(into, retrieved_at.0);
+    encode::end_map(into, map, 4);
+}
+
+/// Numbers on the wire are signed; none ever comes near the end.
+pub(crate) fn signed(number: SequenceNumber) -> i64 {
+    i64::try_from(number.0).unwrap_or(i64::MAX)
+}
+
+/// Writes an offset as text; one that is a number, as nearly all are, without allocating.
+pub(crate) fn write_offset(offset: &Offset, into: &mut Vec<u8>) {
+    const MOST_DIGITS: usize = 20;
+    let Some(mut number) = offset.as_number() else {
+        return encode::string(into, &offset.to_string());
+    };
+    let mut digits = [b'0'; MOST_DIGITS];
+    let mut start = MOST_DIGITS;
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    into.extend_from_slice(&[ephor_amqp::code::STRING_8, (MOST_DIGITS - start) as u8]);
+    into.extend_from_slice(&digits[start..]);
+}

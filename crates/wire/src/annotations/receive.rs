@@ -1,0 +1,142 @@
+//! From a delivered message to an event: the client's half.
+
+use bytes::Bytes;
+use ephor_amqp::message::Section;
+use ephor_amqp::{Malformed, Reader, Sections, Value};
+use ephor_core::event::Event;
+use ephor_core::position::{Offset, SequenceNumber};
+use ephor_core::source::LastEnqueued;
+use ephor_core::time::Timestamp;
+
+use super::{
+    ENQUEUED_TIME, LAST_OFFSET, LAST_SEQUENCE_NUMBER, LAST_TIME, OFFSET, PARTITION_KEY, RETRIEVAL_TIME,
+    RuntimeMetrics, SEQUENCE_NUMBER,
+};
+use crate::message;
+
+/// A longer offset is not one.
+const MAX_OFFSET_LENGTH: usize = 256;
+
+/// What a hub says of an event, and where the rest of the message is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivered<'a> {
+    /// Its number.
+    pub sequence: SequenceNumber,
+    /// Its place in the log.
+    pub offset: Offset,
+    /// When it was stored.
+    pub enqueued_at: Timestamp,
+    /// The key that it was sent with.
+    pub partition_key: Option<&'a str>,
+    /// How far the log is, if the hub tells.
+    pub metrics: Option<RuntimeMetrics>,
+    /// Where the sections are.
+    pub sections: Sections,
+}
+
+impl<'a> Delivered<'a> {
+    /// Reads what the hub says, and leaves everything else where it is.
+    pub fn read(message: &'a [u8]) -> Result<Self, Malformed> {
+        let sections = Sections::scan(message)?;
+        let section =
+            sections.message_annotations.ok_or(Malformed::new(0, "a delivery without annotations"))?;
+        let missing = |what| move || Malformed::new(section.start, what);
+        let (mut sequence, mut offset, mut time, mut partition_key) = (None, None, None, None);
+        each(message, section, |name, value| match name {
+            SEQUENCE_NUMBER => sequence = number(value),
+            OFFSET => offset = place(value),
+            ENQUEUED_TIME => time = instant(value),
+            PARTITION_KEY => partition_key = value.text(),
+            _ => {}
+        })?;
+        let metrics = match sections.delivery_annotations {
+            Some(section) => metrics(message, section)?,
+            None => None,
+        };
+        Ok(Self {
+            sequence: sequence.ok_or_else(missing("a delivery without its sequence number"))?,
+            offset: offset.ok_or_else(missing("a delivery without its offset"))?,
+            enqueued_at: time.ok_or_else(missing("a delivery without its enqueued time"))?,
+            partition_key,
+            metrics,
+            sections,
+        })
+    }
+}
+
+/// Reads a delivered message as an event, and how far the log is, if the hub tells. What the event holds
+/// are slices of `message`.
+///
+/// Properties that make no sense are left out rather than refused: a reader could never get past them.
+pub fn received(message: &Bytes) -> Result<(Event, Option<RuntimeMetrics>), Malformed> {
+    let delivered = Delivered::read(message)?;
+    let decoded = message::decode_leniently(message, &delivered.sections);
+    let event = Event {
+        sequence: delivered.sequence,
+        offset: delivered.offset,
+        enqueued_at: delivered.enqueued_at,
+        partition_key: delivered.partition_key.map(Into::into),
+        body: decoded.body,
+        properties: decoded.properties,
+        system_properties: decoded.system_properties,
+    };
+    Ok((event, delivered.metrics))
+}
+
+fn metrics(message: &[u8], section: Section) -> Result<Option<RuntimeMetrics>, Malformed> {
+    let (mut sequence, mut offset, mut time, mut retrieved) = (None, None, None, None);
+    each(message, section, |name, value| match name {
+        LAST_SEQUENCE_NUMBER => sequence = number(value),
+        LAST_OFFSET => offset = place(value),
+        LAST_TIME => time = instant(value),
+        RETRIEVAL_TIME => retrieved = instant(value),
+        _ => {}
+    })?;
+    let (Some(sequence), Some(offset), Some(enqueued_at), Some(retrieved_at)) =
+        (sequence, offset, time, retrieved)
+    else {
+        return Ok(None);
+    };
+    Ok(Some(RuntimeMetrics { last: LastEnqueued { sequence, offset, enqueued_at }, retrieved_at }))
+}
+
+fn each<'a>(
+    message: &'a [u8],
+    section: Section,
+    mut take: impl FnMut(&str, Value<'a>),
+) -> Result<(), Malformed> {
+    let mut items = Reader::starting(&message[..section.end], section.value).map()?;
+    while let Some(key) = items.next()? {
+        let Some(value) = items.next()? else { break };
+        if let Some(name) = key.text() {
+            take(name, value);
+        }
+    }
+    Ok(())
+}
+
+/// The service writes a long; other hubs may not be as exact.
+fn number(value: Value<'_>) -> Option<SequenceNumber> {
+    let number = match value {
+        Value::Long(number) => u64::try_from(number).ok()?,
+        Value::Int(number) => u64::try_from(number).ok()?,
+        Value::Ulong(number) => number,
+        Value::Uint(number) => number.into(),
+        _ => return None,
+    };
+    Some(SequenceNumber(number))
+}
+
+fn place(value: Value<'_>) -> Option<Offset> {
+    match value {
+        Value::Long(number) => Some(Offset::new(&number.to_string())),
+        value => value.text().filter(|text| text.len() <= MAX_OFFSET_LENGTH).map(Offset::new),
+    }
+}
+
+fn instant(value: Value<'_>) -> Option<Timestamp> {
+    match value {
+        Value::Timestamp(milliseconds) => Some(Timestamp(milliseconds)),
+        _ => None,
+    }
+}

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -171,13 +172,7 @@ impl LocalNamespace {
         if let Err(error) = hub.close(&why) {
             tracing::warn!(hub = %hub.name(), %error, "closed a hub to delete it");
         }
-        let deleted = deleted_folder_name(hub.folder());
-        let remove = || {
-            self.files.rename(hub.folder(), &deleted)?;
-            self.files.sync_folder(HUBS)?;
-            self.files.remove_folder(&deleted)
-        };
-        remove()
+        self.remove(hub.folder())
             .map_err(HubError::disk(format!("hub {:?} is closed, but not all of it is removed", hub.name())))
     }
 
@@ -193,7 +188,9 @@ impl LocalNamespace {
     }
 
     fn open_all(&self) -> Result<(), HubError> {
-        let list = self.files.list(HUBS).map_err(HubError::disk("could not list the hubs"))?;
+        // What is listed counts from now on, also if a process was killed before it was on disk.
+        let list = self.files.sync_folder(HUBS).and_then(|()| self.files.list(HUBS));
+        let list = list.map_err(HubError::disk("could not list the hubs"))?;
         let mut hubs = self.hubs();
         for name in list {
             let folder = format!("{HUBS}/{name}");
@@ -205,7 +202,7 @@ impl LocalNamespace {
             }
             let record = match HubRecord::load(&*self.files, &folder) {
                 Ok(record) => record,
-                Err(crate::catalog::CatalogError::Missing { .. }) if self.is_unfinished(&folder) => {
+                Err(crate::catalog::CatalogError::Missing { .. }) if is_unfinished(&*self.files, &folder) => {
                     // A creation that was cut short: nobody was told that the hub exists.
                     let removed = self.files.remove_folder(&folder);
                     removed.map_err(HubError::disk(format!("could not remove the unfinished {folder}")))?;
@@ -232,12 +229,6 @@ impl LocalNamespace {
         Ok(())
     }
 
-    /// Whether a folder without record holds nothing that anybody could miss.
-    fn is_unfinished(&self, folder: &str) -> bool {
-        let names = self.files.list(folder).unwrap_or_else(|_| vec![String::new()]);
-        names.iter().all(|name| name.starts_with("hub.json"))
-    }
-
     fn create_in(&self, hubs: &mut Hubs, hub: HubConfig) -> Result<Hub, HubError> {
         hubs.check_open()?;
         if let Some(existing) = hubs.open.get(&key(hub.name.as_str())) {
@@ -252,11 +243,27 @@ impl LocalNamespace {
         let failed = |error| HubError::Disk { what: format!("could not create hub {name:?}"), error };
         self.files.create_folder(&folder).map_err(failed)?;
         let record = HubRecord::new(&hub, log_id, self.clock.wall());
-        record.store(&*self.files, &folder)?;
-        self.files.sync_folder(HUBS).map_err(failed)?;
-        let opened = Hub::open(self.files.clone(), &folder, record, self.config.clone(), self.clock.clone())?;
+        let create = || {
+            record.store(&*self.files, &folder)?;
+            self.files.sync_folder(HUBS).map_err(failed)?;
+            Hub::open(self.files.clone(), &folder, record, self.config.clone(), self.clock.clone())
+        };
+        // Left there, it would be a second hub of this name once the creation is tried again.
+        let opened = create().inspect_err(|_| {
+            if let Err(error) = self.remove(&folder) {
+                tracing::warn!(folder, %error, "what is left of a hub that was not created could not be removed");
+            }
+        })?;
         hubs.open.insert(key(name.as_str()), opened.clone());
         Ok(opened)
+    }
+
+    /// Removes the folder of a hub. Once it has its other name, it is no hub any more.
+    fn remove(&self, folder: &str) -> io::Result<()> {
+        let deleted = deleted_folder_name(folder);
+        self.files.rename(folder, &deleted)?;
+        self.files.sync_folder(HUBS)?;
+        self.files.remove_folder(&deleted)
     }
 
     fn hubs(&self) -> MutexGuard<'_, Hubs> {
@@ -340,10 +347,14 @@ pub fn verify_folder(folder: impl AsRef<Path>) -> Result<Vec<HubVerification>, H
 /// Reads everything in these files, and changes nothing.
 pub fn verify_files(files: &dyn Files) -> Result<Vec<HubVerification>, HubError> {
     let list = files.list(HUBS).map_err(HubError::disk("could not list the hubs"))?;
-    let verified = list.iter().filter(|name| !is_deleted(name)).map(|name| {
+    let verified = list.iter().filter(|name| !is_deleted(name)).filter_map(|name| {
         let folder = format!("{HUBS}/{name}");
         let shown = files.shown(&folder);
-        match HubRecord::load(files, &folder) {
+        Some(match HubRecord::load(files, &folder) {
+            // A creation that was cut short; the next start removes it.
+            Err(crate::catalog::CatalogError::Missing { .. }) if is_unfinished(files, &folder) => {
+                return None;
+            }
             Ok(record) => HubVerification {
                 folder: shown,
                 record: Ok(()),
@@ -361,9 +372,15 @@ pub fn verify_files(files: &dyn Files) -> Result<Vec<HubVerification>, HubError>
                     log: log.map_err(|error| error.to_string()),
                 }
             }
-        }
+        })
     });
     Ok(verified.collect())
+}
+
+/// Whether a folder without record holds nothing that anybody could miss.
+fn is_unfinished(files: &dyn Files, folder: &str) -> bool {
+    let names = files.list(folder).unwrap_or_else(|_| vec![String::new()]);
+    names.iter().all(|name| name.starts_with("hub.json"))
 }
 
 fn key(name: &str) -> String {

@@ -17,6 +17,7 @@ use ephor_core::time::{Clock, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::error::SendError;
+use crate::files::is_disk_full;
 use crate::journal::{Journal, Payload};
 use crate::partition::Partition;
 
@@ -64,7 +65,13 @@ impl Writer {
             return Err(SendError::Closed(why.clone()));
         }
         let segments = self.journal.segments();
-        let frames = self.journal.commit(batches, now)?;
+        let frames = match self.journal.commit(batches, now) {
+            // Otherwise a disk without room for one more segment would wait for ever for the next one to begin.
+            Err(error) if is_disk_full(&error) && self.enforce_retention(now) => {
+                self.journal.commit(batches, now)?
+            }
+            committed => committed?,
+        };
         let partitions = self.partitions.read().unwrap_or_else(PoisonError::into_inner).clone();
         let mut stored = Vec::with_capacity(frames.len());
         let mut touched = vec![false; partitions.len()];
@@ -111,20 +118,21 @@ impl Writer {
         self.recent_bytes -= freed;
     }
 
-    /// Frees what need not be kept any longer.
-    pub(crate) fn enforce_retention(&mut self, now: Timestamp) {
+    /// Frees what need not be kept any longer, and tells whether there was something.
+    pub(crate) fn enforce_retention(&mut self, now: Timestamp) -> bool {
         let freed = self.journal.enforce_retention(now).and_then(|freed| {
             if !freed {
-                return Ok(());
+                return Ok(false);
             }
             let firsts = self.journal.first_numbers()?;
             let partitions = self.partitions.read().unwrap_or_else(PoisonError::into_inner);
             partitions.iter().zip(firsts).for_each(|(partition, first)| partition.begins_at(first));
-            Ok(())
+            Ok(true)
         });
-        if let Err(error) = freed {
+        freed.unwrap_or_else(|error| {
             tracing::warn!(%error, "old segments could not be freed; it will be tried again");
-        }
+            false
+        })
     }
 
     /// Stores nothing more.

@@ -36,7 +36,7 @@ use self::mark::{Mark, MarkFile};
 use self::recovery::{Recovered, recover};
 use self::segment::{Segment, read_header};
 use self::walk::Walk;
-use crate::files::Files;
+use crate::files::{File, Files, is_disk_full};
 
 pub use self::damage::Damage;
 pub(crate) use self::log::{Cursor, Log, invalid};
@@ -133,7 +133,11 @@ impl Journal {
         journal.grow(partitions);
         journal.missing_segments(&numbers);
         if journal.spoiled {
-            journal.roll(now)?;
+            match journal.roll(now) {
+                // The next commit tries again; until then there is much to read.
+                Err(error) if is_disk_full(&error) => {}
+                rolled => rolled?,
+            }
         }
         Ok(journal)
     }
@@ -147,7 +151,7 @@ impl Journal {
             previous_length: 0,
             partitions: Vec::new(),
         };
-        let active = create_segment(&log, header)?;
+        let active = create_segment(&log, header, 0)?;
         let end = active.end();
         let report = RecoveryReport { clean: true, ..RecoveryReport::default() };
         Ok(Self {
@@ -268,7 +272,10 @@ impl Journal {
     /// that is enough; and readers see them. Yields each batch as a frame.
     pub(crate) fn commit(&mut self, batches: &[(u32, Payload)], now: Timestamp) -> io::Result<Vec<Frame>> {
         let full = self.end >= self.config.segment_bytes && self.end > self.active.header.first_frame();
-        if self.spoiled || full {
+        if self.spoiled {
+            let payloads = batches.iter().map(|(_, payload)| (FRAME_HEADER + payload.bytes.len()) as u64);
+            self.roll_for(payloads.sum(), now)?;
+        } else if full {
             self.roll(now)?;
         }
         let mut after = self.partitions.clone();
@@ -396,6 +403,12 @@ impl Journal {
 
     /// Seals the active segment and begins the next.
     pub(crate) fn roll(&mut self, now: Timestamp) -> io::Result<()> {
+        self.roll_for(0, now)
+    }
+
+    /// The same, if there is room for so much in the next: otherwise every attempt of a sender on a full disk
+    /// would leave an empty segment behind.
+    fn roll_for(&mut self, bytes: u64, now: Timestamp) -> io::Result<()> {
         if !self.spoiled {
             // Best effort: the next segment says where this one ends.
             let _ = self.active.file.set_len(self.end);
@@ -412,7 +425,7 @@ impl Journal {
             previous_length: self.end,
             partitions: self.partitions.clone(),
         };
-        let next = create_segment(&self.log, header)?;
+        let next = create_segment(&self.log, header, bytes)?;
         self.log.store_index(self.active.number, self.end, &self.active.index());
         self.sealed.push(Sealed { number: self.active.number, bytes: self.end });
         self.end = next.end();
@@ -543,26 +556,33 @@ fn newest_segment(log: &Log, numbers: &mut Vec<u64>) -> io::Result<Option<Segmen
     while let Some(number) = numbers.last().copied() {
         let path = log.path(&segment_name(number));
         let file = log.files.open(&path)?;
-        if matches!(read_header(&*file)?, Err(layout::Unreadable::Damaged)) {
-            let mut walk = Walk::new(&*file, log.identity, number, 0..file.len()?);
-            let mut holds_frames = false;
-            while let Some(step) = walk.step()? {
-                holds_frames |= !matches!(step, walk::Step::Unreadable { header: None, .. });
-            }
-            if !holds_frames {
-                log.files.remove(&path)?;
-                log.change(|entries| entries.retain(|entry| entry.number != number));
-                numbers.pop();
-                continue;
-            }
+        if is_unfinished(&*file, log.identity, number)? {
+            log.files.remove(&path)?;
+            log.change(|entries| entries.retain(|entry| entry.number != number));
+            numbers.pop();
+            continue;
         }
         return log.header(number).map(Some);
     }
     Ok(None)
 }
 
-/// Creates a segment: on disk, name and header, when it returns.
-fn create_segment(log: &Log, header: SegmentHeader) -> io::Result<Arc<Segment>> {
+/// Whether this is what is left of a segment whose creation was cut short: neither header nor frames.
+fn is_unfinished(file: &dyn File, identity: u64, number: u64) -> io::Result<bool> {
+    if !matches!(read_header(file)?, Err(layout::Unreadable::Damaged)) {
+        return Ok(false);
+    }
+    let mut walk = Walk::new(file, identity, number, 0..file.len()?);
+    while let Some(step) = walk.step()? {
+        if !matches!(step, walk::Step::Unreadable { header: None, .. }) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Creates a segment: on disk, name and header, when it returns. There is room for so many bytes in it.
+fn create_segment(log: &Log, header: SegmentHeader, bytes: u64) -> io::Result<Arc<Segment>> {
     let path = log.path(&segment_name(header.number));
     let create = || match log.files.create(&path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -575,6 +595,9 @@ fn create_segment(log: &Log, header: SegmentHeader) -> io::Result<Arc<Segment>> 
     let written = || {
         let file = create()?;
         file.write_at(0, &[&header.encode()])?;
+        if bytes > 0 {
+            file.reserve(header.first_frame() + bytes)?;
+        }
         file.sync()?;
         log.files.sync_folder(&log.folder)?;
         Ok(file)

@@ -34,6 +34,18 @@ pub(crate) fn verify(files: &dyn Files, folder: &str, identity: u64) -> io::Resu
     numbers.sort_unstable();
     let mark = MarkFile::peek(files, folder, identity);
     let mut report = LogVerification { segments: numbers.len() as u64, ..LogVerification::default() };
+    // A creation that was cut short is no damage, and the next start removes what it left; unless the mark
+    // knows better.
+    while let Some(number) =
+        numbers.last().copied().filter(|last| mark.is_none_or(|mark| mark.segment < *last))
+    {
+        let file = files.open(&format!("{folder}/{}", segment_name(number)))?;
+        if !super::is_unfinished(&*file, identity, number)? {
+            break;
+        }
+        report.torn_bytes += file.len()?;
+        numbers.pop();
+    }
     // Where the segment behind says that this one ends, and which events it should hold.
     let mut behind: Option<super::layout::SegmentHeader> = None;
     for number in numbers.iter().rev().copied() {

@@ -173,8 +173,8 @@ impl StoredBatch {
     }
 
     /// The number of the first event.
-    pub(crate) fn first(&self) -> u64 {
-        self.first
+    pub fn first(&self) -> SequenceNumber {
+        SequenceNumber(self.first)
     }
 
     /// When they were stored.

@@ -33,8 +33,6 @@ pub struct HubReceiver {
     pub(crate) ahead: VecDeque<StoredBatch>,
     pub(crate) last_enqueued: Option<LastEnqueued>,
     pub(crate) missed: u64,
-    /// The number behind the last event that was handed out; none before the first.
-    pub(crate) handed_out: Option<u64>,
 }
 
 impl HubReceiver {
@@ -87,7 +85,9 @@ impl HubReceiver {
             self.partition.may_take(place)?;
             return Ok(Taken::Batch(batch.clone()));
         }
+        let wanted = self.cursor.next;
         let taken = self.partition.take(place, &mut self.cursor.next)?;
+        self.missed += self.cursor.next - wanted;
         match &taken {
             Taken::Batch(batch) => {
                 let mut batch = batch.clone();
@@ -113,10 +113,6 @@ impl HubReceiver {
             self.ahead.pop_front();
         }
         self.not_before = None;
-        if let Some(expected) = self.handed_out {
-            self.missed += batch.first().saturating_sub(expected);
-        }
-        self.handed_out = Some(batch.end());
         self.last_enqueued = self.partition.last();
         self.heard();
         Some(batch)
@@ -136,6 +132,7 @@ impl HubReceiver {
             None => read(),
         };
         self.cursor = cursor;
+        self.missed += std::mem::take(&mut self.cursor.lost);
         self.lay_ahead(frames.map_err(|error| unavailable(error.into()))?, from);
         Ok(())
     }

@@ -1,13 +1,14 @@
 //! What cannot be read any more: where it is, and which events it held.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use ephor_core::ids::PartitionId;
 
-/// So many damaged places are remembered for each hub; the rest is only logged.
+/// So many damaged places are remembered and logged for each hub: whoever has more has no need of the rest.
 const MOST_REMEMBERED: usize = 1_000;
 
 /// A part of a file that is not what was written.
@@ -39,11 +40,24 @@ impl Damage {
     }
 }
 
+impl Damage {
+    fn covers(&self, partition: PartitionId, events: &Range<u64>) -> bool {
+        let within = |known: &Range<u64>| known.start <= events.start && events.end <= known.end;
+        self.events.iter().any(|(other, known)| *other == partition && within(known))
+    }
+
+    /// How many events of this partition are in doubt.
+    pub(crate) fn count(&self, partition: u32) -> u64 {
+        let mine = self.events.iter().filter(|(other, _)| other.0 == partition);
+        mine.map(|(_, events)| events.end.saturating_sub(events.start)).sum()
+    }
+}
+
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} is damaged at position {}, {} bytes; ", self.file, self.position, self.length)?;
         if self.events.is_empty() {
-            return f.write_str("no event is known to be lost by it");
+            return f.write_str("which events it held, if any, the rest of the log does not tell");
         }
         f.write_str("in doubt:")?;
         for (index, (partition, events)) in self.events.iter().enumerate() {
@@ -63,17 +77,26 @@ impl fmt::Display for Damage {
 pub(crate) struct KnownDamage(Mutex<BTreeMap<(String, u64), Damage>>);
 
 impl KnownDamage {
-    /// Remembers and logs it, once.
+    /// Remembers and logs it, once; or what of it was not known before.
     pub(crate) fn report(&self, damage: Damage) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (damage.file.clone(), damage.position);
-        if known.contains_key(&key) {
-            return;
+        let full = known.len() >= MOST_REMEMBERED;
+        match known.entry((damage.file.clone(), damage.position)) {
+            Entry::Occupied(mut present) => {
+                let present = present.get_mut();
+                let new =
+                    damage.events.iter().filter(|(partition, events)| !present.covers(*partition, events));
+                let new: Vec<_> = new.cloned().collect();
+                if new.is_empty() {
+                    return;
+                }
+                present.events.extend(new);
+            }
+            // Who reads damaged places again and again shall not fill the log file with them.
+            Entry::Vacant(_) if full => return,
+            Entry::Vacant(vacant) => drop(vacant.insert(damage.clone())),
         }
         tracing::error!(file = damage.file, position = damage.position, length = damage.length, "{damage}");
-        if known.len() < MOST_REMEMBERED {
-            known.insert(key, damage);
-        }
     }
 
     pub(crate) fn all(&self) -> Vec<Damage> {

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! segment   00000000000000000007.log
-//!   header, twice (one flipped bit must not cost the whole file)
+//!   header, twice, in different blocks of 4096 (a lost sector must not cost the whole file)
 //!     0  "EPHORSEG"                  24  identity of the log      48  length of the segment before
 //!     8  version (u32)               32  number of this segment   56  number of partitions (u32)
 //!    12  checksum (u32) of 16..end   40  created, ms since 1970   60  0 (u32)
@@ -50,6 +50,12 @@ pub(crate) const MAX_PAYLOAD: usize = 32 << 20;
 
 /// What stands before the partitions in a segment's header.
 const SEGMENT_HEADER: usize = 64;
+
+/// The two copies of a header are so far apart at least.
+const BLOCK: usize = 4_096;
+
+/// Both copies of any segment's header fit.
+pub(crate) const LARGEST_HEADER: usize = 2 * (SEGMENT_HEADER + MAX_PARTITIONS * PARTITION_START) + BLOCK;
 
 /// What a segment's header says of one partition.
 const PARTITION_START: usize = 32;
@@ -106,15 +112,21 @@ impl SegmentHeader {
         SEGMENT_HEADER + partitions * PARTITION_START
     }
 
+    /// Where the second copy begins: no sector is part of both.
+    fn second_copy(partitions: usize) -> usize {
+        Self::copy_length(partitions).next_multiple_of(BLOCK)
+    }
+
     /// Where the first frame begins: behind both copies.
     pub(crate) fn first_frame(&self) -> u64 {
-        2 * Self::copy_length(self.partitions.len()) as u64
+        let partitions = self.partitions.len();
+        (Self::second_copy(partitions) + Self::copy_length(partitions)) as u64
     }
 
     /// Both copies.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let length = Self::copy_length(self.partitions.len());
-        let mut bytes = Vec::with_capacity(2 * length);
+        let mut bytes = Vec::with_capacity(self.first_frame() as usize);
         bytes.extend_from_slice(SEGMENT_MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&0u32.to_le_bytes());
@@ -128,7 +140,8 @@ impl SegmentHeader {
         self.partitions.iter().for_each(|partition| partition.encode(&mut bytes));
         let checksum = crc32c::crc32c(&bytes[16..]);
         bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
-        bytes.extend_from_within(..);
+        bytes.resize(Self::second_copy(self.partitions.len()), 0);
+        bytes.extend_from_within(..length);
         bytes
     }
 
@@ -167,13 +180,13 @@ impl SegmentHeader {
     pub(crate) fn decode_either(bytes: &[u8]) -> Result<(Self, bool), Unreadable> {
         match Self::decode(bytes) {
             Ok(first) => {
-                let second = bytes.get(Self::copy_length(first.partitions.len())..).map(Self::decode);
+                let second = bytes.get(Self::second_copy(first.partitions.len())..).map(Self::decode);
                 let same = second.is_some_and(|second| second.as_ref() == Ok(&first));
                 Ok((first, !same))
             }
             // Where the second copy begins stood in the first one: it has to be looked for.
-            Err(unreadable) => (SEGMENT_HEADER..bytes.len())
-                .step_by(ALIGNMENT)
+            Err(unreadable) => (BLOCK..bytes.len())
+                .step_by(BLOCK)
                 .filter(|start| bytes[*start..].starts_with(SEGMENT_MAGIC))
                 .find_map(|start| Self::decode(&bytes[start..]).ok())
                 .map(|second| (second, true))

@@ -34,12 +34,14 @@ impl Entry {
 #[derive(Debug)]
 pub(crate) struct Cursor {
     pub(crate) next: u64,
+    /// How many events were passed over because they cannot be read.
+    pub(crate) lost: u64,
     segment: Option<Arc<Segment>>,
 }
 
 impl Cursor {
     pub(crate) fn at(next: u64) -> Self {
-        Self { next, segment: None }
+        Self { next, lost: 0, segment: None }
     }
 }
 
@@ -86,11 +88,17 @@ impl Log {
         let attempts = self.entries().len();
         for _ in 0..attempts {
             match attempt() {
-                Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
+                // Not there any more: freed meanwhile, or removed by somebody.
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound) => {}
                 done => return done,
             }
         }
         attempt()
+    }
+
+    fn holds(&self, number: u64) -> bool {
+        self.entries().iter().any(|entry| entry.number == number)
     }
 
     /// Serves a segment no longer. Its file stays, for people to look at.
@@ -117,25 +125,46 @@ impl Log {
                     None => return Ok(Vec::new()),
                 },
             };
+            // Retention may have freed what lay before.
+            let begins = segment.header.partition(partition).next;
+            if begins > cursor.next {
+                let freed = self.entries().first().is_none_or(|oldest| oldest.number >= segment.number);
+                cursor.lost += if freed { begins - cursor.next } else { 0 };
+                cursor.next = begins;
+            }
+            // Looked for before the segment is read: one that is there now was sealed with all that it will hold.
+            let behind = self.entries().iter().find(|entry| entry.number > segment.number).cloned();
             let found = segment.read(partition, cursor.next, budget)?;
-            found.damage.into_iter().for_each(|damage| self.damage.report(damage));
+            for damage in found.damage {
+                cursor.lost += damage.count(partition);
+                self.damage.report(damage);
+            }
             let moved = found.next > cursor.next;
             cursor.next = found.next;
+            cursor.segment = Some(segment.clone());
             if !found.frames.is_empty() {
-                cursor.segment = Some(segment);
                 return Ok(found.frames);
             }
             if !moved {
-                let behind = self.entries().iter().find(|entry| entry.number > segment.number).cloned();
-                let Some(entry) = behind else {
-                    cursor.segment = Some(segment);
-                    return Ok(Vec::new());
-                };
+                let Some(entry) = behind else { return Ok(Vec::new()) };
                 let next = self.open(&entry)?;
+                self.note_missing(partition, cursor, &segment, &next);
                 // Numbers may jump between segments, but never within one.
                 cursor.next = cursor.next.max(next.header.partition(partition).next);
                 cursor.segment = Some(next);
             }
+        }
+    }
+
+    /// Between two segments: events that the next one counts on and that the last one does not hold.
+    fn note_missing(&self, partition: u32, cursor: &mut Cursor, segment: &Segment, next: &Segment) {
+        let last = next.header.partition(partition).last;
+        let Some((last, _)) = last.filter(|(last, _)| *last >= cursor.next) else { return };
+        // Retention frees from the front: then the segment itself is no longer there either.
+        if self.holds(segment.number) {
+            let (missing, end) = (cursor.next..last + 1, segment.end());
+            cursor.lost += missing.end - missing.start;
+            self.damage.report(Damage::new(&segment.name, end..end).of(partition, missing));
         }
     }
 
@@ -182,7 +211,11 @@ impl Log {
     /// The header of a segment. One that is damaged in both copies excludes the segment.
     pub(crate) fn header(&self, number: u64) -> io::Result<SegmentHeader> {
         let path = self.path(&segment_name(number));
-        let file = self.files.open(&path)?;
+        let file = self.files.open(&path).inspect_err(|error| {
+            if error.kind() == io::ErrorKind::NotFound && self.holds(number) {
+                self.exclude(number, error);
+            }
+        })?;
         let name = self.files.shown(&path);
         let error = match read_header(&*file)? {
             Ok((header, one_damaged)) if header.identity == self.identity && header.number == number => {
@@ -205,8 +238,11 @@ impl Log {
         let file = self.files.open(&path)?;
         let name = self.files.shown(&path);
         let length = file.len()?;
-        let follows = self.entries().iter().any(|entry| entry.number == number + 1);
-        let end = if follows { self.header(number + 1)?.previous_length.min(length) } else { length };
+        let proven = if self.holds(number + 1) { self.header(number + 1)?.previous_length } else { length };
+        let end = proven.min(length);
+        if end < proven {
+            self.damage.report(Damage::new(&name, end..proven));
+        }
         let index = match self.stored_index(number, end) {
             Some(index) => index,
             None => {

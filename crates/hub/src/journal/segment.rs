@@ -10,7 +10,9 @@ use ephor_core::time::Timestamp;
 
 use super::damage::Damage;
 use super::index::{INTERVAL, Index};
-use super::layout::{ALIGNMENT, FRAME_HEADER, FrameHeader, Kind, Place, SegmentHeader, Unreadable};
+use super::layout::{
+    ALIGNMENT, FRAME_HEADER, FrameHeader, Kind, LARGEST_HEADER, Place, SegmentHeader, Unreadable,
+};
 use crate::files::File;
 
 /// At most about this much is read from a file at a time.
@@ -70,9 +72,11 @@ impl Segment {
         self.end.load(Ordering::Acquire)
     }
 
-    /// Shows readers what has been written: the index first, so that whoever sees the end finds all before it.
+    /// Shows readers what has been written.
     pub(crate) fn publish(&self, end: u64, change: impl FnOnce(&mut Index)) {
-        change(&mut self.index_mut());
+        let mut index = self.index_mut();
+        change(&mut index);
+        // Under the same lock, so that a reader sees both or neither.
         self.end.store(end, Ordering::Release);
     }
 
@@ -101,7 +105,8 @@ impl Segment {
             all[first..].iter().take(budget / FRAME_HEADER + 2).map(|mark| mark.position).collect()
         };
         drop(index);
-        let mut window = Window { segment: self, limit, start: 0, bytes: Bytes::new() };
+        let mut window = Window { segment: self, limit, start: 0, bytes: Bytes::new(), loads: 0 };
+        let mut pinned = Pinned::default();
         let mut taken = 0;
         for (at, mark) in marks.iter().enumerate() {
             let neighbourhood = *mark..limit.min(mark + INTERVAL);
@@ -127,19 +132,23 @@ impl Segment {
                     found.damage.push(Damage::new(&self.name, start..position).of(partition, events));
                 } else {
                     found.note_gap(&self.name, partition, &header, start);
+                    pinned.note(&window, &mut found.frames);
                     let FrameHeader { first, count, enqueued_at, .. } = header;
                     found.frames.push(Frame { first, count, enqueued_at, payload });
                     taken += header.payload_length as usize;
                 }
                 found.next = header.end();
                 if taken >= budget {
+                    pinned.release(&mut found.frames);
                     return Ok(found);
                 }
             }
         }
-        if found.frames.is_empty() {
+        if found.frames.is_empty() && found.next < end {
+            found.note_missing(&self.name, partition, found.next..end, limit);
             found.next = end;
         }
+        pinned.release(&mut found.frames);
         Ok(found)
     }
 
@@ -169,13 +178,43 @@ impl Segment {
 impl Found {
     /// A frame that does not begin where the one before ended: what is missing lies in what was damaged.
     fn note_gap(&mut self, name: &str, partition: u32, header: &FrameHeader, position: u64) {
-        if header.first <= self.next {
-            return;
+        if header.first > self.next {
+            self.note_missing(name, partition, self.next..header.first, position);
         }
-        let missing = self.next..header.first;
+    }
+
+    fn note_missing(&mut self, name: &str, partition: u32, missing: Range<u64>, position: u64) {
         match self.damage.last_mut() {
             Some(damage) => damage.add(partition, missing),
             None => self.damage.push(Damage::new(name, position..position).of(partition, missing)),
+        }
+    }
+}
+
+/// Frames that are slices of one window. A few small ones shall not keep all of it in memory.
+#[derive(Default)]
+struct Pinned {
+    /// Which window.
+    load: u64,
+    window_bytes: usize,
+    /// The first frame that is a slice of it.
+    from: usize,
+}
+
+impl Pinned {
+    /// A frame is about to come out of this window.
+    fn note(&mut self, window: &Window<'_>, frames: &mut [Frame]) {
+        if self.load != window.loads {
+            self.release(frames);
+            *self = Self { load: window.loads, window_bytes: window.bytes.len(), from: frames.len() };
+        }
+    }
+
+    /// No more frames will come out of the window: those that use little of it get bytes of their own.
+    fn release(&self, frames: &mut [Frame]) {
+        let mine = frames.get_mut(self.from..).unwrap_or_default();
+        if mine.iter().map(|frame| frame.payload.len()).sum::<usize>() < self.window_bytes / 2 {
+            mine.iter_mut().for_each(|frame| frame.payload = Bytes::copy_from_slice(&frame.payload));
         }
     }
 }
@@ -192,6 +231,8 @@ struct Window<'a> {
     limit: u64,
     start: u64,
     bytes: Bytes,
+    /// How often it was read.
+    loads: u64,
 }
 
 impl Window<'_> {
@@ -221,6 +262,7 @@ impl Window<'_> {
             let read = self.segment.file.read_at(position, &mut bytes)?;
             bytes.truncate(read);
             (self.start, self.bytes) = (position, Bytes::from(bytes));
+            self.loads += 1;
         }
         let from = ((position - self.start) as usize).min(self.bytes.len());
         let to = ((end - self.start) as usize).min(self.bytes.len());
@@ -230,10 +272,8 @@ impl Window<'_> {
 
 /// Reads a segment's header; tells also whether one of its two copies is damaged.
 pub(crate) fn read_header(file: &dyn File) -> io::Result<Result<(SegmentHeader, bool), Unreadable>> {
-    /// Both copies of a hub with 30 partitions fit.
-    const FIRST_READ: usize = 2 << 10;
-    /// Both copies of any hub fit.
-    const LARGEST: usize = 2 * (64 + 32 * super::layout::MAX_PARTITIONS);
+    /// Both copies of a hub with a hundred partitions fit.
+    const FIRST_READ: usize = 8 << 10;
     let mut bytes = vec![0; FIRST_READ];
     let read = file.read_at(0, &mut bytes)?;
     bytes.truncate(read);
@@ -242,7 +282,7 @@ pub(crate) fn read_header(file: &dyn File) -> io::Result<Result<(SegmentHeader, 
         return Ok(first);
     }
     // A larger table, or a damaged length: the second copy may begin anywhere up to the largest size.
-    bytes.resize(LARGEST, 0);
+    bytes.resize(LARGEST_HEADER, 0);
     let read = file.read_at(0, &mut bytes)?;
     bytes.truncate(read);
     Ok(SegmentHeader::decode_either(&bytes))

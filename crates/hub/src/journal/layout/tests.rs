@@ -38,7 +38,9 @@ fn a_segment_header_is_read_as_it_was_written() {
         let header = header(partitions);
         let bytes = header.encode();
         assert_eq!(bytes.len() as u64, header.first_frame());
-        assert_eq!(bytes.len(), 2 * (64 + 32 * partitions));
+        let copy = 64 + 32 * partitions;
+        assert_eq!(bytes.len(), copy.next_multiple_of(4_096) + copy);
+        assert!(bytes.len() <= LARGEST_HEADER);
         assert_eq!(SegmentHeader::decode_either(&bytes), Ok((header, false)));
     }
 }
@@ -53,7 +55,8 @@ fn a_partition_that_came_later_begins_at_zero() {
 fn one_copy_of_a_segment_header_is_enough_and_its_damage_is_told() {
     let header = header(3);
     let bytes = header.encode();
-    for position in 0..bytes.len() {
+    let copies = (0..160).chain(4_096..4_096 + 160);
+    for position in copies {
         for bit in 0..8 {
             let mut damaged = bytes.clone();
             damaged[position] ^= 1 << bit;
@@ -64,6 +67,11 @@ fn one_copy_of_a_segment_header_is_enough_and_its_damage_is_told() {
             );
         }
     }
+    for lost in [0..4_096, 4_096..bytes.len()] {
+        let mut damaged = bytes.clone();
+        damaged[lost].fill(0);
+        assert_eq!(SegmentHeader::decode_either(&damaged), Ok((header.clone(), true)));
+    }
     let cut = &bytes[..bytes.len() - 1];
     assert_eq!(SegmentHeader::decode_either(cut), Ok((header, true)));
 }
@@ -71,9 +79,8 @@ fn one_copy_of_a_segment_header_is_enough_and_its_damage_is_told() {
 #[test]
 fn a_segment_header_that_is_damaged_twice_is_refused() {
     let mut bytes = header(3).encode();
-    let half = bytes.len() / 2;
     bytes[30] ^= 1;
-    bytes[half + 30] ^= 1;
+    bytes[4_096 + 30] ^= 1;
     assert_eq!(SegmentHeader::decode_either(&bytes), Err(Unreadable::Damaged));
     assert_eq!(SegmentHeader::decode_either(&[]), Err(Unreadable::Damaged));
     assert_eq!(SegmentHeader::decode_either(&bytes[..40]), Err(Unreadable::Damaged));
@@ -82,9 +89,8 @@ fn a_segment_header_that_is_damaged_twice_is_refused() {
 #[test]
 fn a_later_version_is_told_from_damage() {
     let mut bytes = header(1).encode();
-    let half = bytes.len() / 2;
     bytes[8] = 9;
-    bytes[half + 8] = 9;
+    bytes[4_096 + 8] = 9;
     let refused = SegmentHeader::decode_either(&bytes).unwrap_err();
     assert_eq!(refused, Unreadable::Version(9));
     assert_eq!(

@@ -206,6 +206,6 @@ fn damage_reads_as_a_sentence() {
     let damage = Damage::new("a.log", 8..24).of(3, 5..6).of(4, 7..10);
     let text = "a.log is damaged at position 8, 16 bytes; in doubt: event 5 of partition 3, events 7 to 9 of partition 4";
     assert_eq!(damage.to_string(), text);
-    let text = "a.log is damaged at position 0, 1 bytes; no event is known to be lost by it";
+    let text = "a.log is damaged at position 0, 1 bytes; which events it held, if any, the rest of the log does not tell";
     assert_eq!(Damage::new("a.log", 0..1).to_string(), text);
 }

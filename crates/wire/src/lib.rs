@@ -10,12 +10,14 @@
 //! | where a receiver begins | [`selector`] |
 //! | what the hub says of an event that it delivers | [`annotations`] |
 //! | many events in one message | [`batch`] |
+//! | how a hub says no, and what that means | [`condition`] |
 //! | where a hub is, and how to be let in | [`connection_string`] |
 //! | keys, tokens and what they permit | [`sas`] |
 
 pub mod address;
 pub mod annotations;
 pub mod batch;
+pub mod condition;
 pub mod connection_string;
 pub mod message;
 mod quote;

@@ -1,0 +1,109 @@
+//! From the errors of a source to what goes over the wire, and back on the other side.
+
+use ephor_core::epoch::Epoch;
+use ephor_core::receivers::texts::NOT_GIVEN;
+use ephor_core::source::{OpenError, ReceiveError, SourceError};
+
+use super::{Condition, Refusal, texts};
+use crate::quote::quoted;
+
+impl From<&OpenError> for Refusal {
+    fn from(error: &OpenError) -> Self {
+        match error {
+            OpenError::Refused { message, .. } => Self::new(Condition::LinkStolen, message),
+            OpenError::TooManyReceivers { message } => Self::new(Condition::ResourceLimitExceeded, message),
+            OpenError::InvalidPosition { message } => Self::new(Condition::ArgumentError, message),
+            OpenError::Source(error) => error.into(),
+        }
+    }
+}
+
+impl From<&ReceiveError> for Refusal {
+    fn from(error: &ReceiveError) -> Self {
+        match error {
+            ReceiveError::Disconnected { message, .. } => Self::new(Condition::LinkStolen, message),
+            ReceiveError::Source(error) => error.into(),
+        }
+    }
+}
+
+impl From<&SourceError> for Refusal {
+    fn from(error: &SourceError) -> Self {
+        match error {
+            SourceError::NotFound { what } => texts::not_found(what),
+            SourceError::Unauthorized { message } => Self::new(Condition::UnauthorizedAccess, message),
+            SourceError::Unavailable(_) => texts::internal(),
+        }
+    }
+}
+
+/// What a refused attach of a receiver means.
+pub fn open_error(refusal: Refusal) -> OpenError {
+    match refusal.condition {
+        Condition::LinkStolen => {
+            let (by, epoch) = holder(&refusal.text);
+            OpenError::Refused { epoch, by, message: refusal.text }
+        }
+        Condition::ResourceLimitExceeded => OpenError::TooManyReceivers { message: refusal.text },
+        Condition::ArgumentError | Condition::InvalidOffset => {
+            OpenError::InvalidPosition { message: refusal.text }
+        }
+        // The service has used both conditions for a number beyond the end.
+        Condition::ArgumentOutOfRange if refusal.text.contains("sequence number") => {
+            OpenError::InvalidPosition { message: refusal.text }
+        }
+        _ => source_error(refusal).into(),
+    }
+}
+
+/// What the end of an attached receiver means.
+pub fn receive_error(refusal: Refusal) -> ReceiveError {
+    match refusal.condition {
+        Condition::LinkStolen => {
+            let (by, epoch) = holder(&refusal.text);
+            ReceiveError::Disconnected { epoch, by, message: refusal.text }
+        }
+        _ => source_error(refusal).into(),
+    }
+}
+
+/// What any other refusal means.
+pub fn source_error(refusal: Refusal) -> SourceError {
+    match refusal.condition {
+        Condition::NotFound | Condition::EntityDisabled | Condition::ResourceDeleted => {
+            let entity = between(&refusal.text, "entity '", "'");
+            let what = entity.map_or_else(|| refusal.text.clone(), |entity| format!("the entity '{entity}'"));
+            SourceError::NotFound { what: quoted(&what) }
+        }
+        Condition::ArgumentOutOfRange => {
+            SourceError::NotFound { what: format!("what was asked for ({})", quoted(&refusal.text)) }
+        }
+        Condition::UnauthorizedAccess => SourceError::Unauthorized { message: refusal.text },
+        _ => SourceError::Unavailable(refusal.into()),
+    }
+}
+
+/// Who took the partition or holds it, and with which epoch, as far as the text tells.
+fn holder(text: &str) -> (Option<String>, Option<Epoch>) {
+    let stolen = ("New receiver '", "' with higher epoch of '", "' is created");
+    let refused = ("Receiver '", "' with a higher epoch '", "' already exists");
+    for (before, middle, after) in [stolen, refused] {
+        if let (Some(name), Some(epoch)) = (between(text, before, middle), between(text, middle, after)) {
+            return (told(name), epoch_of(epoch));
+        }
+    }
+    (None, between(text, "is created with epoch of '", "'").and_then(epoch_of))
+}
+
+fn told(name: &str) -> Option<String> {
+    (!name.is_empty() && name != NOT_GIVEN).then(|| quoted(name))
+}
+
+fn epoch_of(digits: &str) -> Option<Epoch> {
+    digits.parse().ok().map(Epoch::from_stored)
+}
+
+fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
+    let (_, rest) = text.split_once(before)?;
+    rest.split_once(after).map(|(found, _)| found)
+}

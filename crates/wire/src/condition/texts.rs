@@ -1,0 +1,176 @@
+//! What the service says, to the letter where the letter is known.
+//!
+//! What it says about receivers that give way to one another stands with those rules, in
+//! [`ephor_core::receivers::texts`].
+
+use std::fmt;
+
+use ephor_core::ids::PartitionId;
+use ephor_core::position::SequenceNumber;
+use ephor_core::time::Timestamp;
+
+use super::{Condition, Refusal};
+use crate::address::InvalidAddress;
+use crate::quote::quoted;
+use crate::sas::{Claims, InvalidToken};
+use crate::selector::InvalidSelector;
+
+/// Where and when something was refused, for whoever reads the logs of both sides.
+#[derive(Clone, Copy, Debug)]
+pub struct Tracking<'a> {
+    /// Found in the hub's log, too.
+    pub id: &'a str,
+    /// The namespace.
+    pub namespace: &'a str,
+    /// The hub, if it is about one.
+    pub hub: Option<&'a str>,
+    /// The partition, if it is about one.
+    pub partition: Option<PartitionId>,
+    /// The consumer group, if it is about one.
+    pub group: Option<&'a str>,
+    /// When.
+    pub at: Timestamp,
+}
+
+impl fmt::Display for Tracking<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " TrackingId:{}, SystemTracker:{}", self.id, self.namespace)?;
+        if let Some(hub) = self.hub {
+            write!(f, ":eventhub:{hub}")?;
+        }
+        if let Some(partition) = self.partition {
+            write!(f, "~{partition}")?;
+        }
+        if let Some(group) = self.group {
+            write!(f, "|{group}")?;
+        }
+        write!(f, ", Timestamp:{}", self.at)
+    }
+}
+
+/// There is no such hub or group: `sb://namespace/path`. SDKs look for these words.
+pub fn not_found(entity: &str) -> Refusal {
+    Refusal::new(
+        Condition::NotFound,
+        format!(
+            "The messaging entity '{}' could not be found. To know more visit \
+             https://aka.ms/sbResourceMgrExceptions. ",
+            quoted(entity)
+        ),
+    )
+}
+
+/// There is no such partition; there are so many.
+pub fn no_such_partition(partitions: u32) -> Refusal {
+    Refusal::new(
+        Condition::ArgumentOutOfRange,
+        format!(
+            "The specified partition is invalid for an EventHub partition sender or receiver. It should be \
+             between 0 and {}.",
+            partitions.saturating_sub(1)
+        ),
+    )
+}
+
+/// A message is larger than the link takes.
+pub fn too_large(delivery: u32, size: u64, limit: u64) -> Refusal {
+    Refusal::new(
+        Condition::MessageSizeExceeded,
+        format!(
+            "The received message (delivery-id:{delivery}, size:{size} bytes) exceeds the limit ({limit} bytes) \
+             currently allowed on the link."
+        ),
+    )
+}
+
+/// The tokens that were put do not permit it.
+pub fn missing_claim(needed: Claims, resource: &str) -> Refusal {
+    Refusal::new(
+        Condition::UnauthorizedAccess,
+        format!(
+            "Unauthorized access. '{needed}' claim(s) are required to perform this operation. Resource: '{}'.",
+            quoted(resource)
+        ),
+    )
+}
+
+/// Too much at once; it passes in so many seconds.
+pub fn throttled(seconds: u64) -> Refusal {
+    Refusal::new(
+        Condition::ServerBusy,
+        format!(
+            "The request was terminated because the entity is being throttled. Error code : 50002. Please wait \
+             {seconds} seconds and try again."
+        ),
+    )
+}
+
+/// The hub failed. Why stands in its log and not here: it may name files.
+pub fn internal() -> Refusal {
+    Refusal::new(
+        Condition::InternalError,
+        "The service was unable to process the request; please retry the operation.",
+    )
+}
+
+/// A receiver asked for an event that is not there yet.
+pub fn beyond_the_end(asked: SequenceNumber, last: Option<SequenceNumber>) -> Refusal {
+    let last = last.map_or_else(|| "-1".to_owned(), |last| last.to_string());
+    Refusal::new(
+        Condition::ArgumentError,
+        format!(
+            "The supplied sequence number '{asked}' is invalid. The last sequence number in the system is \
+             '{last}'"
+        ),
+    )
+}
+
+/// A link was idle for so many minutes.
+pub fn idle_link(link: &str, minutes: u64) -> Refusal {
+    Refusal::new(
+        Condition::DetachForced,
+        format!(
+            "The link '{}' is force detached. Details: IdleTimerExpired: Idle timeout: {:02}:{:02}:00.",
+            quoted(link),
+            minutes / 60,
+            minutes % 60
+        ),
+    )
+}
+
+/// A connection was idle for so many milliseconds.
+pub fn idle_connection(milliseconds: u64) -> Refusal {
+    Refusal::new(
+        Condition::ConnectionForced,
+        format!(
+            "The connection was inactive for more than the allowed {milliseconds} milliseconds and is closed by \
+             container 'LinkTracker'."
+        ),
+    )
+}
+
+impl From<&InvalidSelector> for Refusal {
+    fn from(invalid: &InvalidSelector) -> Self {
+        Self::new(Condition::ArgumentError, invalid.to_string())
+    }
+}
+
+impl From<InvalidToken> for Refusal {
+    fn from(invalid: InvalidToken) -> Self {
+        Self::new(Condition::UnauthorizedAccess, invalid.to_string())
+    }
+}
+
+impl Refusal {
+    /// An address that cannot be read: a partition that is no number is out of range, and whatever has
+    /// an impossible name cannot be found.
+    pub fn of_address(invalid: InvalidAddress, address: &str) -> Self {
+        match invalid {
+            InvalidAddress::Partition => Self::new(Condition::ArgumentOutOfRange, invalid.to_string()),
+            InvalidAddress::TooLong | InvalidAddress::Encoding => {
+                Self::new(Condition::InvalidField, invalid.to_string())
+            }
+            InvalidAddress::NoHub | InvalidAddress::HubName | InvalidAddress::Group => not_found(address),
+        }
+    }
+}

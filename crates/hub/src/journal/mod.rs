@@ -539,7 +539,11 @@ impl PartitionStart {
     /// Moves beyond all numbers that may have been used, and tells by how much.
     fn jump(&mut self, clean: bool, untraced: u64) -> u64 {
         let before = self.next;
-        if !clean {
+        if clean {
+            // What is used from now on must be set aside anew: otherwise, if all of it is lost, the log looks
+            // as clean as it does now.
+            self.reserved = self.next;
+        } else {
             self.next = self.next.max(self.reserved) + untraced;
         }
         self.next - before

@@ -124,7 +124,7 @@ impl Journal {
             files.list(folder)?.iter().filter_map(|name| segment_number(name)).collect();
         numbers.sort_unstable();
         let log = Arc::new(Log::new(files, folder, identity, &numbers));
-        let newest = newest_segment(&log, &mut numbers)?;
+        let newest = newest_segment(&log, &mut numbers, marked)?;
         let mut journal = match newest {
             Some(header) => Self::reopen(log, mark, marked, header, config)?,
             None => Self::begin(log, mark, config, now)?,
@@ -556,24 +556,29 @@ fn frame(header: &FrameHeader, payload: &Payload) -> Frame {
 }
 
 /// The header of the newest segment. One whose creation was cut short is removed: nothing can be in it.
-fn newest_segment(log: &Log, numbers: &mut Vec<u64>) -> io::Result<Option<SegmentHeader>> {
+fn newest_segment(
+    log: &Log,
+    numbers: &mut Vec<u64>,
+    marked: Option<Mark>,
+) -> io::Result<Option<SegmentHeader>> {
     while let Some(number) = numbers.last().copied() {
         let path = log.path(&segment_name(number));
         let file = log.files.open(&path)?;
-        if is_unfinished(&*file, log.identity, number)? {
-            log.files.remove(&path)?;
-            log.change(|entries| entries.retain(|entry| entry.number != number));
-            numbers.pop();
-            continue;
+        // The mark is written only when the segment is there.
+        let was_there = marked.is_some_and(|mark| mark.segment >= number);
+        if was_there || !is_unfinished(&*file, log.identity, number)? {
+            return log.header(number).map(Some);
         }
-        return log.header(number).map(Some);
+        log.files.remove(&path)?;
+        log.change(|entries| entries.retain(|entry| entry.number != number));
+        numbers.pop();
     }
     Ok(None)
 }
 
-/// Whether this is what is left of a segment whose creation was cut short: neither header nor frames.
+/// Whether the creation of the newest segment was cut short: its header is not whole, and nothing is behind it.
 fn is_unfinished(file: &dyn File, identity: u64, number: u64) -> io::Result<bool> {
-    if !matches!(read_header(file)?, Err(layout::Unreadable::Damaged)) {
+    if !matches!(read_header(file)?, Ok((_, true)) | Err(layout::Unreadable::Damaged)) {
         return Ok(false);
     }
     let mut walk = Walk::new(file, identity, number, 0..file.len()?);

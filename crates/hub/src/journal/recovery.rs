@@ -27,6 +27,8 @@ pub(crate) struct Recovered {
     pub(crate) index: Index,
     /// Where the log ends.
     pub(crate) end: u64,
+    /// Where the commit began that wrote the last intact frame.
+    pub(crate) last_commit: u64,
     /// What is cut off behind it.
     pub(crate) torn: Option<Range<u64>>,
     /// What cannot be read and is passed over.
@@ -53,8 +55,16 @@ pub(crate) fn recover(
     proven: u64,
     file: &str,
 ) -> io::Result<Recovered> {
-    let mut found =
-        Recovered { index, end: from, torn: None, damage: Vec::new(), frames: 0, events: 0, untraced: 0 };
+    let mut found = Recovered {
+        index,
+        end: from,
+        last_commit: from,
+        torn: None,
+        damage: Vec::new(),
+        frames: 0,
+        events: 0,
+        untraced: 0,
+    };
     // What comes behind a suspect counts only once the suspect has been judged.
     let mut undecided: Vec<Step> = Vec::new();
     let mut stopped_at = from;
@@ -96,6 +106,7 @@ impl Recovered {
 
     fn frame(&mut self, position: u64, header: &FrameHeader, reserved: &[(u32, u64)], file: &str) {
         self.end = position + header.frame_length();
+        self.last_commit = header.commit;
         match header.kind {
             Kind::Reservation => {
                 reserved.iter().for_each(|(partition, until)| self.index.reserve(*partition, *until));

@@ -4,6 +4,7 @@
 //! first; a longer value panics here, since any bytes written for it would be a lie.
 
 use crate::code;
+use crate::value::Value;
 
 /// The most bytes that a binary, a text, or the inside of a list or a map may have: what a length of 32
 /// bits can say, less what a count takes of it.
@@ -111,6 +112,49 @@ pub fn string(into: &mut Vec<u8>, value: &str) {
 /// Writes a name, which has to be ASCII to be one.
 pub fn symbol(into: &mut Vec<u8>, value: &str) {
     variable(into, code::SYMBOL_8, code::SYMBOL_32, value.as_bytes());
+}
+
+/// Writes any value; one that is encoded is written as it is.
+pub fn value(into: &mut Vec<u8>, value: Value<'_>) {
+    match value {
+        Value::Null => null(into),
+        Value::Bool(value) => bool(into, value),
+        Value::Ubyte(value) => ubyte(into, value),
+        Value::Ushort(value) => ushort(into, value),
+        Value::Uint(value) => uint(into, value),
+        Value::Ulong(value) => ulong(into, value),
+        Value::Byte(value) => byte(into, value),
+        Value::Short(value) => short(into, value),
+        Value::Int(value) => int(into, value),
+        Value::Long(value) => long(into, value),
+        Value::Float(value) => float(into, value),
+        Value::Double(value) => double(into, value),
+        Value::Char(value) => char(into, value),
+        Value::Timestamp(value) => timestamp(into, value),
+        Value::Uuid(value) => uuid(into, &value),
+        Value::Binary(value) => binary(into, value),
+        Value::String(value) => string(into, value),
+        Value::Symbol(value) => symbol(into, value),
+        Value::Encoded(value) => into.extend_from_slice(value),
+    }
+}
+
+/// Writes an array of names, each of at most 255 bytes.
+///
+/// # Panics
+///
+/// On a longer name.
+pub fn symbols<'a>(into: &mut Vec<u8>, names: impl IntoIterator<Item = &'a str>) {
+    let start = into.len();
+    into.extend_from_slice(&[0; LONG_HEAD]);
+    into.push(code::SYMBOL_8);
+    let mut count = 0;
+    for name in names {
+        into.push(u8::try_from(name.len()).expect("no name is longer than 255 bytes"));
+        into.extend_from_slice(name.as_bytes());
+        count += 1;
+    }
+    end(into, Begun { start }, count, code::ARRAY_8, code::ARRAY_32);
 }
 
 /// Says what the next value is: the two are one described value.

@@ -1,6 +1,6 @@
-//! AMQP 1.0: how values and messages are encoded.
+//! AMQP 1.0, for both sides of a connection.
 //!
-//! Nothing here does I/O. Whatever comes from a peer is read in place: every length is checked before
+//! Nothing here but [`driver`] does I/O. Whatever comes from a peer is read in place: every length is checked before
 //! it is used, nothing is allocated because a count claims so, and nothing recurses.
 //!
 //! | to read about | open |
@@ -9,15 +9,28 @@
 //! | writing values | [`encode`] |
 //! | reading values | [`decode`], [`value`] |
 //! | whether bytes are one whole value, inside and out | [`check`] |
+//! | values that are kept as they are encoded | [`encoded`] |
 //! | the sections of a message | [`message`] |
+//! | what peers say to each other | [`performative`], [`frame`] |
+//! | a connection with its sessions and links, as a state machine | [`connection`] |
+//! | what a peer may use up | [`limits`] |
+//! | a connection on a socket | [`driver`] |
 
 pub mod check;
 pub mod code;
+pub mod connection;
 pub mod decode;
+pub mod driver;
 pub mod encode;
+pub mod encoded;
+pub mod frame;
+pub mod limits;
 pub mod message;
+pub mod performative;
 pub mod value;
 
+pub use connection::Connection;
 pub use decode::{Malformed, Reader};
+pub use encoded::Encoded;
 pub use message::Sections;
 pub use value::Value;

@@ -1,5 +1,8 @@
 //! One decoded value, borrowed from the bytes that it came in.
 
+use crate::code;
+use crate::decode::Reader;
+
 /// A value of a primitive type, or the bytes of any other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
@@ -49,6 +52,28 @@ impl<'a> Value<'a> {
     pub fn text(self) -> Option<&'a str> {
         match self {
             Self::String(text) | Self::Symbol(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The descriptor and the value of a described value.
+    pub fn described(self) -> Option<(Value<'a>, Value<'a>)> {
+        let Self::Encoded(bytes @ [code::DESCRIBED, ..]) = self else { return None };
+        let mut reader = Reader::starting(bytes, 1);
+        Some((reader.value().ok()?, reader.value().ok()?))
+    }
+
+    /// A whole number, however it is written.
+    pub fn integer(self) -> Option<i64> {
+        match self {
+            Self::Ubyte(value) => Some(value.into()),
+            Self::Ushort(value) => Some(value.into()),
+            Self::Uint(value) => Some(value.into()),
+            Self::Ulong(value) => value.try_into().ok(),
+            Self::Byte(value) => Some(value.into()),
+            Self::Short(value) => Some(value.into()),
+            Self::Int(value) => Some(value.into()),
+            Self::Long(value) => Some(value),
             _ => None,
         }
     }

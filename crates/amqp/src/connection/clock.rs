@@ -1,0 +1,138 @@
+//! What happens because time passes: heartbeats, and patience that ends.
+//!
+//! Time is how long ago an arbitrary start is, and comes as an argument. Whether a frame came or bytes
+//! went is noted without looking at a clock; the next [`Connection::on_time`] gives it its time.
+
+use std::time::Duration;
+
+use super::event::{Closed, Event};
+use super::{Connection, Phase};
+use crate::frame::HEARTBEAT;
+use crate::performative::{Error, condition};
+
+/// A peer that wants to hear something more often than this is not served faster.
+const SHORTEST_HEARTBEAT: Duration = Duration::from_millis(100);
+
+#[derive(Default)]
+pub(super) struct Clock {
+    /// The peer's `open` has to be here by then.
+    pub(super) open_by: Duration,
+    /// The peer's `close` has to be here by then.
+    close_by: Option<Duration>,
+    /// When the last frame came.
+    heard_at: Duration,
+    /// A frame has come since.
+    pub(super) heard: bool,
+    /// When bytes last went.
+    written_at: Duration,
+    /// Since when bytes wait and none go.
+    stuck_since: Option<Duration>,
+    /// How often the peer wants to hear something.
+    pub(super) heartbeat: Option<Duration>,
+}
+
+impl Clock {
+    pub(super) fn start(now: Duration, time_to_open: Duration) -> Self {
+        Self { open_by: now + time_to_open, heard_at: now, written_at: now, ..Self::default() }
+    }
+
+    /// Half of what the peer says is its patience.
+    pub(super) fn set_heartbeat(&mut self, idle_time_out: Option<u32>) {
+        let patience = idle_time_out.filter(|&milliseconds| milliseconds > 0);
+        self.heartbeat = patience
+            .map(|milliseconds| (Duration::from_millis(milliseconds.into()) / 2).max(SHORTEST_HEARTBEAT));
+    }
+}
+
+impl Connection {
+    /// When [`Self::on_time`] has to be called at the latest; also, call it whenever bytes were read or
+    /// written.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        let limits = &self.config.limits;
+        let stuck = self.clock.stuck_since.map(|since| since + limits.time_to_read);
+        let phase = match self.phase {
+            Phase::Header { .. } | Phase::Sasl | Phase::Decision | Phase::Opening => Some(self.clock.open_by),
+            Phase::Open => {
+                let silent = self.silence().map(|silence| self.clock.heard_at + silence);
+                let heartbeat = self.clock.heartbeat.map(|every| self.clock.written_at + every);
+                earliest(silent, heartbeat)
+            }
+            Phase::Closing | Phase::Broken => Some(self.clock.close_by.unwrap_or_default()),
+            Phase::Closed => None,
+        };
+        if self.phase == Phase::Closed && !self.has_output() { None } else { earliest(stuck, phase) }
+    }
+
+    /// Lets time pass. `now` never goes back.
+    pub fn on_time(&mut self, now: Duration) {
+        if std::mem::take(&mut self.clock.heard) {
+            self.clock.heard_at = now;
+        }
+        let progressed = std::mem::take(&mut self.output.progressed);
+        if progressed {
+            self.clock.written_at = now;
+        }
+        let limits = &self.config.limits;
+        match self.clock.stuck_since {
+            _ if !self.has_output() => self.clock.stuck_since = None,
+            Some(since) if !progressed => {
+                if now >= since + limits.time_to_read {
+                    let patience = limits.time_to_read;
+                    return self.lose(format!("the peer has read nothing for {patience:?}"));
+                }
+            }
+            _ => self.clock.stuck_since = Some(now),
+        }
+        match self.phase {
+            Phase::Header { .. } | Phase::Sasl | Phase::Decision | Phase::Opening => {
+                if now >= self.clock.open_by {
+                    let patience = self.config.limits.time_to_open;
+                    let description = format!("no open within {patience:?} of connecting");
+                    self.fail(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, description));
+                }
+            }
+            Phase::Open => self.keep_alive(now),
+            Phase::Closing | Phase::Broken => {
+                let by = *self.clock.close_by.get_or_insert(now + self.config.limits.time_to_close);
+                if now >= by {
+                    if self.phase == Phase::Closing {
+                        self.events.push_back(Event::Closed(Closed::ByUs));
+                    }
+                    self.phase = Phase::Closed;
+                    self.output.discard();
+                }
+            }
+            Phase::Closed => {}
+        }
+    }
+
+    fn keep_alive(&mut self, now: Duration) {
+        if let Some(silence) = self.silence()
+            && now >= self.clock.heard_at + silence
+        {
+            let description = format!("the peer has been silent for {silence:?}, twice its idle-time-out");
+            return self.fail(Error::new(condition::CONNECTION_FORCED, description));
+        }
+        if let Some(every) = self.clock.heartbeat
+            && now >= self.clock.written_at + every
+        {
+            // Bytes that wait to be written will be heard as well.
+            if !self.has_output() {
+                self.output.bytes().extend_from_slice(&HEARTBEAT);
+            }
+            self.clock.written_at = now;
+        }
+    }
+
+    /// How long the peer may be silent.
+    fn silence(&self) -> Option<Duration> {
+        self.config.idle_time_out.map(|time| time * 2)
+    }
+}
+
+fn earliest(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}

@@ -1,0 +1,275 @@
+//! From bytes to frames to whom they concern; and what a broken rule leads to.
+
+use bytes::Buf;
+
+use super::event::{Closed, Event};
+use super::session::Channel;
+use super::slots::{LinkId, SessionId};
+use super::{Connection, Phase, Side};
+use crate::frame::{FrameHeader, TYPE_AMQP, TYPE_SASL};
+use crate::performative::{BadPerformative, Error, Performative, Sasl, Transfer, condition};
+
+/// What a look at the input led to.
+pub(super) enum Step {
+    /// Something to know.
+    Event(Event),
+    /// Nothing, and there may be more.
+    Again,
+    /// Nothing, until more comes in.
+    Wait,
+}
+
+/// A rule that the peer broke, and what it loses by that.
+#[derive(Debug)]
+pub(super) enum Violation {
+    Connection(Error),
+    Session(SessionId, Error),
+    Link(LinkId, Error),
+}
+
+impl Violation {
+    pub(super) fn of_connection(condition: &'static str, description: impl Into<String>) -> Box<Self> {
+        Box::new(Self::Connection(Error::new(condition, description)))
+    }
+
+    pub(super) fn of_session(
+        session: SessionId,
+        condition: &'static str,
+        description: impl Into<String>,
+    ) -> Box<Self> {
+        Box::new(Self::Session(session, Error::new(condition, description)))
+    }
+
+    pub(super) fn of_link(
+        link: LinkId,
+        condition: &'static str,
+        description: impl Into<String>,
+    ) -> Box<Self> {
+        Box::new(Self::Link(link, Error::new(condition, description)))
+    }
+}
+
+/// Boxed, so that what goes well, and often, does not carry the room for what does not.
+pub(super) type Handled<T = ()> = Result<T, Box<Violation>>;
+
+impl Connection {
+    /// Looks at the next frame.
+    #[inline]
+    pub(super) fn step(&mut self) -> Step {
+        match self.phase {
+            Phase::Open | Phase::Opening | Phase::Sasl | Phase::Closing => match self.frame() {
+                Ok(step) => step,
+                Err(violation) => {
+                    self.punish(*violation);
+                    Step::Again
+                }
+            },
+            Phase::Header { after_sasl } => {
+                let Some(&header) = self.input.first_chunk::<8>() else { return self.early_doubt() };
+                self.input.advance(header.len());
+                self.on_header(header, after_sasl)
+            }
+            Phase::Decision => Step::Wait,
+            Phase::Broken | Phase::Closed => {
+                self.input.clear();
+                Step::Wait
+            }
+        }
+    }
+
+    /// Fewer bytes than a header. There is no need to wait for the rest of what cannot become one.
+    fn early_doubt(&mut self) -> Step {
+        let begun = self.input.len().min(4);
+        if self.input[..begun] == b"AMQP"[..begun] {
+            return Step::Wait;
+        }
+        let mut header = [b' '; 8];
+        header[..begun].copy_from_slice(&self.input[..begun]);
+        self.on_header(header, false)
+    }
+
+    #[inline]
+    fn frame(&mut self) -> Handled<Step> {
+        let limits = &self.config.limits;
+        let limit = match self.phase {
+            Phase::Open | Phase::Closing => limits.frame,
+            // A client has chosen its server, and knows nothing of what that wants to say first.
+            _ if matches!(self.side, Side::Client(_)) => limits.frame,
+            _ => limits.frame_before_open,
+        };
+        let header = match FrameHeader::read(&self.input, limit) {
+            Ok(Some(header)) if self.input.len() >= header.size => header,
+            Ok(_) => return Ok(Step::Wait),
+            Err(bad) => return Err(Violation::of_connection(condition::FRAMING_ERROR, bad.to_string())),
+        };
+        let mut frame = self.input.split_to(header.size).freeze();
+        self.clock.heard = true;
+        if header.size == header.body && header.kind == TYPE_AMQP {
+            return Ok(Step::Again);
+        }
+        frame.advance(header.body);
+        match (header.kind, self.phase) {
+            (TYPE_AMQP, Phase::Open) => {
+                if let Some((transfer, payload)) = Transfer::read_plain(&frame) {
+                    let transfer = Transfer { delivery_tag: None, ..transfer };
+                    frame.advance(payload);
+                    return self.on_transfer(header.channel, transfer, frame).map(Step::from);
+                }
+                let (performative, end) = Performative::read(&frame).map_err(undecodable)?;
+                if let Performative::Transfer(transfer) = performative {
+                    let transfer = Transfer { delivery_tag: None, ..transfer };
+                    frame.advance(end);
+                    return self.on_transfer(header.channel, transfer, frame).map(Step::from);
+                }
+                self.on_performative(header.channel, performative).map(Step::from)
+            }
+            (TYPE_AMQP, Phase::Opening) => match Performative::read(&frame).map_err(undecodable)?.0 {
+                Performative::Open(open) => Ok(Step::Event(self.on_open(open))),
+                Performative::Close(close) => Ok(Step::Event(self.on_close(close.error))),
+                other => Err(Violation::of_connection(
+                    condition::NOT_ALLOWED,
+                    format!("{} before open", other.name()),
+                )),
+            },
+            (TYPE_AMQP, Phase::Closing) => match Performative::read(&frame) {
+                Ok((Performative::Close(close), _)) => Ok(Step::Event(self.on_close(close.error))),
+                _ => Ok(Step::Again),
+            },
+            (TYPE_SASL, Phase::Sasl) => {
+                let frame = Sasl::read(&frame).map_err(undecodable)?;
+                self.on_sasl(frame).map(Step::from)
+            }
+            (kind, _) => Err(Violation::of_connection(
+                condition::FRAMING_ERROR,
+                format!("a frame of type {kind}, which has no place here"),
+            )),
+        }
+    }
+
+    fn on_performative(&mut self, channel: u16, performative: Performative<'_>) -> Handled<Option<Event>> {
+        match performative {
+            Performative::Open(_) => Err(Violation::of_connection(condition::NOT_ALLOWED, "a second open")),
+            Performative::Close(close) => Ok(Some(self.on_close(close.error))),
+            Performative::Begin(begin) => self.on_begin(channel, *begin).map(Some),
+            other => {
+                let Some(session) = self.session_on(channel, other.name())? else { return Ok(None) };
+                match other {
+                    Performative::Attach(attach) => self.on_attach(session, attach),
+                    Performative::Flow(flow) => self.on_flow(session, flow),
+                    Performative::Disposition(disposition) => {
+                        self.on_disposition(session, disposition);
+                        Ok(None)
+                    }
+                    Performative::Detach(detach) => self.on_detach(session, detach),
+                    Performative::End(end) => {
+                        self.on_end(session, end.error);
+                        Ok(None)
+                    }
+                    _ => Ok(None),
+                }
+            }
+        }
+    }
+
+    /// The session of a frame. `None` if it is over: Azure's Python SDK detaches links after the end of
+    /// their session.
+    #[inline]
+    pub(super) fn session_on(&self, channel: u16, what: &'static str) -> Handled<Option<SessionId>> {
+        match self.channels_in.get(usize::from(channel)) {
+            Some(&Channel::Begun(session)) => Ok(Some(session)),
+            Some(Channel::Ended) => Ok(None),
+            Some(Channel::Unused) | None => Err(Violation::of_connection(
+                condition::NOT_ALLOWED,
+                format!("{what} on channel {channel}, which has no session"),
+            )),
+        }
+    }
+
+    /// Writes a frame that can be refused only for its size.
+    pub(super) fn write(&mut self, channel: u16, body: impl FnOnce(&mut Vec<u8>)) {
+        if let Err(too_large) = self.output.frame(TYPE_AMQP, channel, self.peer_frame, body) {
+            let description =
+                format!("a frame of {} bytes is needed, and {} are allowed", too_large.0, self.peer_frame);
+            self.fail(Error::new(condition::FRAME_SIZE_TOO_SMALL, description));
+        }
+    }
+
+    /// An error that fits into any frame.
+    pub(super) fn clipped(&self, error: Option<Error>) -> Option<Error> {
+        const ROOM: usize = 1024;
+        // Half of the smallest frame is left for what stands around it.
+        let room = if self.peer_frame as usize >= 2 * ROOM { ROOM } else { 256 };
+        error.map(|mut error| {
+            if let Some(text) = &mut error.description
+                && text.len() > room
+            {
+                let end = (0..=room).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+                text.truncate(end);
+            }
+            error.info = error.info.filter(|info| info.as_bytes().len() < room);
+            error
+        })
+    }
+
+    fn punish(&mut self, violation: Violation) {
+        match violation {
+            Violation::Connection(error) => self.fail(error),
+            Violation::Session(session, error) => self.fail_session(session, error),
+            Violation::Link(link, error) => self.fail_link(link, error),
+        }
+    }
+
+    /// Ends the connection because the peer broke a rule.
+    pub(super) fn fail(&mut self, error: Error) {
+        match self.phase {
+            Phase::Broken | Phase::Closed => return,
+            Phase::Opening | Phase::Open => self.write_close(Some(error.clone())),
+            // There is no way to say why: either nothing has been agreed on, or it was said already.
+            Phase::Header { .. } | Phase::Sasl | Phase::Decision | Phase::Closing => {}
+        }
+        self.phase = Phase::Broken;
+        self.input.clear();
+        self.forget_everything();
+        self.events.push_back(Event::Closed(Closed::Failed(error)));
+    }
+
+    /// The transport is gone, or as good as gone.
+    pub(super) fn lose(&mut self, why: String) {
+        match self.phase {
+            Phase::Broken | Phase::Closed => {}
+            Phase::Closing => self.events.push_back(Event::Closed(Closed::ByUs)),
+            _ => self.events.push_back(Event::Closed(Closed::Lost(why))),
+        }
+        self.phase = Phase::Closed;
+        self.input.clear();
+        self.output.discard();
+        self.forget_everything();
+    }
+
+    pub(super) fn forget_everything(&mut self) {
+        self.sessions = Default::default();
+        self.links = Default::default();
+        self.channels_in = Vec::new();
+        self.channels_out = Vec::new();
+        self.accepting.clear();
+        self.unfinished.clear();
+        self.unfinished_bytes = 0;
+        self.incomplete_bytes = 0;
+    }
+}
+
+impl From<Option<Event>> for Step {
+    #[inline]
+    fn from(event: Option<Event>) -> Self {
+        event.map_or(Self::Again, Self::Event)
+    }
+}
+
+fn undecodable(bad: BadPerformative) -> Box<Violation> {
+    let condition = match bad {
+        BadPerformative::Malformed(_) | BadPerformative::NotDescribed => condition::DECODE_ERROR,
+        BadPerformative::Unknown => condition::NOT_IMPLEMENTED,
+        BadPerformative::Field { .. } | BadPerformative::Missing { .. } => condition::INVALID_FIELD,
+    };
+    Violation::of_connection(condition, bad.to_string())
+}

@@ -1,0 +1,168 @@
+//! Windows and credit, both ways.
+//!
+//! Numbers of frames and of deliveries go round after 2^32: they are compared by their distance, and a
+//! distance of more than half is one that the peer got wrong, which counts as none.
+
+use super::Connection;
+use super::dispatch::{Handled, Violation};
+use super::event::Event;
+use super::link::LinkState;
+use super::session::{Handle, Session};
+use super::slots::{LinkId, SessionId};
+use crate::performative::{Flow, Role, condition};
+
+/// How far `later` is beyond `earlier`.
+fn distance(earlier: u32, later: u32) -> u32 {
+    let distance = later.wrapping_sub(earlier);
+    if distance > u32::MAX / 2 { 0 } else { distance }
+}
+
+impl Connection {
+    /// Lets the peer send this many more messages on a link, however many it was allowed before.
+    pub fn grant(&mut self, link: LinkId, credit: u32) {
+        let Some(found) = self.links.get_mut(link) else { return };
+        if found.role == Role::Receiver && found.state == LinkState::Attached {
+            found.credit = credit;
+            found.draining = false;
+            self.write_link_flow(link);
+        }
+    }
+
+    /// Asks the peer to use up the credit of a link now or to give it back: [`Event::Drained`].
+    pub fn drain(&mut self, link: LinkId) {
+        let Some(found) = self.links.get_mut(link) else { return };
+        if found.role == Role::Receiver && found.state == LinkState::Attached {
+            found.draining = true;
+            self.write_link_flow(link);
+        }
+    }
+
+    /// Gives back the credit of a link that the peer drains: there is nothing more to send now.
+    pub fn drained(&mut self, link: LinkId) {
+        let Some(found) = self.links.get_mut(link) else { return };
+        if found.role == Role::Sender && found.state == LinkState::Attached && found.draining {
+            found.delivery_count = found.delivery_count.wrapping_add(found.credit);
+            found.credit = 0;
+            self.write_link_flow(link);
+            if let Some(found) = self.links.get_mut(link) {
+                found.draining = false;
+            }
+        }
+    }
+
+    pub(super) fn on_flow(&mut self, id: SessionId, flow: Flow) -> Handled<Option<Event>> {
+        let Some(session) = self.sessions.get_mut(id) else { return Ok(None) };
+        if session.state.is_ending() {
+            return Ok(None);
+        }
+        let seen = flow.next_incoming_id.unwrap_or(Session::first_transfer());
+        let in_flight = distance(seen, session.next_outgoing_id);
+        session.peer_window = flow.incoming_window.saturating_sub(in_flight);
+        let window_open = session.peer_window > 0;
+        let link = match flow.handle {
+            None => None,
+            Some(handle) => match session.handle(handle) {
+                Handle::Attached(link) => Some(link),
+                Handle::Detached => return Ok(None),
+                Handle::Unused => {
+                    let description = format!("flow for handle {handle}, which has no link");
+                    return Err(Violation::of_session(id, condition::UNATTACHED_HANDLE, description));
+                }
+            },
+        };
+        if window_open {
+            self.continue_sending();
+            self.tell_window(id);
+        }
+        match link {
+            Some(link) => Ok(self.on_link_flow(link, flow)),
+            None => {
+                if flow.echo {
+                    self.write_session_flow(id);
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn on_link_flow(&mut self, link: LinkId, flow: Flow) -> Option<Event> {
+        let found = self.links.get_mut(link)?;
+        if matches!(found.state, LinkState::Detaching { .. } | LinkState::Refused) {
+            return None;
+        }
+        let attached = found.state == LinkState::Attached;
+        let event = match found.role {
+            Role::Sender => {
+                if let Some(credit) = flow.link_credit {
+                    // A peer that has not seen our attach does not know where we began to count.
+                    let seen = flow.delivery_count.unwrap_or(found.delivery_count);
+                    found.credit = credit.saturating_sub(distance(seen, found.delivery_count));
+                }
+                found.draining = flow.drain == Some(true);
+                attached.then_some(Event::Credit { link, drain: found.draining })
+            }
+            // Azure's Python SDK sends flows for links that it sends on; only an answer to drain counts.
+            Role::Receiver if found.draining => {
+                let sent = flow.delivery_count.unwrap_or(found.delivery_count);
+                if distance(found.delivery_count, sent) >= found.credit || flow.link_credit == Some(0) {
+                    found.delivery_count = sent;
+                    found.credit = 0;
+                    found.draining = false;
+                    Some(Event::Drained { link })
+                } else {
+                    None
+                }
+            }
+            Role::Receiver => None,
+        };
+        if flow.echo && attached {
+            self.write_link_flow(link);
+        }
+        event
+    }
+
+    /// Tells whoever was refused because of the window that it is open.
+    pub(super) fn tell_window(&mut self, session: SessionId) {
+        let Some(found) = self.sessions.get_mut(session) else { return };
+        if found.wanted && found.peer_window > 0 && found.unfinished.is_none() {
+            found.wanted = false;
+            self.events.push_back(Event::Window { session });
+        }
+    }
+
+    pub(super) fn write_session_flow(&mut self, session: SessionId) {
+        let Some((channel, flow)) = self.session_flow(session) else { return };
+        self.write(channel, |into| flow.write(into));
+    }
+
+    fn write_link_flow(&mut self, link: LinkId) {
+        let Some(found) = self.links.get(link) else { return };
+        let (session, handle) = (found.session, found.handle);
+        let (count, credit, drain) = (found.delivery_count, found.credit, found.draining);
+        let Some((channel, flow)) = self.session_flow(session) else { return };
+        let flow = Flow {
+            handle: Some(handle),
+            delivery_count: Some(count),
+            link_credit: Some(credit),
+            available: Some(0),
+            drain: drain.then_some(true),
+            ..flow
+        };
+        self.write(channel, |into| flow.write(into));
+    }
+
+    /// The part of a flow that is about the session. It renews our window.
+    fn session_flow(&mut self, session: SessionId) -> Option<(u16, Flow)> {
+        let window = self.config.limits.window;
+        let found = self.sessions.get_mut(session)?;
+        found.incoming_left = window;
+        let flow = Flow {
+            next_incoming_id: found.peer_channel.map(|_| found.next_incoming_id),
+            incoming_window: window,
+            next_outgoing_id: found.next_outgoing_id,
+            outgoing_window: window,
+            ..Flow::default()
+        };
+        Some((found.channel, flow))
+    }
+}

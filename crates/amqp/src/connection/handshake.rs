@@ -1,0 +1,206 @@
+//! Protocol headers, SASL, `open` and `close`.
+//!
+//! A server waits for the client's header: a server that spoke first made every second connection of
+//! Azure's Python SDK fail.
+
+use super::dispatch::{Handled, Step, Violation};
+use super::event::{Closed, Event};
+use super::{ClientSasl, Connection, Phase, Side};
+use crate::frame::{MIN_MAX_FRAME_SIZE, Protocol, TYPE_AMQP, TYPE_SASL};
+use crate::performative::{
+    Close, Error, Open, Sasl, SaslCode, SaslInit, SaslMechanisms, SaslOutcome, Secret, condition,
+};
+
+impl Connection {
+    /// What a client says first.
+    pub(super) fn greet(&mut self) {
+        match self.side {
+            Side::Client(ClientSasl::Skip) => {
+                self.header(Protocol::Amqp);
+                self.write_open();
+                self.phase = Phase::Header { after_sasl: true };
+            }
+            Side::Client(_) => self.header(Protocol::Sasl),
+            Side::Server(_) => {}
+        }
+    }
+
+    fn header(&mut self, protocol: Protocol) {
+        self.output.bytes().extend_from_slice(&protocol.header());
+    }
+
+    /// The peer's header is complete.
+    pub(super) fn on_header(&mut self, header: [u8; 8], after_sasl: bool) -> Step {
+        self.clock.heard = true;
+        let found = Protocol::of(header);
+        match (&self.side, found) {
+            (Side::Server(_), Some(Protocol::Amqp)) if after_sasl => {
+                self.header(Protocol::Amqp);
+                self.phase = Phase::Opening;
+            }
+            (Side::Server(sasl), Some(Protocol::Amqp)) if sasl.optional => {
+                self.header(Protocol::Amqp);
+                self.phase = Phase::Opening;
+            }
+            (Side::Server(sasl), Some(Protocol::Sasl)) if !after_sasl => {
+                let mechanisms = Sasl::Mechanisms(SaslMechanisms { names: sasl.mechanisms.clone() });
+                self.header(Protocol::Sasl);
+                self.write_sasl(&mechanisms);
+                self.phase = Phase::Sasl;
+            }
+            (Side::Client(_), Some(Protocol::Amqp)) if after_sasl => self.phase = Phase::Opening,
+            (Side::Client(_), Some(Protocol::Sasl)) if !after_sasl => self.phase = Phase::Sasl,
+            (side, _) => {
+                // The specification wants the header that would have been right, and the end.
+                if let Side::Server(sasl) = side {
+                    let right = if sasl.optional || after_sasl { Protocol::Amqp } else { Protocol::Sasl };
+                    self.header(right);
+                }
+                return self.not_amqp(header);
+            }
+        }
+        Step::Again
+    }
+
+    fn not_amqp(&mut self, header: [u8; 8]) -> Step {
+        self.phase = Phase::Broken;
+        let why = format!("the peer began with {:?}", String::from_utf8_lossy(&header));
+        Step::Event(Event::Closed(Closed::Lost(why)))
+    }
+
+    pub(super) fn on_sasl(&mut self, frame: Sasl) -> Handled<Option<Event>> {
+        match (&self.side, frame) {
+            (Side::Server(sasl), Sasl::Init(init)) => {
+                if !sasl.mechanisms.contains(&init.mechanism) {
+                    self.authenticated_as(SaslCode::Auth);
+                } else if sasl.ask {
+                    self.phase = Phase::Decision;
+                    return Ok(Some(Event::Authenticate(init)));
+                } else {
+                    self.authenticated_as(SaslCode::Ok);
+                }
+                Ok(None)
+            }
+            (Side::Client(sasl), Sasl::Mechanisms(offered)) => {
+                let (mechanism, initial_response) = match sasl {
+                    ClientSasl::Plain { user, password } => {
+                        let mut response = format!("\0{user}\0").into_bytes();
+                        response.extend_from_slice(password.expose());
+                        ("PLAIN", Secret::new(response))
+                    }
+                    ClientSasl::Anonymous | ClientSasl::Skip => ("ANONYMOUS", Secret::default()),
+                };
+                if !offered.names.iter().any(|name| name == mechanism) {
+                    let description = format!("the server offers {:?}, not {mechanism}", offered.names);
+                    return Err(Violation::of_connection(condition::UNAUTHORIZED_ACCESS, description));
+                }
+                let hostname = self.config.hostname.clone();
+                let initial_response = Some(initial_response);
+                self.write_sasl(&Sasl::Init(SaslInit {
+                    mechanism: mechanism.into(),
+                    initial_response,
+                    hostname,
+                }));
+                Ok(None)
+            }
+            (Side::Client(_), Sasl::Outcome(SaslOutcome { code: SaslCode::Ok })) => {
+                self.header(Protocol::Amqp);
+                self.write_open();
+                self.phase = Phase::Header { after_sasl: true };
+                Ok(None)
+            }
+            (Side::Client(_), Sasl::Outcome(SaslOutcome { code })) => {
+                let description = format!("the server does not let us in: {code:?}");
+                Err(Violation::of_connection(condition::UNAUTHORIZED_ACCESS, description))
+            }
+            _ => Err(Violation::of_connection(
+                condition::NOT_ALLOWED,
+                "a frame of the SASL layer that is the other side's to send",
+            )),
+        }
+    }
+
+    /// Answers [`Event::Authenticate`].
+    pub fn authenticated(&mut self, welcome: bool) {
+        if self.phase == Phase::Decision {
+            self.authenticated_as(if welcome { SaslCode::Ok } else { SaslCode::Auth });
+        }
+    }
+
+    fn authenticated_as(&mut self, code: SaslCode) {
+        self.write_sasl(&Sasl::Outcome(SaslOutcome { code }));
+        if code == SaslCode::Ok {
+            self.phase = Phase::Header { after_sasl: true };
+        } else {
+            self.phase = Phase::Broken;
+            let error = Error::new(condition::UNAUTHORIZED_ACCESS, "the client was not let in");
+            self.events.push_back(Event::Closed(Closed::Failed(error)));
+        }
+    }
+
+    fn write_sasl(&mut self, frame: &Sasl) {
+        self.output.frame(TYPE_SASL, 0, u32::MAX, |into| frame.write(into)).ok();
+    }
+
+    fn write_open(&mut self) {
+        let open = self.config.open();
+        self.output.frame(TYPE_AMQP, 0, u32::MAX, |into| open.write(into)).ok();
+        self.open_sent = true;
+    }
+
+    pub(super) fn on_open(&mut self, open: Box<Open>) -> Event {
+        let limits = &self.config.limits;
+        self.peer_frame = open.max_frame_size.unwrap_or(u32::MAX).max(MIN_MAX_FRAME_SIZE);
+        self.transfer_frame = self.peer_frame.min(limits.frame_out.max(MIN_MAX_FRAME_SIZE)) as usize;
+        self.peer_channel_max = open.channel_max.unwrap_or(u16::MAX).min(limits.channel_max);
+        self.clock.set_heartbeat(open.idle_time_out);
+        if !self.open_sent {
+            self.write_open();
+        }
+        self.phase = Phase::Open;
+        Event::Opened(open)
+    }
+
+    /// Closes the connection, for a reason or without one. [`Event::Closed`] tells when the peer agreed.
+    pub fn close(&mut self, error: Option<Error>) {
+        match self.phase {
+            Phase::Closing | Phase::Broken | Phase::Closed => return,
+            Phase::Open => {
+                self.write_close(error);
+                self.phase = Phase::Closing;
+            }
+            // There is nobody to agree yet.
+            Phase::Opening => {
+                self.write_close(error);
+                self.phase = Phase::Broken;
+                self.events.push_back(Event::Closed(Closed::ByUs));
+            }
+            Phase::Header { .. } | Phase::Sasl | Phase::Decision => {
+                self.phase = Phase::Closed;
+                self.events.push_back(Event::Closed(Closed::ByUs));
+            }
+        }
+        self.forget_everything();
+    }
+
+    pub(super) fn on_close(&mut self, error: Option<Error>) -> Event {
+        let by_us = self.phase == Phase::Closing;
+        if !by_us {
+            self.write_close(None);
+        }
+        self.phase = Phase::Closed;
+        self.input.clear();
+        self.forget_everything();
+        Event::Closed(if by_us { Closed::ByUs } else { Closed::ByPeer(error) })
+    }
+
+    pub(super) fn write_close(&mut self, error: Option<Error>) {
+        self.write_acceptances();
+        if !self.open_sent {
+            self.write_open();
+        }
+        let error = self.clipped(error);
+        // It is small, and a peer that does not take it has no use for anything else.
+        self.output.frame(TYPE_AMQP, 0, u32::MAX, |into| Close { error }.write(into)).ok();
+    }
+}

@@ -1,0 +1,356 @@
+//! Links: `attach` and `detach`.
+//!
+//! ```text
+//!   the peer's attach ─► Requested ─accept─► Attached ─detach─► Detaching ─► (gone, the peer detached)
+//!   attach ─► Asked ─answer─► Attached ──┘       └── the peer's detach ────► (gone, answered)
+//!               └─answer without a terminus─► Refused ─ the peer's detach ─► (gone, answered)
+//! ```
+//!
+//! A link is refused as the service does it: an `attach` without source and target, then a `detach` with
+//! the reason. SDKs do not understand a bare `detach`.
+
+use bytes::BytesMut;
+
+use super::Connection;
+use super::dispatch::{Handled, Violation};
+use super::event::Event;
+use super::sending::Unfinished;
+use super::session::Handle;
+use super::slots::{LinkId, SessionId};
+use crate::limits::MESSAGE_OVERHEAD;
+use crate::performative::{Attach, Detach, Error, Role, condition};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LinkState {
+    Requested,
+    Asked,
+    Refused,
+    Attached,
+    /// Our `detach` is out; whatever comes is passed over until the peer's does.
+    Detaching {
+        /// The owner has been told already.
+        told: bool,
+    },
+}
+
+/// The part of a delivery that has come.
+pub(super) struct Incomplete {
+    pub(super) id: u32,
+    pub(super) format: u32,
+    pub(super) settled: bool,
+    pub(super) bytes: BytesMut,
+}
+
+pub(super) struct Link {
+    pub(super) state: LinkState,
+    pub(super) session: SessionId,
+    pub(super) name: String,
+    /// Ours.
+    pub(super) role: Role,
+    pub(super) handle: u32,
+    /// The peer's, once it is known.
+    pub(super) peer_handle: Option<u32>,
+    pub(super) delivery_count: u32,
+    pub(super) credit: u32,
+    /// As sender: the peer wants credit used up. As receiver: we do.
+    pub(super) draining: bool,
+    pub(super) message_limit: u64,
+    pub(super) incoming: Option<Incomplete>,
+    pub(super) outgoing: Option<Unfinished>,
+}
+
+impl Connection {
+    /// Asks for a link. Name, role, modes, source, target and the rest are taken from `attach`; the handle
+    /// is chosen here. [`Event::Attached`] or [`Event::Detached`] follows. `None` if the session is gone
+    /// or the peer allows no more links.
+    pub fn attach(&mut self, session: SessionId, mut attach: Attach) -> Option<LinkId> {
+        let state = self.sessions.get(session)?.state;
+        if state.is_ending() || self.links.len() >= self.config.limits.links {
+            return None;
+        }
+        let handle = self.free_handle(session, None)?;
+        let link = self.add_link(session, &attach, attach.role, handle, LinkState::Asked);
+        self.set_our_side(link, &attach);
+        attach.handle = handle;
+        let channel = self.sessions.get(session)?.channel;
+        self.write(channel, |into| attach.write(into));
+        Some(link)
+    }
+
+    /// Accepts a link that the peer asked for, with [`Attach::answer`] or something like it. Name, handle
+    /// and role are set here. Grant credit, or look at it, right after.
+    pub fn accept(&mut self, link: LinkId, mut answer: Attach) {
+        let Some(found) = self.links.get_mut(link) else { return };
+        if found.state != LinkState::Requested {
+            return;
+        }
+        found.state = LinkState::Attached;
+        answer.name.clone_from(&found.name);
+        (answer.handle, answer.role) = (found.handle, found.role);
+        let (credit, drain) = (found.credit, found.draining);
+        if found.role == Role::Sender && credit > 0 {
+            self.events.push_back(Event::Credit { link, drain });
+        }
+        self.set_our_side(link, &answer);
+        let Some(channel) = self.channel_of(link) else { return };
+        self.write(channel, |into| answer.write(into));
+    }
+
+    /// Refuses a link that the peer asked for. It is gone for its owner at once.
+    pub fn refuse(&mut self, link: LinkId, error: Error) {
+        let Some(found) = self.links.get_mut(link) else { return };
+        if found.state != LinkState::Requested {
+            return;
+        }
+        found.state = LinkState::Detaching { told: true };
+        self.write_bare_attach(link);
+        self.write_detach(link, true, Some(error));
+    }
+
+    /// Detaches a link, for a reason or without one. [`Event::Detached`] tells when the peer agreed.
+    pub fn detach(&mut self, link: LinkId, error: Option<Error>) {
+        self.start_detach(link, error, false);
+    }
+
+    /// Detaches a link because the peer broke a rule.
+    pub(super) fn fail_link(&mut self, link: LinkId, error: Error) {
+        let Some(found) = self.links.get(link) else { return };
+        if !matches!(found.state, LinkState::Detaching { .. }) {
+            self.start_detach(link, Some(error.clone()), true);
+            self.events.push_back(Event::Detached { link, error: Some(error) });
+        }
+    }
+
+    fn start_detach(&mut self, link: LinkId, error: Option<Error>, told: bool) {
+        let Some(found) = self.links.get_mut(link) else { return };
+        match found.state {
+            LinkState::Detaching { .. } => return,
+            LinkState::Requested => {
+                found.state = LinkState::Detaching { told };
+                self.write_bare_attach(link);
+            }
+            LinkState::Asked | LinkState::Refused | LinkState::Attached => {
+                found.state = LinkState::Detaching { told };
+            }
+        }
+        self.forget_messages(link);
+        self.write_detach(link, true, error);
+    }
+
+    pub(super) fn on_attach(&mut self, session: SessionId, attach: Box<Attach>) -> Handled<Option<Event>> {
+        let limits = &self.config.limits;
+        let Some(found) = self.sessions.get(session) else { return Ok(None) };
+        if found.state.is_ending() {
+            return Ok(None);
+        }
+        let handle = attach.handle;
+        if handle > limits.handle_max {
+            let description = format!("attach with handle {handle}, beyond {}", limits.handle_max);
+            return Err(Violation::of_connection(condition::FRAMING_ERROR, description));
+        }
+        if let Handle::Attached(_) = found.handle(handle) {
+            let description = format!("a second attach with handle {handle}");
+            return Err(Violation::of_session(session, condition::HANDLE_IN_USE, description));
+        }
+        let role = attach.role.other();
+        // Names repeat, so only an answer is looked up by its name.
+        let asked = found.handles_out.iter().flatten().copied().find(|&id| {
+            self.links.get(id).is_some_and(|link| {
+                link.peer_handle.is_none() && link.role == role && link.name == attach.name
+            })
+        });
+        if let Some(link) = asked {
+            self.set_peer_handle(session, link, handle);
+            return Ok(self.on_answer(link, attach));
+        }
+        let free = self.free_handle(session, Some(handle));
+        let (true, Some(ours)) = (self.links.len() < limits.links, free) else {
+            let description = format!("more links than the {} that are allowed", limits.links);
+            return Err(Violation::of_session(session, condition::RESOURCE_LIMIT_EXCEEDED, description));
+        };
+        let link = self.add_link(session, &attach, role, ours, LinkState::Requested);
+        self.set_peer_handle(session, link, handle);
+        self.set_peer_side(link, &attach);
+        Ok(Some(Event::AttachRequested { session, link, attach }))
+    }
+
+    fn on_answer(&mut self, link: LinkId, attach: Box<Attach>) -> Option<Event> {
+        let found = self.links.get_mut(link)?;
+        if found.state != LinkState::Asked {
+            return None;
+        }
+        let terminus = match found.role {
+            Role::Sender => attach.target.is_some(),
+            Role::Receiver => attach.source.is_some(),
+        };
+        if !terminus {
+            // The reason follows in a detach.
+            found.state = LinkState::Refused;
+            return None;
+        }
+        found.state = LinkState::Attached;
+        self.set_peer_side(link, &attach);
+        Some(Event::Attached { link, attach })
+    }
+
+    pub(super) fn on_detach(&mut self, session: SessionId, detach: Detach) -> Handled<Option<Event>> {
+        let handle = detach.handle;
+        let Some(found) = self.sessions.get(session) else { return Ok(None) };
+        let link = match found.handle(handle) {
+            Handle::Attached(link) => link,
+            // Twice is once too often, and harmless.
+            Handle::Detached => return Ok(None),
+            Handle::Unused if found.state.is_ending() => return Ok(None),
+            Handle::Unused => {
+                let description = format!("detach of handle {handle}, which has no link");
+                return Err(Violation::of_session(session, condition::UNATTACHED_HANDLE, description));
+            }
+        };
+        let Some(state) = self.links.get(link).map(|link| link.state) else { return Ok(None) };
+        let told = match state {
+            LinkState::Detaching { told } => told,
+            LinkState::Requested => {
+                self.write_bare_attach(link);
+                self.write_detach(link, detach.closed, None);
+                false
+            }
+            LinkState::Asked | LinkState::Refused | LinkState::Attached => {
+                self.write_detach(link, detach.closed, None);
+                false
+            }
+        };
+        self.remove_link(link);
+        Ok((!told).then_some(Event::Detached { link, error: detach.error }))
+    }
+
+    fn add_link(
+        &mut self,
+        session: SessionId,
+        attach: &Attach,
+        role: Role,
+        handle: u32,
+        state: LinkState,
+    ) -> LinkId {
+        let link = self.links.insert(Link {
+            state,
+            session,
+            name: attach.name.clone(),
+            role,
+            handle,
+            peer_handle: None,
+            delivery_count: 0,
+            credit: 0,
+            draining: false,
+            message_limit: self.config.limits.message,
+            incoming: None,
+            outgoing: None,
+        });
+        if let Some(session) = self.sessions.get_mut(session) {
+            let index = handle as usize;
+            if session.handles_out.len() <= index {
+                session.handles_out.resize(index + 1, None);
+            }
+            session.handles_out[index] = Some(link);
+        }
+        link
+    }
+
+    fn set_peer_handle(&mut self, session: SessionId, link: LinkId, handle: u32) {
+        if let Some(found) = self.links.get_mut(link) {
+            found.peer_handle = Some(handle);
+        }
+        if let Some(session) = self.sessions.get_mut(session) {
+            let index = handle as usize;
+            if session.handles_in.len() <= index {
+                session.handles_in.resize(index + 1, Handle::Unused);
+            }
+            session.handles_in[index] = Handle::Attached(link);
+        }
+    }
+
+    /// What our own `attach` says that matters later.
+    fn set_our_side(&mut self, link: LinkId, attach: &Attach) {
+        let most = self.config.limits.message;
+        let Some(found) = self.links.get_mut(link) else { return };
+        match found.role {
+            Role::Sender => found.delivery_count = attach.initial_delivery_count.unwrap_or(0),
+            Role::Receiver => {
+                let announced = attach.max_message_size.filter(|&size| size > 0);
+                let announced = announced.map_or(most, |size| size.saturating_add(MESSAGE_OVERHEAD));
+                found.message_limit = announced.min(most);
+            }
+        }
+    }
+
+    /// What the peer's `attach` says that matters later.
+    fn set_peer_side(&mut self, link: LinkId, attach: &Attach) {
+        let Some(found) = self.links.get_mut(link) else { return };
+        if found.role == Role::Receiver {
+            found.delivery_count = attach.initial_delivery_count.unwrap_or(0);
+        }
+    }
+
+    /// The wanted handle if it is free, since that is what most peers expect; or the first that is.
+    fn free_handle(&self, session: SessionId, wanted: Option<u32>) -> Option<u32> {
+        let found = self.sessions.get(session)?;
+        let most = found.peer_handle_max.min(self.config.limits.handle_max);
+        let is_free = |handle: &u32| {
+            *handle <= most && found.handles_out.get(*handle as usize).is_none_or(Option::is_none)
+        };
+        wanted.filter(is_free).or_else(|| (0..=most).find(is_free))
+    }
+
+    pub(super) fn channel_of(&self, link: LinkId) -> Option<u16> {
+        let link = self.links.get(link)?;
+        self.sessions.get(link.session).map(|session| session.channel)
+    }
+
+    /// Tells the owner of every link of a session that it is over.
+    pub(super) fn detach_all(&mut self, session: SessionId, error: Option<&Error>) {
+        // There may be many of them, and the peer chose how much it says.
+        let error = self.clipped(error.cloned());
+        for link in self.links_of(session) {
+            let told =
+                self.links.get(link).is_some_and(|link| link.state == LinkState::Detaching { told: true });
+            if !told {
+                self.events.push_back(Event::Detached { link, error: error.clone() });
+            }
+        }
+    }
+
+    fn links_of(&self, session: SessionId) -> Vec<LinkId> {
+        let links = self.sessions.get(session).map(|session| &session.handles_out);
+        links.into_iter().flatten().copied().flatten().collect()
+    }
+
+    /// Forgets every link of a session.
+    pub(super) fn forget_links(&mut self, session: SessionId) {
+        for link in self.links_of(session) {
+            self.remove_link(link);
+        }
+    }
+
+    fn remove_link(&mut self, link: LinkId) {
+        self.forget_messages(link);
+        let Some(found) = self.links.remove(link) else { return };
+        let Some(session) = self.sessions.get_mut(found.session) else { return };
+        session.handles_out[found.handle as usize] = None;
+        if let Some(handle) = found.peer_handle {
+            session.handles_in[handle as usize] = Handle::Detached;
+        }
+    }
+
+    fn write_bare_attach(&mut self, link: LinkId) {
+        let (Some(found), Some(channel)) = (self.links.get(link), self.channel_of(link)) else { return };
+        let attach = Attach { handle: found.handle, ..Attach::new(found.name.clone(), found.role) };
+        self.write(channel, |into| attach.write(into));
+    }
+
+    fn write_detach(&mut self, link: LinkId, closed: bool, error: Option<Error>) {
+        let (Some(found), Some(channel)) = (self.links.get(link), self.channel_of(link)) else { return };
+        let (session, handle) = (found.session, found.handle);
+        self.write_acceptance(session);
+        let error = self.clipped(error);
+        self.write(channel, |into| Detach { handle, closed, error }.write(into));
+    }
+}

@@ -1,0 +1,279 @@
+//! One connection with its sessions and links, as a state machine without I/O, for both roles.
+//!
+//! ```text
+//! Header ─► Sasl ─► Decision ─► Header ─► Opening ─► Open ─► Closing ─► Closed
+//!    └─ a peer without SASL ─────────────────┘         │        (ours is out)
+//!                        a rule is broken, anywhere ───┴─► Broken ─► Closed
+//! ```
+//!
+//! The owner moves bytes and time in and out, takes events, and gives commands:
+//!
+//! ```text
+//!  socket ─► input() ─► next_event() ─► owner ─► accept, grant, send, settle … ─► output() ─► socket
+//!                                         on_time(now) at next_deadline()
+//! ```
+//!
+//! * Input is read when an event is asked for, and no further: there is no queue of deliveries. A message
+//!   that came in one frame is a part of the input buffer.
+//! * Whatever breaks a rule is answered by `detach`, `end` or `close` with the reason, and told to the
+//!   owner. Commands for what is gone do nothing: the peer was faster.
+//! * Output waits in one buffer. When a peer does not read, [`Connection::send`] says so
+//!   ([`Blocked::Room`]), later [`Event::Room`] says that it goes on; far beyond that, nothing is read
+//!   ([`Connection::wants_input`]).
+//!
+//! | file | owns |
+//! |---|---|
+//! | `handshake.rs` | protocol headers, SASL, `open` and `close` |
+//! | `dispatch.rs` | from bytes to frames to whom they concern; what a broken rule leads to |
+//! | `session.rs`, `link.rs` | `begin` and `end`, `attach` and `detach` |
+//! | `flow.rs` | windows and credit, both ways |
+//! | `sending.rs`, `receiving.rs` | messages, and what becomes of them |
+//! | `clock.rs` | heartbeats and patience |
+//! | `output.rs` | bytes on their way, and when they are too many |
+
+mod clock;
+mod config;
+mod dispatch;
+mod event;
+mod flow;
+mod handshake;
+mod link;
+mod output;
+mod receiving;
+mod sending;
+mod session;
+mod slots;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::BytesMut;
+
+pub use config::{ClientSasl, Config, SERVICE_MECHANISMS, ServerSasl};
+pub use event::{Blocked, Closed, Delivery, Event, Sent};
+pub use slots::{LinkId, SessionId};
+
+use crate::frame::MIN_MAX_FRAME_SIZE;
+use crate::performative::Role;
+use clock::Clock;
+use link::Link;
+use output::Output;
+use session::{Channel, Session};
+use slots::Slots;
+
+/// Where a connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The peer's protocol header comes next; the second one after SASL.
+    Header { after_sasl: bool },
+    /// A frame of the SASL layer comes next.
+    Sasl,
+    /// The owner decides whether to let the client in.
+    Decision,
+    /// The peer's `open` comes next.
+    Opening,
+    /// Everything goes.
+    Open,
+    /// Our `close` is out, the peer's comes next; everything else is passed over.
+    Closing,
+    /// A rule was broken. The peer has been told, and nothing that it says matters any more.
+    Broken,
+    /// Nothing comes and nothing is added.
+    Closed,
+}
+
+/// Which side of the handshake this is.
+#[derive(Debug)]
+enum Side {
+    Server(ServerSasl),
+    Client(ClientSasl),
+}
+
+/// A connection to one peer.
+pub struct Connection {
+    side: Side,
+    config: Config,
+    phase: Phase,
+    clock: Clock,
+    input: BytesMut,
+    output: Output,
+    events: VecDeque<Event>,
+    sessions: Slots<Session>,
+    links: Slots<Link>,
+    /// By the peer's numbers.
+    channels_in: Vec<Channel>,
+    /// By ours.
+    channels_out: Vec<Option<SessionId>>,
+    /// Our `open` is out.
+    open_sent: bool,
+    /// The largest frame that the peer takes.
+    peer_frame: u32,
+    /// The largest frame with a message that is written.
+    transfer_frame: usize,
+    peer_channel_max: u16,
+    /// Sessions with deliveries whose acceptance has not been written yet.
+    accepting: Vec<SessionId>,
+    /// Sessions with a delivery of which the rest could not be written yet.
+    unfinished: Vec<SessionId>,
+    /// The bytes of those.
+    unfinished_bytes: usize,
+    /// The bytes of deliveries of which the rest has not come yet.
+    incomplete_bytes: usize,
+}
+
+impl Connection {
+    /// The server's side. It says nothing before the client does.
+    pub fn server(config: Config, sasl: ServerSasl, now: Duration) -> Self {
+        Self::new(Side::Server(sasl), config, now)
+    }
+
+    /// The client's side. It speaks first.
+    pub fn client(config: Config, sasl: ClientSasl, now: Duration) -> Self {
+        let mut connection = Self::new(Side::Client(sasl), config, now);
+        connection.greet();
+        connection
+    }
+
+    fn new(side: Side, config: Config, now: Duration) -> Self {
+        Self {
+            side,
+            phase: Phase::Header { after_sasl: false },
+            clock: Clock::start(now, config.limits.time_to_open),
+            input: BytesMut::new(),
+            output: Output::new(config.limits.output),
+            events: VecDeque::new(),
+            sessions: Slots::default(),
+            links: Slots::default(),
+            channels_in: Vec::new(),
+            channels_out: Vec::new(),
+            open_sent: false,
+            peer_frame: MIN_MAX_FRAME_SIZE,
+            transfer_frame: MIN_MAX_FRAME_SIZE as usize,
+            peer_channel_max: 0,
+            accepting: Vec::new(),
+            unfinished: Vec::new(),
+            unfinished_bytes: 0,
+            incomplete_bytes: 0,
+            config,
+        }
+    }
+
+    /// Where bytes from the peer are appended. Only ever append.
+    pub fn input(&mut self) -> &mut BytesMut {
+        &mut self.input
+    }
+
+    /// Whether more should be read from the peer. Not before all events have been taken, not while a
+    /// server decides whom to let in, and not from one that lets too much wait that it asked for.
+    pub fn wants_input(&self) -> bool {
+        let deaf = self.output.len() >= self.config.limits.output_when_deaf;
+        match self.phase {
+            Phase::Decision | Phase::Closed => false,
+            Phase::Closing | Phase::Broken => true,
+            _ => !deaf && self.input.len() < self.config.limits.frame as usize * 2,
+        }
+    }
+
+    /// The next thing to know, from what has come in so far. An event may be followed by more at once:
+    /// ask until there is none.
+    #[inline]
+    pub fn next_event(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            match self.step() {
+                dispatch::Step::Event(event) => return Some(event),
+                dispatch::Step::Again => {}
+                dispatch::Step::Wait if self.events.is_empty() => return None,
+                dispatch::Step::Wait => {}
+            }
+        }
+    }
+
+    /// The transport ended. Take all events before, and then once more.
+    pub fn on_lost(&mut self, why: impl Into<String>) {
+        self.lose(why.into());
+    }
+
+    /// Bytes for the peer; say with [`Self::wrote`] how many it took.
+    pub fn output(&mut self) -> &[u8] {
+        self.write_acceptances();
+        self.output.pending()
+    }
+
+    /// How many bytes wait, leaving out what can still be put together with more.
+    pub fn output_length(&self) -> usize {
+        self.output.len()
+    }
+
+    /// Whether there is something to write.
+    pub fn has_output(&self) -> bool {
+        self.output.len() > 0 || !self.accepting.is_empty()
+    }
+
+    /// The transport took the first `count` bytes of [`Self::output`].
+    pub fn wrote(&mut self, count: usize) {
+        let resumed = self.output.wrote(count);
+        if !self.unfinished.is_empty() && !self.output.is_congested() {
+            self.continue_sending();
+        }
+        if resumed {
+            self.events.push_back(Event::Room);
+        }
+    }
+
+    /// Whether so much waits for the peer that nothing should be sent. [`Event::Room`] tells when that
+    /// changes, but only after a [`Sent::Blocked`].
+    pub fn is_congested(&mut self) -> bool {
+        self.output.is_congested()
+    }
+
+    /// Whether there can be sessions.
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    /// Whether it is over and everything is written: the transport can be closed.
+    pub fn is_finished(&self) -> bool {
+        self.phase == Phase::Closed && self.output.len() == 0
+    }
+
+    /// How many more messages a link may carry now.
+    pub fn credit(&self, link: LinkId) -> u32 {
+        self.links.get(link).map_or(0, |link| link.credit)
+    }
+
+    /// What we do on a link.
+    pub fn role(&self, link: LinkId) -> Option<Role> {
+        self.links.get(link).map(|link| link.role)
+    }
+
+    /// The session of a link.
+    pub fn session_of(&self, link: LinkId) -> Option<SessionId> {
+        self.links.get(link).map(|link| link.session)
+    }
+
+    /// How many links there are.
+    pub fn links(&self) -> usize {
+        self.links.len()
+    }
+
+    /// What it was told to begin with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Connection")
+            .field("phase", &self.phase)
+            .field("sessions", &self.sessions.len())
+            .field("links", &self.links.len())
+            .field("input", &self.input.len())
+            .field("output", &self.output.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,204 @@
+//! Messages that come in, and what is said of them.
+//!
+//! A message in one frame goes to the owner as the part of the input that it is. The frames of a larger
+//! one are put together, up to the size that the link allows. Credit that is overdrawn is forgiven, since
+//! Azure's Python SDK does not look at it; what bounds a peer is that nothing is read ahead of the owner.
+
+use bytes::{Bytes, BytesMut};
+
+use super::Connection;
+use super::dispatch::{Handled, Violation};
+use super::event::{Delivery, Event};
+use super::link::{Incomplete, LinkState};
+use super::sending::write_accepted;
+use super::session::Handle;
+use super::slots::{LinkId, SessionId};
+use crate::performative::{Disposition, Outcome, Role, Transfer, condition};
+
+impl Connection {
+    #[inline]
+    pub(super) fn on_transfer(
+        &mut self,
+        channel: u16,
+        transfer: Transfer<'static>,
+        payload: Bytes,
+    ) -> Handled<Option<Event>> {
+        let Some(id) = self.session_on(channel, "transfer")? else { return Ok(None) };
+        let Some(session) = self.sessions.get_mut(id) else { return Ok(None) };
+        if session.state.is_ending() {
+            return Ok(None);
+        }
+        let link_id = match session.handle(transfer.handle) {
+            Handle::Attached(link) => link,
+            Handle::Detached => return Ok(None),
+            Handle::Unused => {
+                let description = format!("transfer for handle {}, which has no link", transfer.handle);
+                return Err(Violation::of_session(id, condition::UNATTACHED_HANDLE, description));
+            }
+        };
+        session.next_incoming_id = session.next_incoming_id.wrapping_add(1);
+        session.incoming_left = session.incoming_left.saturating_sub(1);
+        if session.incoming_left <= self.config.limits.window / 2 {
+            self.write_session_flow(id);
+        }
+        let Some(link) = self.links.get_mut(link_id) else { return Ok(None) };
+        if matches!(link.state, LinkState::Detaching { .. } | LinkState::Refused) {
+            return Ok(None);
+        }
+        if link.role == Role::Sender {
+            let description = "transfer on a link whose receiver the peer is";
+            return Err(Violation::of_link(link_id, condition::NOT_ALLOWED, description));
+        }
+        if link.incoming.is_some() || transfer.more || transfer.aborted {
+            return self.on_part(link_id, transfer, payload);
+        }
+        let Some(delivery) = transfer.delivery_id else { return Err(no_delivery_id(link_id)) };
+        let size = payload.len() as u64;
+        if size > link.message_limit {
+            return Err(too_large(link_id, delivery, size, link.message_limit));
+        }
+        let settled = transfer.settled == Some(true);
+        let format = transfer.message_format.unwrap_or(0);
+        self.deliver(link_id, delivery, format, settled, payload).map(Some)
+    }
+
+    /// A frame of a delivery that has several.
+    fn on_part(&mut self, id: LinkId, transfer: Transfer<'_>, payload: Bytes) -> Handled<Option<Event>> {
+        let limit = self.config.limits.incomplete;
+        let Some(link) = self.links.get_mut(id) else { return Ok(None) };
+        if link.incoming.is_none() {
+            let Some(delivery) = transfer.delivery_id else { return Err(no_delivery_id(id)) };
+            let format = transfer.message_format.unwrap_or(0);
+            link.incoming = Some(Incomplete { id: delivery, format, settled: false, bytes: BytesMut::new() });
+        }
+        let Some(incoming) = &mut link.incoming else { return Ok(None) };
+        if let Some(other) = transfer.delivery_id
+            && other != incoming.id
+        {
+            let description = format!("delivery {other} before the end of delivery {}", incoming.id);
+            return Err(Violation::of_link(id, condition::NOT_ALLOWED, description));
+        }
+        incoming.settled |= transfer.settled == Some(true);
+        if transfer.aborted {
+            self.incomplete_bytes = self.incomplete_bytes.saturating_sub(incoming.bytes.len());
+            link.incoming = None;
+            link.credit = link.credit.saturating_sub(1);
+            link.delivery_count = link.delivery_count.wrapping_add(1);
+            return Ok(None);
+        }
+        let size = (incoming.bytes.len() + payload.len()) as u64;
+        if size > link.message_limit {
+            let delivery = incoming.id;
+            return Err(too_large(id, delivery, size, link.message_limit));
+        }
+        self.incomplete_bytes += payload.len();
+        incoming.bytes.extend_from_slice(&payload);
+        if self.incomplete_bytes > limit {
+            let description = format!("more than {limit} bytes of deliveries that have not ended");
+            return Err(Violation::of_link(id, condition::RESOURCE_LIMIT_EXCEEDED, description));
+        }
+        if transfer.more {
+            return Ok(None);
+        }
+        let Some(Incomplete { id: delivery, format, settled, bytes }) = link.incoming.take() else {
+            return Ok(None);
+        };
+        self.incomplete_bytes = self.incomplete_bytes.saturating_sub(bytes.len());
+        self.deliver(id, delivery, format, settled, bytes.freeze()).map(Some)
+    }
+
+    #[inline]
+    fn deliver(
+        &mut self,
+        id: LinkId,
+        delivery: u32,
+        format: u32,
+        settled: bool,
+        payload: Bytes,
+    ) -> Handled<Event> {
+        if let Some(link) = self.links.get_mut(id) {
+            link.credit = link.credit.saturating_sub(1);
+            link.delivery_count = link.delivery_count.wrapping_add(1);
+            if !settled && let Some(session) = self.sessions.get_mut(link.session) {
+                session.unsettled_in += 1;
+                let limit = self.config.limits.unsettled;
+                if session.unsettled_in > limit {
+                    let description = format!("more than {limit} unsettled deliveries");
+                    return Err(Violation::of_session(
+                        link.session,
+                        condition::RESOURCE_LIMIT_EXCEEDED,
+                        description,
+                    ));
+                }
+            }
+        }
+        Ok(Event::Delivery(Delivery { link: id, id: delivery, format, settled, payload }))
+    }
+
+    /// Says what became of deliveries, of which none in between is left out, and settles them. Those that
+    /// are accepted one after the other are put together in one frame.
+    pub fn settle(&mut self, link: LinkId, first: u32, last: u32, outcome: &Outcome) {
+        let Some(found) = self.links.get(link) else { return };
+        let id = found.session;
+        if found.role != Role::Receiver {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let count = (last.wrapping_sub(first) as usize).saturating_add(1);
+        session.unsettled_in = session.unsettled_in.saturating_sub(count);
+        if *outcome == Outcome::Accepted {
+            match &mut session.accepted {
+                Some((_, end)) if end.wrapping_add(1) == first => *end = last,
+                accepted => {
+                    if let Some(before) = accepted.replace((first, last)) {
+                        write_accepted(&mut self.output, session.channel, before);
+                    } else if !self.accepting.contains(&id) {
+                        self.accepting.push(id);
+                    }
+                }
+            }
+            return;
+        }
+        self.write_acceptance(id);
+        let Some(channel) = self.sessions.get(id).map(|session| session.channel) else { return };
+        let outcome = match outcome {
+            Outcome::Rejected(error) => Outcome::Rejected(self.clipped(error.clone())),
+            other => other.clone(),
+        };
+        let last = (last != first).then_some(last);
+        let outcome = Some(outcome);
+        let disposition = Disposition { role: Role::Receiver, first, last, settled: true, outcome };
+        self.write(channel, |into| disposition.write(into));
+    }
+
+    /// Writes what has been accepted in a session.
+    pub(super) fn write_acceptance(&mut self, session: SessionId) {
+        let Some(found) = self.sessions.get_mut(session) else { return };
+        if let Some(accepted) = found.accepted.take() {
+            write_accepted(&mut self.output, found.channel, accepted);
+        }
+    }
+
+    /// Writes what has been accepted anywhere.
+    #[inline]
+    pub(super) fn write_acceptances(&mut self) {
+        while let Some(session) = self.accepting.pop() {
+            self.write_acceptance(session);
+        }
+    }
+}
+
+#[cold]
+fn no_delivery_id(link: LinkId) -> Box<Violation> {
+    Violation::of_link(link, condition::INVALID_FIELD, "transfer: a delivery begins without delivery-id")
+}
+
+#[cold]
+fn too_large(link: LinkId, delivery: u32, size: u64, limit: u64) -> Box<Violation> {
+    // The words of the service.
+    let description = format!(
+        "The received message (delivery-id:{delivery}, size:{size} bytes) exceeds the limit ({limit} bytes) \
+         currently allowed on the link."
+    );
+    Violation::of_link(link, condition::MESSAGE_SIZE_EXCEEDED, description)
+}

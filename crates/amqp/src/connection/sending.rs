@@ -1,0 +1,282 @@
+//! Messages that go out, and what becomes of them.
+//!
+//! A message that fits into a frame is copied once, into the output, behind a head that is made on the
+//! stack. A larger one becomes several frames; if the peer's window ends in between, the rest is kept and
+//! follows with the window. A session has at most one such rest, and nothing overtakes it.
+
+use super::Connection;
+use super::event::{Blocked, Event, Sent};
+use super::link::LinkState;
+use super::output::Output;
+use super::session::Session;
+use super::slots::{LinkId, SessionId};
+use crate::performative::{Disposition, MAX_TRANSFER_HEAD, Outcome, Role, TransferHead, write_transfer_head};
+
+/// The rest of a delivery.
+pub(super) struct Unfinished {
+    bytes: Vec<u8>,
+    at: usize,
+    settled: bool,
+}
+
+/// What the frames of a delivery have in common.
+#[derive(Clone, Copy)]
+struct Frames {
+    handle: u32,
+    settled: bool,
+    most: usize,
+}
+
+impl Connection {
+    /// Sends a message, whose bytes are the `parts` in a row. An unsettled one is settled by the peer:
+    /// [`Event::Settled`].
+    ///
+    /// The tag of a delivery is its number.
+    #[inline]
+    pub fn send(&mut self, link: LinkId, format: u32, settled: bool, parts: &[&[u8]]) -> Sent {
+        let Some(found) = self.links.get_mut(link) else { return Sent::Gone };
+        if found.state != LinkState::Attached || found.role != Role::Sender {
+            return Sent::Gone;
+        }
+        let session_id = found.session;
+        let Some(session) = self.sessions.get_mut(session_id) else { return Sent::Gone };
+        if found.credit == 0 {
+            return Sent::Blocked(Blocked::Credit);
+        }
+        if self.output.is_congested() {
+            self.output.wanted = true;
+            return Sent::Blocked(Blocked::Room);
+        }
+        if session.peer_window == 0 || session.unfinished.is_some() {
+            session.wanted = true;
+            return Sent::Blocked(Blocked::Window);
+        }
+        if !settled && session.unsettled_out.len() >= self.config.limits.unsettled {
+            return Sent::Blocked(Blocked::Unsettled);
+        }
+        let total = parts.iter().map(|part| part.len()).sum::<usize>();
+        let id = session.next_delivery_id;
+        let head = TransferHead {
+            channel: session.channel,
+            handle: found.handle,
+            begins: Some((id, format)),
+            settled,
+            more: false,
+        };
+        if let Some(accepted) = session.accepted.take() {
+            // Before a reply to a message comes the word that the message was taken.
+            write_accepted(&mut self.output, session.channel, accepted);
+        }
+        let mut buffer = [0; MAX_TRANSFER_HEAD];
+        let length = write_transfer_head(&mut buffer, head, total);
+        if length + total <= self.transfer_frame {
+            let output = self.output.bytes();
+            output.reserve(length + total);
+            output.extend_from_slice(&buffer[..length]);
+            for part in parts {
+                output.extend_from_slice(part);
+            }
+            session.next_outgoing_id = session.next_outgoing_id.wrapping_add(1);
+            session.peer_window -= 1;
+        } else {
+            let frames = Frames { handle: found.handle, settled, most: self.transfer_frame };
+            let needed = total / (self.transfer_frame - MAX_TRANSFER_HEAD) + 1;
+            let full = self.unfinished_bytes > 0
+                && self.unfinished_bytes.saturating_add(total) > self.config.limits.incomplete;
+            if needed > session.peer_window as usize && full {
+                session.wanted = true;
+                return Sent::Blocked(Blocked::Window);
+            }
+            let written = write_frames(&mut self.output, session, frames, Some((id, format)), parts, total);
+            if written < total {
+                let bytes = parts.concat().split_off(written);
+                self.unfinished_bytes += bytes.len();
+                found.outgoing = Some(Unfinished { bytes, at: 0, settled });
+                session.unfinished = Some(link);
+                self.unfinished.push(session_id);
+            }
+        }
+        found.credit -= 1;
+        found.delivery_count = found.delivery_count.wrapping_add(1);
+        session.next_delivery_id = id.wrapping_add(1);
+        if !settled {
+            session.unsettled_out.insert(id, link);
+        }
+        Sent::Sent(id)
+    }
+
+    /// Whether [`Self::send`] would send now; if not, what will tell when it would is not arranged for.
+    pub fn can_send(&mut self, link: LinkId) -> bool {
+        let congested = self.output.is_congested();
+        let Some(found) = self.links.get(link) else { return false };
+        let Some(session) = self.sessions.get(found.session) else { return false };
+        found.state == LinkState::Attached
+            && found.role == Role::Sender
+            && found.credit > 0
+            && !congested
+            && session.peer_window > 0
+            && session.unfinished.is_none()
+    }
+
+    /// Writes what could not be written before.
+    pub(super) fn continue_sending(&mut self) {
+        let before = self.unfinished.len();
+        let mut waiting = std::mem::take(&mut self.unfinished);
+        waiting.retain(|&session| !self.finish_delivery(session));
+        self.unfinished = waiting;
+        if self.unfinished.len() < before {
+            // Others may have been refused because of what these had taken up.
+            for session in self.sessions.keys() {
+                self.tell_window(session);
+            }
+        }
+    }
+
+    /// Whether nothing is left of the delivery that a session has begun.
+    fn finish_delivery(&mut self, id: SessionId) -> bool {
+        let Some(session) = self.sessions.get_mut(id) else { return true };
+        let Some(link) = session.unfinished.and_then(|link| self.links.get_mut(link)) else { return true };
+        let Some(rest) = &mut link.outgoing else { return true };
+        if self.output.is_congested() {
+            return false;
+        }
+        let frames = Frames { handle: link.handle, settled: rest.settled, most: self.transfer_frame };
+        let left = rest.bytes.len() - rest.at;
+        let written = write_frames(&mut self.output, session, frames, None, &[&rest.bytes[rest.at..]], left);
+        rest.at += written;
+        if written < left {
+            return false;
+        }
+        self.unfinished_bytes -= rest.bytes.len();
+        link.outgoing = None;
+        session.unfinished = None;
+        true
+    }
+
+    /// Forgets what has been begun, in either direction, and what is unsettled.
+    pub(super) fn forget_messages(&mut self, id: LinkId) {
+        let Some(link) = self.links.get_mut(id) else { return };
+        if let Some(incomplete) = link.incoming.take() {
+            self.incomplete_bytes = self.incomplete_bytes.saturating_sub(incomplete.bytes.len());
+        }
+        let Some(session) = self.sessions.get_mut(link.session) else { return };
+        if link.role == Role::Sender {
+            session.unsettled_out.retain(|_, of| *of != id);
+        }
+        if let Some(rest) = link.outgoing.take() {
+            self.unfinished_bytes -= rest.bytes.len();
+            session.unfinished = None;
+            let session = link.session;
+            self.unfinished.retain(|waiting| *waiting != session);
+            self.tell_window(session);
+        }
+    }
+
+    pub(super) fn on_disposition(&mut self, id: SessionId, disposition: Disposition) {
+        let Disposition { role, first, last, settled, outcome } = disposition;
+        let last = last.unwrap_or(first);
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        if role == Role::Sender {
+            // The peer forgets what it sent; it will not wait for our settling it.
+            if settled {
+                let count = last.wrapping_sub(first) as usize;
+                session.unsettled_in = session.unsettled_in.saturating_sub(count.saturating_add(1));
+            }
+            return;
+        }
+        if !settled && outcome.is_none() {
+            return;
+        }
+        // Runs of neighbours on the same link become one event.
+        let mut runs: Vec<(LinkId, u32, u32)> = Vec::new();
+        let mut take = |from: u32, to: u32| {
+            let ids: Vec<u32> = session.unsettled_out.range(from..=to).map(|(&id, _)| id).collect();
+            for id in ids {
+                let Some(link) = session.unsettled_out.remove(&id) else { continue };
+                match runs.last_mut() {
+                    Some((same, _, end)) if *same == link && end.wrapping_add(1) == id => *end = id,
+                    _ => runs.push((link, id, id)),
+                }
+            }
+        };
+        if first <= last {
+            take(first, last);
+        } else if last.wrapping_sub(first) < u32::MAX / 2 {
+            take(first, u32::MAX);
+            take(0, last);
+        }
+        let channel = session.channel;
+        // There may be many, and the peer chose how much it says.
+        let outcome = match outcome {
+            Some(Outcome::Rejected(error)) if runs.len() > 1 => Some(Outcome::Rejected(self.clipped(error))),
+            outcome => outcome,
+        };
+        for (link, first, last) in runs {
+            if !settled {
+                // The peer settles second: it waits for us to forget first.
+                let last = (last != first).then_some(last);
+                let ours =
+                    Disposition { role: Role::Sender, first, last, settled: true, outcome: outcome.clone() };
+                self.write(channel, |into| ours.write(into));
+            }
+            self.events.push_back(Event::Settled { link, first, last, outcome: outcome.clone() });
+        }
+    }
+}
+
+/// Writes as many frames of a delivery as the peer's window allows, and says how many bytes of it they
+/// carry.
+fn write_frames(
+    output: &mut Output,
+    session: &mut Session,
+    frames: Frames,
+    mut begins: Option<(u32, u32)>,
+    parts: &[&[u8]],
+    total: usize,
+) -> usize {
+    let mut written = 0;
+    let mut parts = parts.iter();
+    let mut part: &[u8] = &[];
+    let mut buffer = [0; MAX_TRANSFER_HEAD];
+    while written < total && session.peer_window > 0 {
+        let left = total - written;
+        let head = |more| TransferHead {
+            channel: session.channel,
+            handle: frames.handle,
+            begins,
+            settled: frames.settled,
+            more,
+        };
+        // A head has the same length whatever its payload is.
+        let room = frames.most - write_transfer_head(&mut buffer, head(false), 0);
+        let payload = left.min(room);
+        let length = write_transfer_head(&mut buffer, head(left > room), payload);
+        let bytes = output.bytes();
+        bytes.extend_from_slice(&buffer[..length]);
+        let mut missing = payload;
+        while missing > 0 {
+            if part.is_empty() {
+                let Some(next) = parts.next() else { break };
+                part = next;
+                continue;
+            }
+            let (now, later) = part.split_at(missing.min(part.len()));
+            bytes.extend_from_slice(now);
+            missing -= now.len();
+            part = later;
+        }
+        begins = None;
+        written += payload;
+        session.next_outgoing_id = session.next_outgoing_id.wrapping_add(1);
+        session.peer_window -= 1;
+    }
+    written
+}
+
+/// Writes that these deliveries are accepted.
+pub(super) fn write_accepted(output: &mut Output, channel: u16, (first, last): (u32, u32)) {
+    let last = (last != first).then_some(last);
+    let outcome = Some(Outcome::Accepted);
+    let disposition = Disposition { role: Role::Receiver, first, last, settled: true, outcome };
+    output.frame(crate::frame::TYPE_AMQP, channel, u32::MAX, |into| disposition.write(into)).ok();
+}

@@ -1,0 +1,281 @@
+//! Sessions: `begin` and `end`.
+//!
+//! ```text
+//!   begin ─► Asked ─answer─► Open ─our end─► Ending ─► (gone, the peer's end has come)
+//!   the peer's begin ─────────► ┘└── the peer's end ─► (gone, answered)
+//! ```
+//!
+//! A window is a number of frames with messages. Ours is renewed when half of it is used, and not held
+//! against a peer that sends more; the peer's is kept to.
+
+use std::collections::BTreeMap;
+
+use super::Connection;
+use super::dispatch::{Handled, Violation};
+use super::event::Event;
+use super::slots::{LinkId, SessionId};
+use crate::performative::{Begin, End, Error, condition};
+
+/// The number of the first frame with a message, as Event Hubs has it.
+const FIRST_TRANSFER: u32 = 1;
+
+/// What is known of a channel of the peer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Channel {
+    /// Never used.
+    Unused,
+    /// A session.
+    Begun(SessionId),
+    /// There was one.
+    Ended,
+}
+
+/// What is known of a handle of the peer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Handle {
+    /// Never used.
+    Unused,
+    /// A link.
+    Attached(LinkId),
+    /// There was one.
+    Detached,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SessionState {
+    Asked,
+    Open,
+    /// Our `end` is out; whatever comes is passed over until the peer's does.
+    Ending {
+        /// The owner has been told already.
+        told: bool,
+    },
+}
+
+impl SessionState {
+    #[inline]
+    pub(super) fn is_ending(self) -> bool {
+        matches!(self, Self::Ending { .. })
+    }
+}
+
+pub(super) struct Session {
+    pub(super) state: SessionState,
+    pub(super) channel: u16,
+    /// The peer's, once it is known.
+    pub(super) peer_channel: Option<u16>,
+    /// By the peer's numbers.
+    pub(super) handles_in: Vec<Handle>,
+    /// By ours.
+    pub(super) handles_out: Vec<Option<LinkId>>,
+    pub(super) peer_handle_max: u32,
+    pub(super) next_incoming_id: u32,
+    /// How many frames the peer may send before it needs a flow.
+    pub(super) incoming_left: u32,
+    pub(super) next_outgoing_id: u32,
+    /// How many frames the peer takes before we need a flow.
+    pub(super) peer_window: u32,
+    pub(super) next_delivery_id: u32,
+    /// What we sent, by number, of which the peer has said nothing yet.
+    pub(super) unsettled_out: BTreeMap<u32, LinkId>,
+    /// How many messages came that have not been settled.
+    pub(super) unsettled_in: usize,
+    /// Deliveries that are accepted, of which the peer has not been told yet: the first and the last.
+    pub(super) accepted: Option<(u32, u32)>,
+    /// The link with a delivery of which the rest waits for the window.
+    pub(super) unfinished: Option<LinkId>,
+    /// Somebody was refused because of the window.
+    pub(super) wanted: bool,
+}
+
+impl Session {
+    fn new(channel: u16, window: u32) -> Self {
+        Self {
+            state: SessionState::Asked,
+            channel,
+            peer_channel: None,
+            handles_in: Vec::new(),
+            handles_out: Vec::new(),
+            peer_handle_max: u32::MAX,
+            next_incoming_id: 0,
+            incoming_left: window,
+            next_outgoing_id: FIRST_TRANSFER,
+            peer_window: 0,
+            next_delivery_id: 0,
+            unsettled_out: BTreeMap::new(),
+            unsettled_in: 0,
+            accepted: None,
+            unfinished: None,
+            wanted: false,
+        }
+    }
+
+    /// Takes note of the peer's `begin`.
+    fn on_begin(&mut self, peer_channel: u16, begin: &Begin) {
+        self.state = SessionState::Open;
+        self.peer_channel = Some(peer_channel);
+        self.peer_handle_max = begin.handle_max.unwrap_or(u32::MAX);
+        self.next_incoming_id = begin.next_outgoing_id;
+        self.peer_window = begin.incoming_window;
+    }
+
+    #[inline]
+    pub(super) fn handle(&self, handle: u32) -> Handle {
+        self.handles_in.get(handle as usize).copied().unwrap_or(Handle::Unused)
+    }
+
+    /// The number of our first frame with a message.
+    pub(super) fn first_transfer() -> u32 {
+        FIRST_TRANSFER
+    }
+}
+
+impl Connection {
+    /// Begins a session. Links may be attached at once. `None` if the connection is not open, or the peer
+    /// allows no more of them.
+    pub fn begin(&mut self) -> Option<SessionId> {
+        if !self.is_open() {
+            return None;
+        }
+        let channel = self.free_channel(None)?;
+        let session = self.add_session(channel);
+        self.write_begin(session);
+        Some(session)
+    }
+
+    pub(super) fn on_begin(&mut self, peer_channel: u16, begin: Begin) -> Handled<Event> {
+        let limits = &self.config.limits;
+        if peer_channel > limits.channel_max {
+            let description = format!("begin on channel {peer_channel}, beyond {}", limits.channel_max);
+            return Err(Violation::of_connection(condition::FRAMING_ERROR, description));
+        }
+        let index = usize::from(peer_channel);
+        if let Some(Channel::Begun(_)) = self.channels_in.get(index) {
+            let description = format!("a second begin on channel {peer_channel}");
+            return Err(Violation::of_connection(condition::NOT_ALLOWED, description));
+        }
+        let by_peer = begin.remote_channel.is_none();
+        let session = match begin.remote_channel {
+            None => {
+                let channel = self.free_channel(Some(peer_channel)).ok_or_else(|| {
+                    let description = "all channels that the peer allows are in use";
+                    Violation::of_connection(condition::RESOURCE_LIMIT_EXCEEDED, description)
+                })?;
+                self.add_session(channel)
+            }
+            Some(ours) => {
+                let found = self.channels_out.get(usize::from(ours)).copied().flatten();
+                let asked = found.filter(|&id| {
+                    self.sessions.get(id).is_some_and(|session| session.peer_channel.is_none())
+                });
+                asked.ok_or_else(|| {
+                    let description = format!("begin answers channel {ours}, where nothing was asked");
+                    Violation::of_connection(condition::NOT_ALLOWED, description)
+                })?
+            }
+        };
+        if self.channels_in.len() <= index {
+            self.channels_in.resize(index + 1, Channel::Unused);
+        }
+        self.channels_in[index] = Channel::Begun(session);
+        if let Some(found) = self.sessions.get_mut(session) {
+            let before = found.state;
+            found.on_begin(peer_channel, &begin);
+            if before.is_ending() {
+                found.state = before;
+            }
+        }
+        if by_peer {
+            self.write_begin(session);
+        }
+        Ok(Event::Begun { session, by_peer })
+    }
+
+    /// Ends a session with all its links, for a reason or without one. [`Event::Ended`] tells when the
+    /// peer agreed.
+    pub fn end(&mut self, session: SessionId, error: Option<Error>) {
+        self.start_end(session, error, false);
+    }
+
+    fn start_end(&mut self, session: SessionId, error: Option<Error>, told: bool) {
+        let Some(found) = self.sessions.get_mut(session) else { return };
+        if !found.state.is_ending() {
+            found.state = SessionState::Ending { told };
+            self.forget_links(session);
+            self.write_end(session, error);
+        }
+    }
+
+    /// Ends a session because the peer broke a rule.
+    pub(super) fn fail_session(&mut self, session: SessionId, error: Error) {
+        let Some(found) = self.sessions.get(session) else { return };
+        if found.state.is_ending() {
+            return;
+        }
+        self.detach_all(session, Some(&error));
+        self.start_end(session, Some(error.clone()), true);
+        self.events.push_back(Event::Ended { session, error: Some(error) });
+    }
+
+    pub(super) fn on_end(&mut self, session: SessionId, error: Option<Error>) {
+        let Some(found) = self.sessions.get(session) else { return };
+        let before = found.state;
+        self.detach_all(session, error.as_ref());
+        if !before.is_ending() {
+            self.write_end(session, None);
+        }
+        self.remove_session(session);
+        if before != (SessionState::Ending { told: true }) {
+            self.events.push_back(Event::Ended { session, error });
+        }
+    }
+
+    fn add_session(&mut self, channel: u16) -> SessionId {
+        let session = self.sessions.insert(Session::new(channel, self.config.limits.window));
+        let index = usize::from(channel);
+        if self.channels_out.len() <= index {
+            self.channels_out.resize(index + 1, None);
+        }
+        self.channels_out[index] = Some(session);
+        session
+    }
+
+    fn remove_session(&mut self, session: SessionId) {
+        self.forget_links(session);
+        let Some(found) = self.sessions.remove(session) else { return };
+        self.channels_out[usize::from(found.channel)] = None;
+        if let Some(channel) = found.peer_channel {
+            self.channels_in[usize::from(channel)] = Channel::Ended;
+        }
+    }
+
+    /// The wanted channel if it is free, since that is what most peers expect; or the first that is.
+    fn free_channel(&self, wanted: Option<u16>) -> Option<u16> {
+        let is_free = |channel: &u16| {
+            *channel <= self.peer_channel_max
+                && self.channels_out.get(usize::from(*channel)).is_none_or(Option::is_none)
+        };
+        wanted.filter(is_free).or_else(|| (0..=self.peer_channel_max).find(is_free))
+    }
+
+    fn write_begin(&mut self, session: SessionId) {
+        let limits = &self.config.limits;
+        let Some(found) = self.sessions.get(session) else { return };
+        let begin = Begin {
+            remote_channel: found.peer_channel,
+            next_outgoing_id: FIRST_TRANSFER,
+            incoming_window: limits.window,
+            outgoing_window: limits.window,
+            handle_max: Some(limits.handle_max),
+            ..Begin::default()
+        };
+        self.write(found.channel, |into| begin.write(into));
+    }
+
+    fn write_end(&mut self, session: SessionId, error: Option<Error>) {
+        self.write_acceptance(session);
+        let Some(channel) = self.sessions.get(session).map(|session| session.channel) else { return };
+        let error = self.clipped(error);
+        self.write(channel, |into| End { error }.write(into));
+    }
+}

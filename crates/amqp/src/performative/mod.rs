@@ -1,0 +1,129 @@
+//! Performatives: what peers say to each other, one a frame (AMQP 1.0, part 2, section 2.7).
+//!
+//! | performative | says | fields |
+//! |---|---|---|
+//! | [`Open`] | who I am, and how large frames may be | 10 |
+//! | [`Begin`] | a session on this channel | 8 |
+//! | [`Attach`] | a link on this handle, with its [`Source`] and [`Target`] | 14 |
+//! | [`Flow`] | how much may be sent, of a session and of a link | 11 |
+//! | [`Transfer`] | a message, or a part of it | 11 |
+//! | [`Disposition`] | what became of deliveries | 6 |
+//! | [`Detach`], [`End`], [`Close`] | the end of a link, a session, the connection | 3, 1, 1 |
+//!
+//! Written, each has all its fields. Read, it may have fewer.
+
+mod attach;
+mod begin;
+mod delivery;
+pub mod descriptor;
+mod ending;
+mod error;
+mod fields;
+mod flow;
+mod open;
+mod sasl;
+mod terminus;
+mod transfer;
+
+pub use attach::{Attach, ReceiverSettles, Role, SenderSettles};
+pub use begin::Begin;
+pub use delivery::{Disposition, Outcome};
+pub use ending::{Close, Detach, End};
+pub use error::{Error, condition};
+pub use flow::Flow;
+pub use open::Open;
+pub use sasl::{Sasl, SaslCode, SaslInit, SaslMechanisms, SaslOutcome, Secret};
+pub use terminus::{Source, Target};
+pub use transfer::Transfer;
+pub(crate) use transfer::{MAX_TRANSFER_HEAD, TransferHead, write_transfer_head};
+
+use crate::decode::{Malformed, Reader};
+use fields::{Fields, read_descriptor};
+
+/// Bytes that are no performative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadPerformative {
+    /// Not even values.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// A value without a descriptor.
+    #[error("a frame's body has to begin with a described list")]
+    NotDescribed,
+    /// A descriptor that says nothing to us.
+    #[error("not the descriptor of a performative that is allowed here")]
+    Unknown,
+    /// A field of a type that it cannot have.
+    #[error("{performative}: {field} has to be {wanted}")]
+    Field {
+        /// Whose field.
+        performative: &'static str,
+        /// Which field.
+        field: &'static str,
+        /// What it has to be.
+        wanted: &'static str,
+    },
+    /// A field that has to be there and is not.
+    #[error("{performative}: {field} is missing")]
+    Missing {
+        /// Whose field.
+        performative: &'static str,
+        /// Which field.
+        field: &'static str,
+    },
+}
+
+/// Any performative but those of SASL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is documented as the type that it holds")]
+pub enum Performative<'a> {
+    Open(Box<Open>),
+    Begin(Box<Begin>),
+    Attach(Box<Attach>),
+    Flow(Flow),
+    Transfer(Transfer<'a>),
+    Disposition(Disposition),
+    Detach(Detach),
+    End(End),
+    Close(Close),
+}
+
+impl<'a> Performative<'a> {
+    /// Reads the performative at the start of a frame's body, and says where it ends: what follows is
+    /// the payload of a transfer.
+    pub fn read(body: &'a [u8]) -> Result<(Self, usize), BadPerformative> {
+        let mut reader = Reader::new(body);
+        let found = read_descriptor(&mut reader)?.ok_or(BadPerformative::Unknown)?;
+        let end = reader.clone().skip()?.end;
+        let read = &mut reader;
+        let performative = match found {
+            descriptor::OPEN => Self::Open(Box::new(Open::read(Fields::of(read, "open")?)?)),
+            descriptor::BEGIN => Self::Begin(Box::new(Begin::read(Fields::of(read, "begin")?)?)),
+            descriptor::ATTACH => Self::Attach(Box::new(Attach::read(Fields::of(read, "attach")?)?)),
+            descriptor::FLOW => Self::Flow(Flow::read(Fields::of(read, "flow")?)?),
+            descriptor::TRANSFER => Self::Transfer(Transfer::read(Fields::of(read, "transfer")?)?),
+            descriptor::DISPOSITION => {
+                Self::Disposition(Disposition::read(Fields::of(read, "disposition")?)?)
+            }
+            descriptor::DETACH => Self::Detach(Detach::read(Fields::of(read, "detach")?)?),
+            descriptor::END => Self::End(End { error: Fields::of(read, "end")?.error("error")? }),
+            descriptor::CLOSE => Self::Close(Close { error: Fields::of(read, "close")?.error("error")? }),
+            _ => return Err(BadPerformative::Unknown),
+        };
+        Ok((performative, end))
+    }
+
+    /// Its name, for descriptions of errors.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Open(_) => "open",
+            Self::Begin(_) => "begin",
+            Self::Attach(_) => "attach",
+            Self::Flow(_) => "flow",
+            Self::Transfer(_) => "transfer",
+            Self::Disposition(_) => "disposition",
+            Self::Detach(_) => "detach",
+            Self::End(_) => "end",
+            Self::Close(_) => "close",
+        }
+    }
+}

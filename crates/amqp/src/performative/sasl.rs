@@ -1,0 +1,133 @@
+//! The frames of the SASL layer (AMQP 1.0, part 5, section 5.3).
+
+use std::fmt;
+
+use super::descriptor;
+use super::fields::{FieldWriter, Fields, read_descriptor};
+use crate::decode::Reader;
+use crate::encoded::Encoded;
+use crate::performative::BadPerformative;
+
+/// Bytes that never appear in a log.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret(Vec<u8>);
+
+impl Secret {
+    /// Keeps these bytes to itself.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        Self(bytes.into())
+    }
+
+    /// The bytes.
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Secret(…)")
+    }
+}
+
+/// What a server offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaslMechanisms {
+    /// The names.
+    pub names: Vec<String>,
+}
+
+/// What a client chose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaslInit {
+    /// The name.
+    pub mechanism: String,
+    /// What the mechanism says first.
+    pub initial_response: Option<Secret>,
+    /// The host that the client wants.
+    pub hostname: Option<String>,
+}
+
+/// How it went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SaslCode {
+    /// Welcome.
+    Ok = 0,
+    /// Not with these credentials.
+    Auth = 1,
+    /// Not now, and no wrong of the client's.
+    System = 2,
+}
+
+/// How it went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SaslOutcome {
+    /// What of it; whatever a peer says that is not 0 is not [`SaslCode::Ok`].
+    pub code: SaslCode,
+}
+
+/// A frame of the SASL layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is documented as the type that it holds")]
+pub enum Sasl {
+    Mechanisms(SaslMechanisms),
+    Init(SaslInit),
+    Outcome(SaslOutcome),
+}
+
+impl Sasl {
+    /// Reads one. Challenges and responses are not known here: no mechanism of the service's needs them.
+    pub fn read(body: &[u8]) -> Result<Self, BadPerformative> {
+        let mut reader = Reader::new(body);
+        match read_descriptor(&mut reader)? {
+            Some(descriptor::SASL_MECHANISMS) => {
+                let mut fields = Fields::of(&mut reader, "sasl-mechanisms")?;
+                let names = fields.encoded()?;
+                let names = fields.need(names, "sasl-server-mechanisms")?;
+                let names = names.names().map(str::to_owned).collect();
+                Ok(Self::Mechanisms(SaslMechanisms { names }))
+            }
+            Some(descriptor::SASL_INIT) => {
+                let mut fields = Fields::of(&mut reader, "sasl-init")?;
+                let mechanism = fields.text("mechanism")?;
+                Ok(Self::Init(SaslInit {
+                    mechanism: fields.need(mechanism, "mechanism")?,
+                    initial_response: fields.binary("initial-response")?.map(Secret::new),
+                    hostname: fields.text("hostname")?,
+                }))
+            }
+            Some(descriptor::SASL_OUTCOME) => {
+                let mut fields = Fields::of(&mut reader, "sasl-outcome")?;
+                let code = fields.ubyte("code")?;
+                let code = match fields.need(code, "code")? {
+                    0 => SaslCode::Ok,
+                    1 => SaslCode::Auth,
+                    _ => SaslCode::System,
+                };
+                Ok(Self::Outcome(SaslOutcome { code }))
+            }
+            _ => Err(BadPerformative::Unknown),
+        }
+    }
+
+    /// Writes it.
+    pub fn write(&self, into: &mut Vec<u8>) {
+        match self {
+            Self::Mechanisms(SaslMechanisms { names }) => {
+                let names = Encoded::symbols(names.iter().map(String::as_str));
+                FieldWriter::new(into, descriptor::SASL_MECHANISMS).encoded(Some(&names)).end();
+            }
+            Self::Init(SaslInit { mechanism, initial_response, hostname }) => {
+                FieldWriter::new(into, descriptor::SASL_INIT)
+                    .symbol(&**mechanism)
+                    .binary(initial_response.as_ref().map(Secret::expose))
+                    .string(hostname.as_deref())
+                    .end();
+            }
+            Self::Outcome(SaslOutcome { code }) => {
+                FieldWriter::new(into, descriptor::SASL_OUTCOME).ubyte(*code as u8).nulls(1).end();
+            }
+        }
+    }
+}

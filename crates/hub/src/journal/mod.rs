@@ -118,10 +118,10 @@ impl Journal {
         partitions: u32,
         config: JournalConfig,
         now: Timestamp,
-        // A process that was killed may have left names that are not on disk yet. From now on they count.
-        files.sync_folder(folder)?;
     ) -> io::Result<Self> {
         let (mark, marked) = MarkFile::open(&*files, folder, identity)?;
+        // A process that was killed may have left names that are not on disk yet. From now on they count.
+        files.sync_folder(folder)?;
         let mut numbers: Vec<u64> =
             files.list(folder)?.iter().filter_map(|name| segment_number(name)).collect();
         numbers.sort_unstable();
@@ -200,12 +200,12 @@ impl Journal {
         }
         let bytes_read = start + (length - from);
         let Recovered { index, end, last_commit, torn, damage, untraced, .. } = found;
+        let clean = end == proven && torn.is_none() && damage.is_empty();
         if !clean {
             // The header was on disk before the first commit began.
             let unsure = if end == start { 0 } else { last_commit.max(proven) };
             make_durable(&*file, unsure..end)?;
         }
-        let clean = end == proven && torn.is_none() && damage.is_empty();
         let torn_bytes = torn.map_or(0, |torn| torn.end - torn.start);
         if torn_bytes > 0 {
             tracing::warn!(
@@ -516,20 +516,6 @@ impl Journal {
     /// How many segments there are.
     pub(crate) fn segments(&self) -> usize {
         self.sealed.len() + 1
-/// Puts the last commit on disk, or a header without any: a process that was killed may have left it in the
-/// page cache. It is written again, since what a failed sync left there no later sync writes.
-fn make_durable(file: &dyn File, unsure: Range<u64>) -> io::Result<()> {
-    let mut bytes = vec![0; unsure.end.saturating_sub(unsure.start) as usize];
-    let read = file.read_at(unsure.start, &mut bytes)?;
-    bytes.truncate(read);
-    match file.write_at(unsure.start, &[&bytes]) {
-        // Some file systems need room even for what is there already; it can be read all the same.
-        Err(error) if is_disk_full(&error) => {}
-        written => written?,
-    }
-    file.sync()
-}
-
     }
 
     fn sealed_sizes(&mut self, numbers: &[u64]) {
@@ -569,6 +555,20 @@ impl PartitionStart {
         }
         self.next - before
     }
+}
+
+/// Puts the last commit on disk, or a header without any: a process that was killed may have left it in the
+/// page cache. It is written again, since what a failed sync left there no later sync writes.
+fn make_durable(file: &dyn File, unsure: Range<u64>) -> io::Result<()> {
+    let mut bytes = vec![0; unsure.end.saturating_sub(unsure.start) as usize];
+    let read = file.read_at(unsure.start, &mut bytes)?;
+    bytes.truncate(read);
+    match file.write_at(unsure.start, &[&bytes]) {
+        // Some file systems need room even for what is there already; it can be read all the same.
+        Err(error) if is_disk_full(&error) => {}
+        written => written?,
+    }
+    file.sync()
 }
 
 fn frame(header: &FrameHeader, payload: &Payload) -> Frame {

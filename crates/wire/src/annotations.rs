@@ -18,6 +18,7 @@ mod deliver;
 mod receive;
 
 pub use deliver::{Stamp, deliver, with_partition_key};
+pub(crate) use deliver::{signed, write_offset};
 pub use receive::{Delivered, received};
 
 use ephor_core::source::LastEnqueued;

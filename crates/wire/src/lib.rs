@@ -10,6 +10,7 @@
 //! | where a receiver begins | [`selector`] |
 //! | what the hub says of an event that it delivers | [`annotations`] |
 //! | many events in one message | [`batch`] |
+//! | requests and responses, of tokens and of descriptions | [`exchange`], [`cbs`], [`management`] |
 //! | how a hub says no, and what that means | [`condition`] |
 //! | where a hub is, and how to be let in | [`connection_string`] |
 //! | keys, tokens and what they permit | [`sas`] |
@@ -17,8 +18,11 @@
 pub mod address;
 pub mod annotations;
 pub mod batch;
+pub mod cbs;
 pub mod condition;
 pub mod connection_string;
+pub mod exchange;
+pub mod management;
 pub mod message;
 mod quote;
 pub mod sas;

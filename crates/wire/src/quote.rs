@@ -1,7 +1,7 @@
 //! How much of a peer's text an error repeats.
 
-/// So many characters, and no more.
-const MOST_CHARACTERS: usize = 200;
+/// So many characters, and no more: the longest names of a host, a hub and a group fit.
+const MOST_CHARACTERS: usize = 600;
 
 /// The beginning of `text`, without control characters: fit for an error or a log.
 pub(crate) fn quoted(text: &str) -> String {

@@ -90,7 +90,9 @@ pub fn partition_key(message: &[u8]) -> Result<Option<&str>, InvalidKeyType> {
             return found.map_or(Ok(None), |section| in_map(&message[..section.end], section.value));
         }
         match descriptor {
-            section::HEADER | section::DELIVERY_ANNOTATIONS => drop(reader.skip()?),
+            section::HEADER | section::DELIVERY_ANNOTATIONS => {
+                reader.skip()?;
+            }
             section::MESSAGE_ANNOTATIONS => return in_map(message, reader.at() + 3),
             _ => break,
         }

@@ -1,0 +1,282 @@
+//! `$management`: a hub and its partitions describe themselves.
+//!
+//! The body of an answer is a map whose types are exact: SDKs refuse an int for a long and a list for an
+//! array. What has never been filled says so with the service's own values ([`NEVER`], `-1`).
+
+mod partition_ids;
+
+use ephor_amqp::{Malformed, Reader, Value, encode};
+use ephor_core::ids::{HubName, LogId, PartitionId};
+use ephor_core::position::{Offset, SequenceNumber};
+use ephor_core::source::{LastEnqueued, PartitionProperties};
+use ephor_core::time::Timestamp;
+
+use crate::annotations::{signed, write_offset};
+use crate::condition::{Condition, Refusal, texts};
+use crate::exchange::{Ask, Request, RequestId, Response, write_request, write_response};
+
+/// When the last event of an empty partition came: 0001-01-01.
+pub const NEVER: Timestamp = Timestamp(-62_135_596_800_000);
+
+const READ: &str = "READ";
+const HUB: &str = "com.microsoft:eventhub";
+const PARTITION: &str = "com.microsoft:partition";
+const OK: i32 = 200;
+
+/// How many regions keep the events. Go insists on being told.
+const GEOREPLICATION_FACTOR: i32 = 1;
+
+/// Which life of the partition its numbers belong to, where regions change: none ever did. Rust insists
+/// on being told.
+const NUMBER_EPOCH: i32 = 0;
+
+/// Names the log to our own client: a hub that was made anew is not mistaken for its predecessor.
+const LOG_ID: &str = "ephor:log_id";
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Query {
+    /// What a hub is.
+    Hub {
+        /// The hub.
+        hub: HubName,
+    },
+    /// What a partition holds.
+    Partition {
+        /// The hub.
+        hub: HubName,
+        /// The partition.
+        partition: PartitionId,
+    },
+}
+
+impl Query {
+    /// Understands a request. `link` is the hub of the link's address: it counts where the request names none.
+    pub fn of(request: &Request<'_>, link: Option<&HubName>) -> Result<Self, Refusal> {
+        if !request.operation.eq_ignore_ascii_case(READ) {
+            return Err(Refusal::new(Condition::NotImplemented, "The operation is not READ."));
+        }
+        let hub = match (request.name, link) {
+            (Some(name), _) if !name.is_empty() => name.parse().map_err(|_| texts::not_found(name))?,
+            (_, Some(hub)) => hub.clone(),
+            _ => return Err(Refusal::new(Condition::ArgumentError, "The request names no hub.")),
+        };
+        match request.kind {
+            HUB => Ok(Self::Hub { hub }),
+            PARTITION => match request.partition.map(str::parse) {
+                Some(Ok(partition)) => Ok(Self::Partition { hub, partition }),
+                _ => Err(Refusal::new(
+                    Condition::ArgumentOutOfRange,
+                    "The request names no partition, or one that is not a decimal number.",
+                )),
+            },
+            _ => Err(Refusal::new(
+                Condition::ArgumentError,
+                format!("The type is neither {HUB} nor {PARTITION}."),
+            )),
+        }
+    }
+
+    /// The hub that is asked about.
+    pub fn hub(&self) -> &HubName {
+        match self {
+            Self::Hub { hub } | Self::Partition { hub, .. } => hub,
+        }
+    }
+
+    /// Writes the request at the end of `into`, with the token that permits it, where there is one.
+    pub fn write(&self, id: &RequestId, reply_to: &str, token: Option<&str>, into: &mut Vec<u8>) {
+        let number = match self {
+            Self::Hub { .. } => None,
+            Self::Partition { partition, .. } => Some(partition.to_string()),
+        };
+        let kind = if number.is_some() { PARTITION } else { HUB };
+        let mut texts = vec![("operation", READ), ("type", kind), ("name", self.hub().as_str())];
+        texts.extend(number.as_deref().map(|number| ("partition", number)));
+        texts.extend(token.map(|token| ("security_token", token)));
+        write_request(id, reply_to, &Ask { texts: &texts, expires_at: None, body: None }, into);
+    }
+}
+
+/// A hub, described.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HubDescription {
+    /// Its name.
+    pub hub: HubName,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// Its partitions.
+    pub partitions: Vec<PartitionId>,
+    /// Which log it is, if it is one of ours.
+    pub log: Option<LogId>,
+}
+
+/// A partition, described.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionDescription {
+    /// The hub's name.
+    pub hub: HubName,
+    /// What it holds.
+    pub partition: PartitionProperties,
+}
+
+/// An answer that describes nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoDescription {
+    /// The hub said no.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The answer cannot be read.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// Something is missing, or has another type.
+    #[error("the answer of the hub has no {0}, or not of the right type")]
+    Missing(&'static str),
+}
+
+impl HubDescription {
+    /// Writes the response at the end of `into`.
+    pub fn write(&self, id: Option<&RequestId>, into: &mut Vec<u8>) {
+        write_response(id, OK, "OK", None, into, |into| {
+            let map = encode::begin(into);
+            encode::string(into, "name");
+            encode::string(into, self.hub.as_str());
+            encode::string(into, "type");
+            encode::string(into, HUB);
+            encode::string(into, "created_at");
+            encode::timestamp(into, self.created_at.0);
+            encode::string(into, "partition_count");
+            encode::int(into, i32::try_from(self.partitions.len()).unwrap_or(i32::MAX));
+            encode::string(into, "partition_ids");
+            partition_ids::write(&self.partitions, into);
+            encode::string(into, "georeplication_factor");
+            encode::int(into, GEOREPLICATION_FACTOR);
+            if let Some(log) = &self.log {
+                encode::string(into, LOG_ID);
+                encode::string(into, log.as_str());
+            }
+            encode::end_map(into, map, 6 + usize::from(self.log.is_some()));
+        });
+    }
+
+    /// Reads a response.
+    pub fn read(response: &Response<'_>) -> Result<Self, NoDescription> {
+        let (mut hub, mut created_at, mut partitions, mut log) = (None, None, None, None);
+        each(response, |name, value| match name {
+            "name" => hub = text(value),
+            "created_at" => created_at = time(value),
+            "partition_ids" => partitions = partition_ids::read(value),
+            LOG_ID => log = value.text().map(LogId::new),
+            _ => {}
+        })?;
+        Ok(Self {
+            hub: hub.ok_or(NoDescription::Missing("name"))?,
+            created_at: created_at.ok_or(NoDescription::Missing("created_at"))?,
+            partitions: partitions.ok_or(NoDescription::Missing("partition_ids"))?,
+            log,
+        })
+    }
+}
+
+impl PartitionDescription {
+    /// Writes the response at the end of `into`.
+    pub fn write(&self, id: Option<&RequestId>, into: &mut Vec<u8>) {
+        let PartitionProperties { id: partition, first, last } = &self.partition;
+        let empty = last.as_ref().is_none_or(|last| last.sequence < *first);
+        write_response(id, OK, "OK", None, into, |into| {
+            let map = encode::begin(into);
+            encode::string(into, "name");
+            encode::string(into, self.hub.as_str());
+            encode::string(into, "type");
+            encode::string(into, PARTITION);
+            encode::string(into, "partition");
+            encode::string(into, &partition.to_string());
+            encode::string(into, "begin_sequence_number");
+            encode::long(into, signed(*first));
+            encode::string(into, "begin_sequence_number_epoch");
+            encode::int(into, NUMBER_EPOCH);
+            encode::string(into, "last_enqueued_sequence_number");
+            encode::long(into, last.as_ref().map_or(-1, |last| signed(last.sequence)));
+            encode::string(into, "last_enqueued_sequence_number_epoch");
+            encode::int(into, NUMBER_EPOCH);
+            encode::string(into, "last_enqueued_offset");
+            match last {
+                Some(last) => write_offset(&last.offset, into),
+                None => encode::string(into, "-1"),
+            }
+            encode::string(into, "last_enqueued_time_utc");
+            encode::timestamp(into, last.as_ref().map_or(NEVER, |last| last.enqueued_at).0);
+            encode::string(into, "is_partition_empty");
+            encode::bool(into, empty);
+            encode::end_map(into, map, 10);
+        });
+    }
+
+    /// Reads a response.
+    pub fn read(response: &Response<'_>) -> Result<Self, NoDescription> {
+        let (mut hub, mut partition, mut first, mut last) = (None, None, None, None);
+        let (mut offset, mut enqueued_at) = (None, None);
+        each(response, |name, value| match name {
+            "name" => hub = text(value),
+            "partition" => partition = text(value),
+            "begin_sequence_number" => first = long(value),
+            "last_enqueued_sequence_number" => last = long(value),
+            "last_enqueued_offset" => offset = value.text().map(Offset::new),
+            "last_enqueued_time_utc" => enqueued_at = time(value),
+            _ => {}
+        })?;
+        let last = last.ok_or(NoDescription::Missing("last_enqueued_sequence_number"))?;
+        let last = match u64::try_from(last) {
+            Err(_) => None,
+            Ok(number) => Some(LastEnqueued {
+                sequence: SequenceNumber(number),
+                offset: offset.ok_or(NoDescription::Missing("last_enqueued_offset"))?,
+                enqueued_at: enqueued_at.ok_or(NoDescription::Missing("last_enqueued_time_utc"))?,
+            }),
+        };
+        let first = first.ok_or(NoDescription::Missing("begin_sequence_number"))?;
+        Ok(Self {
+            hub: hub.ok_or(NoDescription::Missing("name"))?,
+            partition: PartitionProperties {
+                id: partition.ok_or(NoDescription::Missing("partition"))?,
+                first: SequenceNumber(u64::try_from(first).unwrap_or(0)),
+                last,
+            },
+        })
+    }
+}
+
+/// The pairs of the map in a response that says yes.
+fn each<'a>(response: &Response<'a>, mut take: impl FnMut(&'a str, Value<'a>)) -> Result<(), NoDescription> {
+    response.accepted()?;
+    let mut items = Reader::new(response.body.unwrap_or_default()).map()?;
+    while let Some(name) = items.next()? {
+        let Some(value) = items.next()? else { break };
+        if let Some(name) = name.text() {
+            take(name, value);
+        }
+    }
+    Ok(())
+}
+
+fn text<T: std::str::FromStr>(value: Value<'_>) -> Option<T> {
+    value.text()?.parse().ok()
+}
+
+fn long(value: Value<'_>) -> Option<i64> {
+    match value {
+        Value::Long(number) => Some(number),
+        Value::Int(number) => Some(number.into()),
+        _ => None,
+    }
+}
+
+fn time(value: Value<'_>) -> Option<Timestamp> {
+    match value {
+        Value::Timestamp(milliseconds) => Some(Timestamp(milliseconds)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

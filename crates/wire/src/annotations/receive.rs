@@ -30,6 +30,8 @@ pub struct Delivered<'a> {
     pub partition_key: Option<&'a str>,
     /// How far the log is, if the hub tells.
     pub metrics: Option<RuntimeMetrics>,
+    /// Whether the sender wrote annotations, too.
+    pub annotated: bool,
     /// Where the sections are.
     pub sections: Sections,
 }
@@ -42,12 +44,13 @@ impl<'a> Delivered<'a> {
             sections.message_annotations.ok_or(Malformed::new(0, "a delivery without annotations"))?;
         let missing = |what| move || Malformed::new(section.start, what);
         let (mut sequence, mut offset, mut time, mut partition_key) = (None, None, None, None);
+        let mut annotated = false;
         each(message, section, |name, value| match name {
-            SEQUENCE_NUMBER => sequence = number(value),
-            OFFSET => offset = place(value),
-            ENQUEUED_TIME => time = instant(value),
-            PARTITION_KEY => partition_key = value.text(),
-            _ => {}
+            Some(SEQUENCE_NUMBER) => sequence = number(value),
+            Some(OFFSET) => offset = place(value),
+            Some(ENQUEUED_TIME) => time = instant(value),
+            Some(PARTITION_KEY) => partition_key = value.text(),
+            _ => annotated = true,
         })?;
         let metrics = match sections.delivery_annotations {
             Some(section) => metrics(message, section)?,
@@ -59,6 +62,7 @@ impl<'a> Delivered<'a> {
             enqueued_at: time.ok_or_else(missing("a delivery without its enqueued time"))?,
             partition_key,
             metrics,
+            annotated,
             sections,
         })
     }
@@ -69,7 +73,11 @@ impl<'a> Delivered<'a> {
 ///
 /// Properties that make no sense are left out rather than refused: a reader could never get past them.
 pub fn received(message: &Bytes) -> Result<(Event, Option<RuntimeMetrics>), Malformed> {
-    let delivered = Delivered::read(message)?;
+    let mut delivered = Delivered::read(message)?;
+    if !delivered.annotated {
+        // Nothing in them is left to be read.
+        delivered.sections.message_annotations = None;
+    }
     let decoded = message::decode_leniently(message, &delivered.sections);
     let event = Event {
         sequence: delivered.sequence,
@@ -86,10 +94,10 @@ pub fn received(message: &Bytes) -> Result<(Event, Option<RuntimeMetrics>), Malf
 fn metrics(message: &[u8], section: Section) -> Result<Option<RuntimeMetrics>, Malformed> {
     let (mut sequence, mut offset, mut time, mut retrieved) = (None, None, None, None);
     each(message, section, |name, value| match name {
-        LAST_SEQUENCE_NUMBER => sequence = number(value),
-        LAST_OFFSET => offset = place(value),
-        LAST_TIME => time = instant(value),
-        RETRIEVAL_TIME => retrieved = instant(value),
+        Some(LAST_SEQUENCE_NUMBER) => sequence = number(value),
+        Some(LAST_OFFSET) => offset = place(value),
+        Some(LAST_TIME) => time = instant(value),
+        Some(RETRIEVAL_TIME) => retrieved = instant(value),
         _ => {}
     })?;
     let (Some(sequence), Some(offset), Some(enqueued_at), Some(retrieved_at)) =
@@ -103,14 +111,12 @@ fn metrics(message: &[u8], section: Section) -> Result<Option<RuntimeMetrics>, M
 fn each<'a>(
     message: &'a [u8],
     section: Section,
-    mut take: impl FnMut(&str, Value<'a>),
+    mut take: impl FnMut(Option<&str>, Value<'a>),
 ) -> Result<(), Malformed> {
     let mut items = Reader::starting(&message[..section.end], section.value).map()?;
     while let Some(key) = items.next()? {
         let Some(value) = items.next()? else { break };
-        if let Some(name) = key.text() {
-            take(name, value);
-        }
+        take(key.text(), value);
     }
     Ok(())
 }
@@ -130,7 +136,22 @@ fn number(value: Value<'_>) -> Option<SequenceNumber> {
 fn place(value: Value<'_>) -> Option<Offset> {
     match value {
         Value::Long(number) => Some(Offset::new(&number.to_string())),
-        value => value.text().filter(|text| text.len() <= MAX_OFFSET_LENGTH).map(Offset::new),
+        value => value.text().filter(|text| text.len() <= MAX_OFFSET_LENGTH).map(offset),
+    }
+}
+
+/// As [`Offset::new`], which writes a number once more to compare it; most offsets show by themselves
+/// that they are one.
+fn offset(text: &str) -> Offset {
+    const ALWAYS_FIT: usize = 19;
+    let plain = match text.as_bytes() {
+        [b'0'] => true,
+        [b'1'..=b'9', rest @ ..] => rest.len() < ALWAYS_FIT && rest.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    match text.parse() {
+        Ok(number) if plain => Offset::number(number),
+        _ => Offset::new(text),
     }
 }
 

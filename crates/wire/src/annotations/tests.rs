@@ -64,6 +64,9 @@ fn a_header_stays_in_front_and_annotations_of_the_sender_stay_beside_ours() {
     let message = [HEADER, &theirs, BODY].concat();
     let expected = [HEADER, &stamped(b"\xa3\x04mine\x54\x05", 4), BODY].concat();
     assert_eq!(delivered(&message, None, None), expected);
+    let (event, _) = received(&Bytes::from(expected)).unwrap();
+    assert_eq!(event.system_properties.get("mine"), Some(&Value::Int(5)));
+    assert_eq!(event.system_properties.iter().count(), 1);
 }
 
 #[test]
@@ -113,6 +116,36 @@ fn numbers_of_any_length_become_text() {
         deliver::write_offset(&Offset::number(number), &mut text);
         assert_eq!(text[2..], *number.to_string().as_bytes());
         assert_eq!(usize::from(text[1]) + 2, text.len());
+    }
+}
+
+#[test]
+fn an_offset_is_read_to_the_letter() {
+    let long = "1".repeat(30);
+    for text in [
+        "0",
+        "7",
+        "288",
+        "9999999999999999999",
+        "18446744073709551615",
+        "18446744073709551616",
+        "007",
+        "-1",
+        "+1",
+        "1:2",
+        "",
+        &long,
+    ] {
+        let mut message = Vec::new();
+        let stamp = Stamp {
+            sequence: SequenceNumber(7),
+            offset: &Offset::new(text),
+            enqueued_at: Timestamp(1),
+            partition_key: None,
+            metrics: None,
+        };
+        deliver(BODY, &stamp, &mut message).unwrap();
+        assert_eq!(Delivered::read(&message).unwrap().offset, Offset::new(text));
     }
 }
 

@@ -160,10 +160,10 @@ impl Log {
     fn note_missing(&self, partition: u32, cursor: &mut Cursor, segment: &Segment, next: &Segment) {
         let last = next.header.partition(partition).last;
         let Some((last, _)) = last.filter(|(last, _)| *last >= cursor.next) else { return };
-        // Retention frees from the front: then the segment itself is no longer there either.
+        let (missing, end) = (cursor.next..last + 1, segment.end());
+        cursor.lost += missing.end - missing.start;
+        // Retention frees from the front: then the segment itself is no longer there either, and nothing is damaged.
         if self.holds(segment.number) {
-            let (missing, end) = (cursor.next..last + 1, segment.end());
-            cursor.lost += missing.end - missing.start;
             self.damage.report(Damage::new(&segment.name, end..end).of(partition, missing));
         }
     }

@@ -6,6 +6,7 @@
 mod small_disk;
 
 use std::path::Path;
+use std::time::Duration;
 
 use ephor_core::event::{Event, NewEvent};
 use ephor_core::ids::PartitionId;
@@ -37,8 +38,11 @@ fn open(disk: &SmallDisk) -> (LocalNamespace, Hub) {
     (namespace, hub)
 }
 
+#[expect(clippy::disallowed_methods, reason = "a reader that waits for what is lost would wait for ever")]
 fn wait_for<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let done = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), future).await });
+    done.expect("what was acknowledged can be read")
 }
 
 /// What was acknowledged, in order, for each partition: the bodies are numbered.

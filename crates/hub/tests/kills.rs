@@ -92,7 +92,7 @@ impl Test {
             random: fastrand::Rng::with_seed(seed),
             folder: tempfile::tempdir().unwrap(),
             ledger: Ledger::new(durability == Durability::PageCache),
-            runtime: tokio::runtime::Builder::new_current_thread().build().unwrap(),
+            runtime: tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap(),
         }
     }
 

@@ -1,11 +1,12 @@
 //! What the killed processes were told and have shown, and whether it is all there.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ephor_core::event::Event;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::{SequenceNumber, StartPosition};
-use ephor_core::source::{EventSource, Receiver};
+use ephor_core::source::{EventSource, ReceiveError, Receiver};
 use ephor_hub::Hub;
 
 use super::chain::{Break, Link, Tail};
@@ -100,6 +101,12 @@ impl Ledger {
     }
 }
 
+/// Whether what is said to be there can be read at all.
+#[expect(clippy::disallowed_methods, reason = "a reader that waits for what is lost would wait for ever")]
+async fn arrives(read: impl Future<Output = Result<(), ReceiveError>>) -> bool {
+    tokio::time::timeout(Duration::from_secs(20), read).await.map(Result::unwrap).is_ok()
+}
+
 impl Page {
     async fn check(&self, hub: &Hub, id: u32, from: Place, jumps: bool, faults: &mut Faults) -> Place {
         let mut place = from;
@@ -110,7 +117,11 @@ impl Page {
             let mut reader = hub.reader(PartitionId(id), start).await.unwrap();
             let mut events = Vec::new();
             while place.sequence < end {
-                reader.receive(&mut events, 1000).await.unwrap();
+                if !arrives(reader.receive(&mut events, 1000)).await {
+                    faults.lost += end - place.sequence;
+                    faults.tell(format!("partition {id}: nothing to read from {} to {end}", place.sequence));
+                    break;
+                }
                 for event in events.drain(..) {
                     place = self.check_event(id, place, &event, jumps, faults);
                 }

@@ -180,9 +180,13 @@ impl SegmentHeader {
     pub(crate) fn decode_either(bytes: &[u8]) -> Result<(Self, bool), Unreadable> {
         match Self::decode(bytes) {
             Ok(first) => {
-                let second = bytes.get(Self::second_copy(first.partitions.len())..).map(Self::decode);
+                let (end, start) =
+                    (Self::copy_length(first.partitions.len()), Self::second_copy(first.partitions.len()));
+                let second = bytes.get(start..).map(Self::decode);
                 let same = second.is_some_and(|second| second.as_ref() == Ok(&first));
-                Ok((first, !same))
+                let zeros =
+                    bytes.get(end..start).is_some_and(|between| between.iter().all(|byte| *byte == 0));
+                Ok((first, !same || !zeros))
             }
             // Where the second copy begins stood in the first one: it has to be looked for.
             Err(unreadable) => (BLOCK..bytes.len())

@@ -128,7 +128,7 @@ impl Journal {
         let log = Arc::new(Log::new(files, folder, identity, &numbers));
         let newest = newest_segment(&log, &mut numbers, marked)?;
         let mut journal = match newest {
-            Some(header) => Self::reopen(log, mark, marked, header, config)?,
+            Some(header) => Self::reopen(log, mark, marked, header, partitions, config)?,
             None => Self::begin(log, mark, config, now)?,
         };
         journal.sealed_sizes(&numbers);
@@ -177,6 +177,7 @@ impl Journal {
         mark: MarkFile,
         marked: Option<Mark>,
         header: SegmentHeader,
+        partition_count: u32,
         config: JournalConfig,
     ) -> io::Result<Self> {
         let path = log.path(&segment_name(header.number));
@@ -198,8 +199,8 @@ impl Journal {
             found.untraced += (proven - found.end) / 8;
             found.end = proven;
         }
-        let bytes_read = start + (length - from);
-        let Recovered { index, end, last_commit, torn, damage, untraced, .. } = found;
+        let bytes_read = start + length.saturating_sub(from);
+        let Recovered { index, end, last_commit, torn, mut damage, untraced, .. } = found;
         let clean = end == proven && torn.is_none() && damage.is_empty();
         if !clean {
             // The header was on disk before the first commit began.
@@ -216,10 +217,20 @@ impl Journal {
             );
         }
         let damaged = !damage.is_empty();
-        damage.into_iter().for_each(|damage| log.damage.report(damage));
         let mut partitions: Vec<PartitionStart> = index.states().collect();
-        let jumped =
-            partitions.iter_mut().map(|partition| partition.jump(clean, untraced)).max().unwrap_or(0);
+        // Also one of which nothing is left may have been in what is damaged.
+        let count = partitions.len().max(partition_count as usize);
+        partitions.resize_with(count, PartitionStart::default);
+        let mut jumped = 0;
+        for (id, partition) in (0..).zip(&mut partitions) {
+            let before = partition.next;
+            jumped = jumped.max(partition.jump(clean, untraced));
+            // Whose events left no trace is not known: all are in doubt that may have been.
+            if let Some(damage) = damage.last_mut().filter(|_| untraced > 0) {
+                damage.add(id, before..partition.next);
+            }
+        }
+        damage.into_iter().for_each(|damage| log.damage.report(damage));
         let empty = end == start;
         let active = Arc::new(Segment::new(name, file, header, index, end));
         log.change(|entries| {

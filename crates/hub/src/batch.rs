@@ -120,11 +120,12 @@ impl Batch {
         Ok(())
     }
 
-    /// Makes room for so many more bytes of bodies in so many more events.
+    /// Makes room for so many more events with a body of about this size.
     pub(crate) fn reserve(&mut self, events: usize, body_bytes: usize) {
         /// What a body is wrapped in, and a key as long as most are.
         const AROUND_A_BODY: usize = RECORD_HEADER + 40;
-        self.bytes.reserve(events * AROUND_A_BODY + body_bytes + ALIGNMENT);
+        let about = (AROUND_A_BODY + body_bytes).saturating_mul(events) + ALIGNMENT;
+        self.bytes.reserve(about.min(MAX_BATCH_BYTES));
     }
 
     pub(crate) fn finish(mut self) -> Payload {

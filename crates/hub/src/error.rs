@@ -52,7 +52,7 @@ pub enum SendError {
     Unencodable(String),
     /// The disk is full.
     #[error(
-        "the disk is full: {0}; nothing of this batch was stored; reading goes on, and sending does as soon as there is room"
+        "the disk is full: {0}; this batch does not count as stored; reading goes on, and sending does as soon as there is room"
     )]
     DiskFull(Arc<io::Error>),
     /// The disk failed.

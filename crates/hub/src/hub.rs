@@ -95,10 +95,11 @@ impl Hub {
         let mut journal =
             Journal::open(files.clone(), folder, identity, record.partitions, journal_config, clock.wall())
                 .map_err(broken)?;
-        if let Err(error) = journal.enforce_retention(clock.wall()) {
+        let freed = journal.expire(clock.wall()).and_then(|expired| journal.remove_files(expired));
+        if let Err(error) = freed {
             tracing::warn!(hub = %record.name, %error, "old segments could not be freed; it will be tried again");
         }
-        let firsts = journal.first_numbers().map_err(broken)?;
+        let firsts = journal.first_numbers();
         let states = journal.partitions().iter().zip(firsts).enumerate();
         let partitions: Vec<_> =
             states.map(|(id, (state, first))| Partition::new(id as u32, first, *state)).collect();
@@ -249,13 +250,18 @@ impl Hub {
 
     /// Frees at once what retention need not keep. It happens by itself too.
     pub fn enforce_retention(&self) {
-        self.0.door.writer().enforce_retention(self.0.clock.wall());
+        let mut writer = self.0.door.writer();
+        if writer.check_open().is_ok() {
+            writer.enforce_retention(self.0.clock.wall());
+        }
     }
 
     /// Begins a new segment, so that what was stored before can be freed without what comes after.
     pub fn seal_segment(&self) -> Result<(), HubError> {
         let now = self.0.clock.wall();
-        let rolled = self.0.door.writer().journal.roll(now);
+        let mut writer = self.0.door.writer();
+        writer.check_open()?;
+        let rolled = writer.journal.roll(now);
         rolled.map_err(HubError::disk("could not begin a new segment"))
     }
 
@@ -351,6 +357,8 @@ impl Hub {
     /// Ends the hub in good order: stores what waits, tells the readers, closes the log.
     pub(crate) fn close(&self, why: &Arc<str>) -> Result<(), HubError> {
         self.0.door.close(why);
+        // Whoever changes the record has finished, and finds the hub closed next time.
+        let _record = self.record();
         let mut writer = self.0.door.writer();
         writer.end(why);
         self.partitions().iter().for_each(|partition| partition.end(why));
@@ -363,7 +371,8 @@ impl Hub {
     }
 
     fn partition(&self, id: PartitionId) -> Result<Arc<Partition>, SourceError> {
-        let found = self.partitions().get(id.0 as usize).cloned();
+        let partitions = self.0.partitions.read().unwrap_or_else(PoisonError::into_inner);
+        let found = partitions.get(id.0 as usize).cloned();
         found
             .ok_or_else(|| SourceError::NotFound { what: format!("partition {id} of hub {:?}", self.0.name) })
     }
@@ -378,6 +387,8 @@ impl Hub {
 
     /// Changes the record, on disk first.
     fn change(&self, record: &mut HubRecord, change: impl FnOnce(&mut HubRecord)) -> Result<(), HubError> {
+        // Whoever still holds a closed hub must not write into a folder that another may have open.
+        self.0.door.writer().check_open()?;
         let mut changed = record.clone();
         change(&mut changed);
         changed.store(&*self.0.files, &self.0.folder)?;

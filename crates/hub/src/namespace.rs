@@ -133,7 +133,8 @@ impl LocalNamespace {
             return self.create_in(&mut hubs, wanted.clone());
         };
         drop(hubs);
-        if wanted.partitions != hub.partition_count() {
+        // One that was grown since stays as it is.
+        if wanted.partitions > hub.partition_count() {
             hub.grow(wanted.partitions)?;
         }
         if wanted.retention != hub.describe().retention {
@@ -167,12 +168,22 @@ impl LocalNamespace {
     pub fn delete_hub(&self, name: &str) -> Result<(), HubError> {
         let mut hubs = self.hubs();
         hubs.check_open()?;
-        let hub = hubs.open.remove(&key(name)).ok_or_else(|| hubs.not_open(name))?;
+        let Some(hub) = hubs.open.remove(&key(name)) else {
+            return Err(hubs.not_open(name));
+        };
         let why = Arc::from(format!("hub {:?} was deleted", hub.name()));
         if let Err(error) = hub.close(&why) {
             tracing::warn!(hub = %hub.name(), %error, "closed a hub to delete it");
         }
         self.remove(hub.folder())
+            // Until it is removed, the name is not free: there would be two hubs of it at the next start.
+            .inspect_err(|error| {
+                hubs.refuse(
+                    hub.folder().to_owned(),
+                    Some(hub.name().clone()),
+                    format!("it was being deleted: {error}"),
+                )
+            })
             .map_err(HubError::disk(format!("hub {:?} is closed, but not all of it is removed", hub.name())))
     }
 
@@ -251,7 +262,8 @@ impl LocalNamespace {
         // Left there, it would be a second hub of this name once the creation is tried again.
         let opened = create().inspect_err(|_| {
             if let Err(error) = self.remove(&folder) {
-                tracing::warn!(folder, %error, "what is left of a hub that was not created could not be removed");
+                let reason = format!("it is left of a creation that failed: {error}");
+                hubs.refuse(folder.clone(), Some(name.clone()), reason);
             }
         })?;
         hubs.open.insert(key(name.as_str()), opened.clone());

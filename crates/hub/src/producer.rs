@@ -11,6 +11,9 @@ use crate::config::Durability;
 use crate::error::SendError;
 use crate::hub::Hub;
 
+/// Room is made beforehand for at most so many events: the first may be unlike the others.
+const MOST_EXPECTED: usize = 256;
+
 /// Where a batch goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Target<'a> {
@@ -73,7 +76,8 @@ impl Producer {
     ) -> Result<Receipt, SendError> {
         let mut batch = self.batch();
         let events = events.into_iter();
-        let mut first = true;
+        // Events of a batch tend to be alike.
+        let mut expected = Some(events.size_hint().0.clamp(1, MOST_EXPECTED));
         for mut event in events {
             if let Target::Key(key) = target {
                 event.partition_key = Some(match event.partition_key.take() {
@@ -81,8 +85,8 @@ impl Producer {
                     _ => key.into(),
                 });
             }
-            if std::mem::take(&mut first) {
-                batch.reserve(1, event.body.len());
+            if let Some(expected) = expected.take() {
+                batch.reserve(expected, event.body.len());
             }
             batch.push(&event)?;
         }

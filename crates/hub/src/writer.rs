@@ -16,7 +16,7 @@ use ephor_core::position::SequenceNumber;
 use ephor_core::time::{Clock, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::error::SendError;
+use crate::error::{HubError, SendError};
 use crate::files::is_disk_full;
 use crate::journal::{Journal, Payload};
 use crate::partition::Partition;
@@ -25,7 +25,7 @@ use crate::partition::Partition;
 const MOST_BYTES_PER_COMMIT: usize = 8 << 20;
 
 /// So long at most a committer waits for senders to come back.
-const LONGEST_GATHERING: Duration = Duration::from_micros(300);
+const LONGEST_GATHERING: Duration = Duration::from_millis(1);
 
 /// The partitions of a hub; it may grow.
 pub(crate) type Partitions = Arc<RwLock<Vec<Arc<Partition>>>>;
@@ -46,13 +46,19 @@ pub(crate) struct Writer {
     recent: VecDeque<(u32, usize)>,
     recent_bytes: usize,
     most_recent_bytes: usize,
+    /// Nobody but senders will ever look whether something is to be freed.
+    at_once: bool,
     /// Why nothing is stored any more.
     ended: Option<Arc<str>>,
 }
 
+/// What a frame takes in memory beside its payload, about.
+const AROUND_A_FRAME: usize = 160;
+
 impl Writer {
     pub(crate) fn new(journal: Journal, partitions: Partitions, most_recent_bytes: usize) -> Self {
-        Self { journal, partitions, recent: VecDeque::new(), recent_bytes: 0, most_recent_bytes, ended: None }
+        let recent = VecDeque::new();
+        Self { journal, partitions, recent, recent_bytes: 0, most_recent_bytes, at_once: false, ended: None }
     }
 
     /// Stores the batches and shows them to readers.
@@ -77,7 +83,7 @@ impl Writer {
         let mut touched = vec![false; partitions.len()];
         for ((id, payload), frame) in batches.iter().zip(frames) {
             stored.push(Stored { first: SequenceNumber(frame.first), enqueued_at: frame.enqueued_at });
-            let bytes = payload.bytes.len();
+            let bytes = payload.bytes.len() + AROUND_A_FRAME;
             let keep = bytes <= self.most_recent_bytes;
             partitions[*id as usize].publish(frame, keep);
             touched[*id as usize] = true;
@@ -98,7 +104,9 @@ impl Writer {
             .zip(touched)
             .filter(|(_, touched)| *touched)
             .for_each(|(one, _)| one.news.notify_waiters());
-        if self.journal.segments() != segments {
+        // A hub on disk frees when its committer has nothing else to do, but it must not wait for that for ever.
+        let rolled = self.journal.segments() != segments;
+        if rolled || (self.at_once && self.journal.is_overdue(now)) {
             self.enforce_retention(now);
         }
         Ok(stored)
@@ -120,19 +128,25 @@ impl Writer {
 
     /// Frees what need not be kept any longer, and tells whether there was something.
     pub(crate) fn enforce_retention(&mut self, now: Timestamp) -> bool {
-        let freed = self.journal.enforce_retention(now).and_then(|freed| {
-            if !freed {
-                return Ok(false);
+        let freed = self.journal.expire(now).and_then(|expired| {
+            let freed = !expired.is_empty();
+            if freed {
+                let firsts = self.journal.first_numbers();
+                let partitions = self.partitions.read().unwrap_or_else(PoisonError::into_inner);
+                partitions.iter().zip(firsts).for_each(|(partition, first)| partition.begins_at(first));
             }
-            let firsts = self.journal.first_numbers()?;
-            let partitions = self.partitions.read().unwrap_or_else(PoisonError::into_inner);
-            partitions.iter().zip(firsts).for_each(|(partition, first)| partition.begins_at(first));
-            Ok(true)
+            self.journal.remove_files(expired)?;
+            Ok(freed)
         });
         freed.unwrap_or_else(|error| {
             tracing::warn!(%error, "old segments could not be freed; it will be tried again");
             false
         })
+    }
+
+    /// Says why, if nothing may be written any more.
+    pub(crate) fn check_open(&self) -> Result<(), HubError> {
+        self.ended.clone().map_or(Ok(()), |why| Err(HubError::Closed(why)))
     }
 
     /// Stores nothing more.
@@ -154,6 +168,8 @@ struct Queue {
     waiting: VecDeque<Waiting>,
     /// The committer sleeps until so many wait, and need not be woken before.
     wanted: usize,
+    /// Somebody changed what is due.
+    look_again: bool,
     /// Why nothing more is taken.
     closing: Option<Arc<str>>,
 }
@@ -176,6 +192,7 @@ struct Committer {
 impl Door {
     /// Everyone who sends stores at once.
     pub(crate) fn direct(writer: Writer, clock: Arc<dyn Clock>) -> Self {
+        let writer = Writer { at_once: true, ..writer };
         Self { writer: Arc::new(Mutex::new(writer)), clock, committer: None }
     }
 
@@ -190,7 +207,12 @@ impl Door {
         let queue: Arc<(Mutex<Queue>, Condvar)> = Arc::default();
         let queue_bytes = u32::try_from(queue_bytes).unwrap_or(u32::MAX);
         let room = Arc::new(Semaphore::new(queue_bytes as usize));
-        let committing = Committing { queue: queue.clone(), writer: writer.clone(), clock: clock.clone() };
+        let committing = Committing {
+            queue: queue.clone(),
+            room: room.clone(),
+            writer: writer.clone(),
+            clock: clock.clone(),
+        };
         let thread =
             std::thread::Builder::new().name(format!("hub {name}")).spawn(move || committing.run())?;
         let thread = Mutex::new(Some(thread));
@@ -231,6 +253,7 @@ impl Door {
     /// Has the committer look again at when it must act.
     pub(crate) fn nudge(&self) {
         if let Some(committer) = &self.committer {
+            committer.queue.0.lock().unwrap_or_else(PoisonError::into_inner).look_again = true;
             committer.queue.1.notify_one();
         }
     }
@@ -264,12 +287,29 @@ impl Queue {
 /// The committer's own side.
 struct Committing {
     queue: Arc<(Mutex<Queue>, Condvar)>,
+    room: Arc<Semaphore>,
     writer: Arc<Mutex<Writer>>,
     clock: Arc<dyn Clock>,
 }
 
+/// However the committer ends, also by a panic: nobody waits for it any more.
+struct LastWords {
+    queue: Arc<(Mutex<Queue>, Condvar)>,
+    room: Arc<Semaphore>,
+}
+
+impl Drop for LastWords {
+    fn drop(&mut self) {
+        self.room.close();
+        let mut queue = self.queue.0.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.closing.get_or_insert_with(|| Arc::from("the hub's committer is gone; restart the program"));
+        queue.waiting.clear();
+    }
+}
+
 impl Committing {
     fn run(self) {
+        let _last_words = LastWords { queue: self.queue.clone(), room: self.room.clone() };
         let mut answered = 0;
         // What the last commit took: nobody is made to wait longer for company.
         let mut took = Duration::ZERO;
@@ -288,10 +328,11 @@ impl Committing {
             if queue.closing.is_some() {
                 return None;
             }
+            queue.look_again = false;
             drop(queue);
             let due = self.rest();
             queue = self.queue.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if queue.waiting.is_empty() && queue.closing.is_none() {
+            if queue.waiting.is_empty() && queue.closing.is_none() && !queue.look_again {
                 queue.wanted = 1;
                 queue = match due {
                     Some(until) => ready
@@ -301,7 +342,7 @@ impl Committing {
                 };
             }
         }
-        let patience = (patience / 4).min(LONGEST_GATHERING);
+        let patience = (patience / 2).min(LONGEST_GATHERING);
         if expected > 1 && !patience.is_zero() {
             let deadline = self.clock.now() + patience;
             queue.wanted = expected;
@@ -330,13 +371,15 @@ impl Committing {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer.journal.note_durable();
         let now = self.clock.wall();
-        let due = |writer: &Writer| writer.journal.due().ok().flatten();
-        if due(&writer).is_some_and(|due| due <= now) {
+        if writer.journal.is_overdue(now) {
             writer.enforce_retention(now);
         }
         /// What could not be freed is tried again, but not all the time.
         const AGAIN: Duration = Duration::from_secs(60);
-        due(&writer).map(|due| if due <= now { AGAIN } else { due.since(now) })
+        if writer.journal.is_overdue(now) {
+            return Some(AGAIN);
+        }
+        writer.journal.due().map(|due| due.since(now))
     }
 
     fn commit(&self, taken: Vec<Waiting>) -> usize {

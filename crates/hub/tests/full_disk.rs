@@ -118,7 +118,7 @@ fn assert_full(error: &SendError) {
     assert!(text.contains("No space left on device"), "{text}");
     assert!(
         text.ends_with(
-            "nothing of this batch was stored; reading goes on, and sending does as soon as there is room"
+            "this batch does not count as stored; reading goes on, and sending does as soon as there is room"
         ),
         "{text}"
     );

@@ -56,8 +56,7 @@ impl Fixture {
         let at = StartPosition::at(SequenceNumber(sequence.0 - 1));
         let mut reader = self.hub.reader(partition, at).await.unwrap();
         let last_to_go = reader.next(1, usize::MAX).await.unwrap().enqueued_at();
-        // The segment of an event ends when the next one begins, a moment later.
-        self.clock.set(last_to_go.0 + 2 + i64::try_from(AGE.as_millis()).unwrap());
+        self.clock.set(last_to_go.0 + i64::try_from(AGE.as_millis()).unwrap());
         self.hub.enforce_retention();
     }
 }

@@ -102,6 +102,18 @@ impl Files for DiskFiles {
         fs::remove_dir_all(&path).map_err(at("remove folder", &path))
     }
 
+    fn length(&self, path: &str) -> io::Result<u64> {
+        let path = self.below(path)?;
+        Ok(fs::metadata(&path).map_err(at("look at", &path))?.len())
+    }
+
+    fn sync_soon(&self, file: &Arc<dyn File>) {
+        let file = file.clone();
+        // Whoever relies on it syncs by itself, and hears of errors then.
+        let thread = std::thread::Builder::new().name("hub writes back".to_owned());
+        drop(thread.spawn(move || drop(file.sync())));
+    }
+
     fn shown(&self, path: &str) -> String {
         if path.is_empty() {
             self.root.display().to_string()

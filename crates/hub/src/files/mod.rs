@@ -49,6 +49,16 @@ pub trait Files: Debug + Send + Sync + 'static {
     /// Removes a folder and all in it.
     fn remove_folder(&self, folder: &str) -> io::Result<()>;
 
+    /// How long a file is.
+    fn length(&self, path: &str) -> io::Result<u64> {
+        self.open(path)?.len()
+    }
+
+    /// A hint that a file will be synced later and may be written meanwhile. It promises nothing.
+    fn sync_soon(&self, file: &Arc<dyn File>) {
+        let _ = file;
+    }
+
     /// How errors and logs name this path.
     fn shown(&self, path: &str) -> String;
 

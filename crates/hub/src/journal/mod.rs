@@ -14,6 +14,7 @@ pub(crate) mod layout;
 mod log;
 mod mark;
 mod recovery;
+mod retention;
 mod segment;
 pub(crate) mod verify;
 mod walk;
@@ -34,6 +35,7 @@ use self::layout::{
 use self::log::Entry;
 use self::mark::{Mark, MarkFile};
 use self::recovery::{Recovered, recover};
+use self::retention::Sealed;
 use self::segment::{Segment, read_header};
 use self::walk::Walk;
 use crate::files::{File, Files, is_disk_full};
@@ -46,7 +48,8 @@ pub(crate) use self::segment::Frame;
 /// failure makes the numbers jump by at most this much.
 const RESERVED_AT_A_TIME: u64 = 1 << 16;
 
-/// So much room is asked for beforehand: a file that does not grow is synced faster.
+/// So much room is asked for beforehand: a file that does not grow is synced faster. For a commit that is not
+/// small it makes no difference.
 const ROOM_AHEAD: u64 = 4 << 20;
 
 /// How a journal is kept.
@@ -98,15 +101,13 @@ pub(crate) struct Journal {
     /// The active segment must not be written any more.
     spoiled: bool,
     partitions: Vec<PartitionStart>,
-    /// The bytes of each sealed segment and when the one behind it began, oldest first.
+    /// The segment before, if it was acknowledged from the page cache and may not be on disk yet.
+    unsynced: Option<Arc<dyn File>>,
+    /// Oldest first.
     sealed: Vec<Sealed>,
+    /// Segments that are gone for readers, and whose files are still there.
+    leftovers: Vec<u64>,
     report: RecoveryReport,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Sealed {
-    number: u64,
-    bytes: u64,
 }
 
 impl Journal {
@@ -132,6 +133,10 @@ impl Journal {
             None => Self::begin(log, mark, config, now)?,
         };
         journal.sealed_sizes(&numbers);
+        if let Some(before) = journal.sealed.last().filter(|_| !journal.report.clean) {
+            // Sealed in relaxed mode it may be in the page cache only. What is served from now on is on disk.
+            journal.log.files.open(&journal.log.path(&segment_name(before.number)))?.sync()?;
+        }
         journal.grow(partitions);
         journal.missing_segments(&numbers);
         if journal.spoiled {
@@ -166,7 +171,9 @@ impl Journal {
             room: end,
             spoiled: false,
             partitions: Vec::new(),
+            unsynced: None,
             sealed: Vec::new(),
+            leftovers: Vec::new(),
             report,
         })
     }
@@ -199,7 +206,7 @@ impl Journal {
             found.untraced += (proven - found.end) / 8;
             found.end = proven;
         }
-        let bytes_read = start + length.saturating_sub(from);
+        let bytes_read = length.min(start) + found.bytes_read;
         let Recovered { index, end, last_commit, torn, mut damage, untraced, .. } = found;
         let clean = end == proven && torn.is_none() && damage.is_empty();
         if !clean {
@@ -241,8 +248,21 @@ impl Journal {
         let spoiled = !clean && (!empty || damaged || jumped > 0);
         let report = RecoveryReport { clean, torn_bytes, bytes_read, jumped };
         let sealed = Vec::new();
-        let mut journal =
-            Self { config, log, mark, marked, active, end, room: end, spoiled, partitions, sealed, report };
+        let mut journal = Self {
+            config,
+            log,
+            mark,
+            marked,
+            active,
+            end,
+            room: end,
+            spoiled,
+            partitions,
+            unsynced: None,
+            sealed,
+            leftovers: Vec::new(),
+            report,
+        };
         if !spoiled && length > end {
             journal.active.file.set_len(end)?;
         }
@@ -266,13 +286,13 @@ impl Journal {
     }
 
     /// The oldest sequence number of each partition that is kept, or the next one.
-    pub(crate) fn first_numbers(&self) -> io::Result<Vec<u64>> {
-        let oldest = self.log.entries().first().cloned();
-        let header = match oldest {
-            Some(entry) if entry.number != self.active.number => self.log.header(entry.number)?,
-            _ => self.active.header.clone(),
-        };
-        Ok((0..self.partitions.len() as u32).map(|partition| header.partition(partition).next).collect())
+    pub(crate) fn first_numbers(&self) -> Vec<u64> {
+        let entries = self.log.entries().clone();
+        let sealed = entries.iter().filter(|entry| entry.number != self.active.number);
+        // A segment whose header cannot be read is not served, and the next one is the oldest.
+        let oldest = sealed.flat_map(|entry| self.log.header(entry.number)).next();
+        let header = oldest.as_ref().unwrap_or(&self.active.header);
+        (0..self.partitions.len() as u32).map(|partition| header.partition(partition).next).collect()
     }
 
     /// Adds empty partitions until there are this many.
@@ -289,7 +309,7 @@ impl Journal {
     /// Stores the batches, all of them or none. When it returns they are on disk, or in the page cache if
     /// that is enough; and readers see them. Yields each batch as a frame.
     pub(crate) fn commit(&mut self, batches: &[(u32, Payload)], now: Timestamp) -> io::Result<Vec<Frame>> {
-        let full = self.end >= self.config.segment_bytes && self.end > self.active.header.first_frame();
+        let full = self.end - self.active.header.first_frame() >= self.config.segment_bytes;
         if self.spoiled {
             let payloads = batches.iter().map(|(_, payload)| (FRAME_HEADER + payload.bytes.len()) as u64);
             self.roll_for(payloads.sum(), now)?;
@@ -367,7 +387,8 @@ impl Journal {
         let first = (!reservation.is_empty()).then_some(reservation);
         let payloads = first.into_iter().chain(batches.iter().map(|(_, payload)| &payload.bytes[..]));
         encoded.iter().zip(payloads).for_each(|(header, payload)| parts.extend([&header[..], payload]));
-        if end > self.room && self.config.segment_bytes >= ROOM_AHEAD {
+        let small = end - self.end < ROOM_AHEAD / 16;
+        if end > self.room && small && self.config.segment_bytes >= ROOM_AHEAD {
             // Only a convenience: a disk without that much room may still have enough.
             let room = end + ROOM_AHEAD;
             self.room = if self.active.file.reserve(room).is_ok() { room } else { end };
@@ -431,9 +452,13 @@ impl Journal {
             // Best effort: the next segment says where this one ends.
             let _ = self.active.file.set_len(self.end);
         }
-        // What was acknowledged from the page cache is on disk before its segment is closed.
         if !self.config.sync {
-            self.active.file.sync()?;
+            // Senders shall not wait for a whole segment: it is written meanwhile, and waited for at the next roll.
+            if let Some(before) = self.unsynced.take() {
+                before.sync()?;
+            }
+            self.log.files.sync_soon(&self.active.file);
+            self.unsynced = Some(self.active.file.clone());
         }
         let last = self.partitions.iter().filter_map(|state| Some(state.last?.1)).max();
         let header = SegmentHeader {
@@ -443,9 +468,10 @@ impl Journal {
             previous_length: self.end,
             partitions: self.partitions.clone(),
         };
-        let next = create_segment(&self.log, header, bytes)?;
+        // What an attempt left behind says where this segment ends: it must not grow any more.
+        let next = create_segment(&self.log, header, bytes).inspect_err(|_| self.spoiled = true)?;
         self.log.store_index(self.active.number, self.end, &self.active.index());
-        self.sealed.push(Sealed { number: self.active.number, bytes: self.end });
+        self.sealed.push(Sealed { number: self.active.number, bytes: self.end, newest: None });
         self.end = next.end();
         self.room = self.end;
         self.active = next;
@@ -455,8 +481,12 @@ impl Journal {
 
     /// Closes the log in good order: opening it again need not look for its end.
     pub(crate) fn close(&mut self) -> io::Result<()> {
+        if let Some(before) = self.unsynced.take() {
+            before.sync()?;
+        }
         if self.spoiled {
-            return Ok(());
+            // What counts of it is on disk unless it was acknowledged from the page cache.
+            return if self.config.sync { Ok(()) } else { self.active.file.sync() };
         }
         self.active.file.set_len(self.end)?;
         self.active.file.sync()?;
@@ -464,59 +494,6 @@ impl Journal {
         self.mark.write(Mark { segment: self.active.number, position: self.end })?;
         self.mark.sync()?;
         self.log.files.sync_folder(&self.log.folder)
-    }
-
-    /// Frees whole segments that are past their time or beyond the size, and tells whether it did.
-    pub(crate) fn enforce_retention(&mut self, now: Timestamp) -> io::Result<bool> {
-        let due = self.due()?.is_some_and(|due| due <= now);
-        let holds_events = self.end > self.active.header.first_frame();
-        if due && self.sealed.is_empty() && holds_events {
-            self.roll(now)?;
-        }
-        let mut freed = false;
-        while let Some(oldest) = self.sealed.first().copied() {
-            let past_its_time = self.due()?.is_some_and(|due| due <= now);
-            if !self.over_size() && !past_its_time {
-                break;
-            }
-            self.log.change(|entries| entries.retain(|entry| entry.number != oldest.number));
-            self.sealed.remove(0);
-            freed = true;
-            for name in [segment_name(oldest.number), layout::index_name(oldest.number)] {
-                match self.log.files.remove(&self.log.path(&name)) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                    _ => {}
-                }
-            }
-        }
-        Ok(freed)
-    }
-
-    /// When the oldest events will be past their time; none if they never will.
-    pub(crate) fn due(&self) -> io::Result<Option<Timestamp>> {
-        let Some(age) = self.config.retention_age else { return Ok(None) };
-        let newest_of_oldest = match self.sealed.first() {
-            // Nothing in a segment is newer than the beginning of the next.
-            Some(oldest) => {
-                let next = self.sealed.get(1).map_or(self.active.number, |next| next.number);
-                debug_assert!(next > oldest.number);
-                match next == self.active.number {
-                    true => Some(self.active.header.created_at),
-                    false => Some(self.log.header(next)?.created_at),
-                }
-            }
-            None => {
-                let began = self.active.header.first_frame();
-                let last = self.partitions.iter().filter_map(|state| Some(state.last?.1)).max();
-                last.filter(|_| self.end > began)
-            }
-        };
-        Ok(newest_of_oldest.map(|time| time + age))
-    }
-
-    fn over_size(&self) -> bool {
-        let bytes: u64 = self.sealed.iter().map(|sealed| sealed.bytes).sum::<u64>() + self.end;
-        self.config.retention_bytes.is_some_and(|limit| bytes > limit)
     }
 
     /// How many bytes the log takes.
@@ -533,8 +510,8 @@ impl Journal {
         let sealed = numbers.iter().filter(|number| **number != self.active.number);
         self.sealed = sealed
             .map(|number| {
-                let file = self.log.files.open(&self.log.path(&segment_name(*number)));
-                Sealed { number: *number, bytes: file.and_then(|file| file.len()).unwrap_or(0) }
+                let bytes = self.log.files.length(&self.log.path(&segment_name(*number)));
+                Sealed { number: *number, bytes: bytes.unwrap_or(0), newest: None }
             })
             .collect();
     }

@@ -29,6 +29,8 @@ pub(crate) struct Recovered {
     pub(crate) end: u64,
     /// Where the commit began that wrote the last intact frame.
     pub(crate) last_commit: u64,
+    /// How many bytes were read for it.
+    pub(crate) bytes_read: u64,
     /// What is cut off behind it.
     pub(crate) torn: Option<Range<u64>>,
     /// What cannot be read and is passed over.
@@ -59,6 +61,7 @@ pub(crate) fn recover(
         index,
         end: from,
         last_commit: from,
+        bytes_read: 0,
         torn: None,
         damage: Vec::new(),
         frames: 0,
@@ -85,6 +88,7 @@ pub(crate) fn recover(
         }
     }
     found.settle(&mut undecided, proven, file);
+    found.bytes_read = walk.bytes_read();
     if let Some(Step::Unreadable { range, .. }) = undecided.first() {
         found.torn = Some(range.start..stopped_at);
     }

@@ -105,7 +105,7 @@ impl Segment {
             all[first..].iter().take(budget / FRAME_HEADER + 2).map(|mark| mark.position).collect()
         };
         drop(index);
-        let mut window = Window { segment: self, limit, start: 0, bytes: Bytes::new(), loads: 0 };
+        let mut window = Window { segment: self, limit, start: 0, bytes: Bytes::new(), loads: 0, typical: 0 };
         let mut pinned = Pinned::default();
         let mut taken = 0;
         for (at, mark) in marks.iter().enumerate() {
@@ -124,6 +124,7 @@ impl Segment {
                 {
                     continue;
                 }
+                window.typical = header.frame_length();
                 let payload = window.bytes(start + FRAME_HEADER as u64, header.payload_length as usize, 0)?;
                 let events = found.next.max(header.first)..header.end();
                 if payload.len() != header.payload_length as usize
@@ -233,6 +234,8 @@ struct Window<'a> {
     bytes: Bytes,
     /// How often it was read.
     loads: u64,
+    /// How long the last frame was: the next one will be about as long.
+    typical: u64,
 }
 
 impl Window<'_> {
@@ -257,16 +260,25 @@ impl Window<'_> {
     fn bytes(&mut self, position: u64, length: usize, ahead: u64) -> io::Result<Bytes> {
         let end = self.limit.min(position + length as u64);
         if position < self.start || end > self.start + self.bytes.len() as u64 {
-            let wanted = self.limit.min((position + ahead).max(end)) - position;
-            let mut bytes = vec![0; wanted as usize];
-            let read = self.segment.file.read_at(position, &mut bytes)?;
-            bytes.truncate(read);
-            (self.start, self.bytes) = (position, Bytes::from(bytes));
-            self.loads += 1;
+            self.load(position, end.max(self.limit.min(position + ahead.max(self.typical))))?;
         }
         let from = ((position - self.start) as usize).min(self.bytes.len());
         let to = ((end - self.start) as usize).min(self.bytes.len());
         Ok(self.bytes.slice(from..to.max(from)))
+    }
+
+    /// Reads up to this end; what is in memory already is not read again.
+    fn load(&mut self, position: u64, end: u64) -> io::Result<()> {
+        let known = position.checked_sub(self.start).and_then(|from| self.bytes.get(from as usize..));
+        let mut bytes = Vec::with_capacity((end - position) as usize);
+        bytes.extend_from_slice(known.unwrap_or_default());
+        let known = bytes.len();
+        bytes.resize((end - position) as usize, 0);
+        let read = self.segment.file.read_at(position + known as u64, &mut bytes[known..])?;
+        bytes.truncate(known + read);
+        (self.start, self.bytes) = (position, Bytes::from(bytes));
+        self.loads += 1;
+        Ok(())
     }
 }
 

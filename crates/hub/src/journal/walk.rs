@@ -30,13 +30,19 @@ pub(crate) struct Walk<'a> {
     end: u64,
     chunk: Vec<u8>,
     chunk_start: u64,
+    bytes_read: u64,
 }
 
 impl<'a> Walk<'a> {
     /// From one position to another, which lies within the file.
     pub(crate) fn new(file: &'a dyn File, identity: u64, segment: u64, range: Range<u64>) -> Self {
         let Range { start: position, end } = range;
-        Self { file, identity, segment, position, end, chunk: Vec::new(), chunk_start: 0 }
+        Self { file, identity, segment, position, end, chunk: Vec::new(), chunk_start: 0, bytes_read: 0 }
+    }
+
+    /// How many bytes it has read so far.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.bytes_read
     }
 
     /// The next step; none where only zeros are left, or nothing.
@@ -96,11 +102,15 @@ impl<'a> Walk<'a> {
     fn bytes(&mut self, position: u64, length: usize) -> io::Result<&[u8]> {
         let end = self.end.min(position + length as u64);
         if position < self.chunk_start || end > self.chunk_start + self.chunk.len() as u64 {
+            let known = position.checked_sub(self.chunk_start).map_or(self.chunk.len(), |from| from as usize);
+            self.chunk.drain(..known.min(self.chunk.len()));
+            let known = self.chunk.len();
             let wanted = CHUNK.max(end - position).min(self.end - position);
             self.chunk.resize(wanted as usize, 0);
-            let read = self.file.read_at(position, &mut self.chunk)?;
-            self.chunk.truncate(read);
+            let read = self.file.read_at(position + known as u64, &mut self.chunk[known..])?;
+            self.chunk.truncate(known + read);
             self.chunk_start = position;
+            self.bytes_read += read as u64;
         }
         let from = (position - self.chunk_start) as usize;
         let to = ((end - self.chunk_start) as usize).min(self.chunk.len());

@@ -160,7 +160,7 @@ impl<'a> Life<'a> {
             Operation::SealSegment => {
                 let sealed = self.homes().is_some_and(|hub| hub.seal_segment().is_ok());
                 if sealed {
-                    self.model().all_is_on_disk(HOMES);
+                    self.model().a_segment_was_sealed(HOMES, 0);
                 }
                 Ok(())
             }
@@ -297,8 +297,8 @@ impl<'a> Life<'a> {
         self.rest()?;
         let rolled = !self.is_down() && hub.describe().segments > segments;
         if rolled && acknowledged == 1 && sent.len() == 1 {
-            // This batch began a segment: the one before it is on disk.
-            self.model().all_before_the_last_are_on_disk(name);
+            // This batch began a segment.
+            self.model().a_segment_was_sealed(name, 1);
         }
         Ok(())
     }

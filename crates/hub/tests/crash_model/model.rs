@@ -44,6 +44,8 @@ pub struct HubModel {
     /// More than this may be freed.
     pub kept_bytes: Option<u64>,
     batches: Vec<Batch>,
+    /// So many of them were in sealed segments when the last one was sealed.
+    sealed: usize,
     /// Which event a number of a partition was ever used for.
     numbers: BTreeMap<(u32, u64), EventId>,
 }
@@ -71,6 +73,7 @@ impl Model {
             groups: BTreeMap::new(),
             kept_bytes,
             batches: Vec::new(),
+            sealed: 0,
             numbers: BTreeMap::new(),
         };
         self.hubs.insert(name.to_owned(), hub);
@@ -80,16 +83,18 @@ impl Model {
         self.hubs.get_mut(name).expect("the script makes a hub before it uses it")
     }
 
-    /// Everything that was acknowledged so far is on disk: the hub was closed, or its segment sealed.
+    /// Everything that was acknowledged so far is on disk: the hub was closed.
     pub fn all_is_on_disk(&mut self, name: &str) {
         let count = self.hub(name).batches.len();
         self.on_disk(name, count);
     }
 
-    /// All that was acknowledged before the last batch is on disk.
-    pub fn all_before_the_last_are_on_disk(&mut self, name: &str) {
-        let count = self.hub(name).batches.len();
-        self.on_disk(name, count.saturating_sub(1));
+    /// A segment was sealed, with all batches but so many of the last. The one before it is on disk.
+    pub fn a_segment_was_sealed(&mut self, name: &str, without_last: usize) {
+        let hub = self.hub(name);
+        let count = hub.batches.len().saturating_sub(without_last);
+        let on_disk = std::mem::replace(&mut hub.sealed, count);
+        self.on_disk(name, on_disk);
     }
 
     fn on_disk(&mut self, name: &str, count: usize) {

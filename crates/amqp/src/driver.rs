@@ -164,8 +164,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
             }
             let wrote = self.write(context);
             let read = self.read(context);
-            self.connection.on_time(self.origin.elapsed());
-            if !wrote && !read && !self.timer_fired(context) {
+            // Whatever comes of time, an event or the end, is seen before anybody waits.
+            let changed = self.connection.on_time(self.origin.elapsed());
+            if !wrote && !read && !changed && !self.timer_fired(context) {
                 return Poll::Pending;
             }
         }

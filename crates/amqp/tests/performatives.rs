@@ -21,7 +21,7 @@ fn fields(bytes: &[u8]) -> u8 {
 }
 
 fn read(bytes: &[u8]) -> Performative<'_> {
-    let (performative, end) = Performative::read(bytes).unwrap();
+    let (performative, end) = Performative::read(bytes).expect("a performative");
     assert_eq!(end, bytes.len());
     performative
 }

@@ -63,8 +63,15 @@ impl Connection {
         if self.phase == Phase::Closed && !self.has_output() { None } else { earliest(stuck, phase) }
     }
 
-    /// Lets time pass. `now` never goes back.
-    pub fn on_time(&mut self, now: Duration) {
+    /// Lets time pass. `now` never goes back. Says whether something came of it: an event, bytes to write,
+    /// or the end.
+    pub fn on_time(&mut self, now: Duration) -> bool {
+        let before = (self.phase, self.events.len(), self.output.len());
+        self.pass(now);
+        before != (self.phase, self.events.len(), self.output.len())
+    }
+
+    fn pass(&mut self, now: Duration) {
         if std::mem::take(&mut self.clock.heard) {
             self.clock.heard_at = now;
         }

@@ -1,0 +1,195 @@
+//! Every limit is kept, and says its name.
+
+use ephor_amqp::connection::{Closed, Config, Event};
+use ephor_amqp::frame::Protocol;
+use ephor_amqp::limits::Limits;
+use ephor_amqp::performative::{Attach, Error, Open, condition};
+
+use crate::pair::config;
+use crate::raw;
+
+fn limited(change: impl FnOnce(&mut Limits)) -> Config {
+    let mut config = config("s");
+    change(&mut config.limits);
+    assert_eq!(config.limits.validate(), Ok(()));
+    config
+}
+
+fn closed(events: &[Event]) -> &Error {
+    match events.last() {
+        Some(Event::Closed(Closed::Failed(error))) => error,
+        _ => panic!("{events:?}"),
+    }
+}
+
+/// A huge size is refused by its header: nobody waits for the rest, or makes room for it.
+#[test]
+fn a_frame_larger_than_allowed_is_refused_by_its_first_bytes() {
+    let huge = [0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0];
+    let (mut server, events) = raw::server(config("s"), &[&raw::header(Protocol::Amqp), &huge]);
+    assert_eq!(closed(&events).condition, condition::FRAMING_ERROR);
+    assert!(server.input().capacity() < 10_000);
+    let large = [0, 0, 0x20, 1, 2, 0, 0, 0];
+    let (_, events) = raw::server(config("s"), &[&raw::header(Protocol::Amqp), &large]);
+    assert_eq!(closed(&events).description(), "a frame of 8193 bytes, of which at most 8192 are allowed");
+    let (_, events) = raw::server(config("s"), &[&raw::header(Protocol::Amqp), &raw::open(), &large]);
+    assert!(matches!(events[..], [Event::Opened(_)]), "after open it may be larger");
+    let (_, events) =
+        raw::server(config("s"), &[&raw::header(Protocol::Amqp), &raw::open(), &[0, 1, 0, 1, 2, 0, 0, 0]]);
+    assert_eq!(closed(&events).description(), "a frame of 65537 bytes, of which at most 65536 are allowed");
+}
+
+#[test]
+fn a_frame_smaller_than_its_header_is_refused() {
+    for bad in [[0, 0, 0, 7, 2, 0, 0, 0], [0, 0, 0, 8, 1, 0, 0, 0], [0, 0, 0, 8, 3, 0, 0, 0], [0; 8]] {
+        let (_, events) = raw::server(config("s"), &[&raw::header(Protocol::Amqp), &bad]);
+        assert_eq!(closed(&events).condition, condition::FRAMING_ERROR, "{bad:?}");
+    }
+}
+
+#[test]
+fn an_extended_header_is_passed_over() {
+    let mut open = raw::open();
+    open.splice(8..8, [1, 2, 3, 4]);
+    open[3] += 4;
+    open[4] = 3;
+    let (_, events) = raw::server(config("s"), &[&raw::header(Protocol::Amqp), &open]);
+    assert!(matches!(events[..], [Event::Opened(_)]));
+}
+
+#[test]
+fn channels_are_limited() {
+    let config = limited(|limits| limits.channel_max = 3);
+    let bytes = [raw::header(Protocol::Amqp), raw::open(), raw::begin(3), raw::begin(4)].concat();
+    let (_, events) = raw::server(config, &[&bytes]);
+    assert_eq!(closed(&events).description(), "begin on channel 4, beyond 3");
+}
+
+#[test]
+fn handles_are_limited() {
+    let mut server = raw::begun(limited(|limits| limits.handle_max = 3));
+    raw::tell(&mut server, &[&raw::attach(1, 3, Attach::sender("a", "b"))]);
+    let events = raw::tell(&mut server, &[&raw::attach(1, 4, Attach::sender("a", "b"))]);
+    assert_eq!(closed(&events).description(), "attach with handle 4, beyond 3");
+}
+
+#[test]
+fn links_are_limited() {
+    let mut server = raw::begun(limited(|limits| limits.links = 2));
+    let links: Vec<u8> = (0..3).flat_map(|at| raw::attach(1, at, Attach::sender("a", "b"))).collect();
+    let events = raw::tell(&mut server, &[&links]);
+    let Some(Event::Ended { error: Some(error), .. }) = events.last() else { panic!("{events:?}") };
+    assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
+    assert_eq!(server.links(), 0);
+}
+
+#[test]
+fn messages_are_limited_in_one_frame_and_in_many() {
+    for many in [false, true] {
+        let mut server = raw::begun(limited(|limits| limits.message = 70_000));
+        let events = raw::tell(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "b"))]);
+        let Some(Event::AttachRequested { link, attach, .. }) = events.into_iter().next() else { panic!() };
+        // The link announces 1,000 bytes; 64 KiB are added to that.
+        server.accept(link, Attach { max_message_size: Some(1_000), ..attach.answer() });
+        let events = if many {
+            raw::tell(&mut server, &[&raw::transfer(1, 0, 0, true, &[0; 60_000]).repeat(2)])
+        } else {
+            let frames = raw::transfer(1, 0, 0, false, &[0; 65_000]);
+            assert!(matches!(raw::tell(&mut server, &[&frames])[..], [Event::Delivery(_)]));
+            continue;
+        };
+        let [Event::Detached { error: Some(error), .. }] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(error.condition, condition::MESSAGE_SIZE_EXCEEDED);
+        assert_eq!(
+            error.description(),
+            "The received message (delivery-id:0, size:120000 bytes) exceeds the limit (66536 bytes) \
+             currently allowed on the link."
+        );
+        let rest = raw::tell(&mut server, &[&raw::transfer(1, 0, 0, false, &[0; 60_000])]);
+        assert!(rest.is_empty(), "the rest is passed over");
+    }
+}
+
+#[test]
+fn bytes_of_incomplete_deliveries_are_limited() {
+    let mut server = raw::begun(limited(|limits| limits.incomplete = 100_000));
+    let begun: Vec<u8> = (0..3)
+        .flat_map(|at| {
+            let attach = raw::attach(1, at.into(), Attach::sender("a", "b"));
+            [attach, raw::transfer(1, at, at, true, &[0; 40_000])].concat()
+        })
+        .collect();
+    let events = raw::tell(&mut server, &[&begun]);
+    let Some(Event::Detached { error: Some(error), .. }) = events.last() else { panic!("{events:?}") };
+    assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
+    assert_eq!(error.description(), "more than 100000 bytes of deliveries that have not ended");
+    let events = raw::tell(&mut server, &[&raw::transfer(1, 0, 0, false, b"x")]);
+    assert!(matches!(events[..], [Event::Delivery(_)]), "the others go on");
+}
+
+#[test]
+fn unsettled_deliveries_are_limited() {
+    let mut server = raw::begun(limited(|limits| limits.unsettled = 5));
+    raw::tell(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "b"))]);
+    let many: Vec<u8> = (0..6).flat_map(|id| raw::transfer(1, 0, id, false, b"x")).collect();
+    let events = raw::tell(&mut server, &[&many]);
+    let Some(Event::Ended { error: Some(error), .. }) = events.last() else { panic!("{events:?}") };
+    assert_eq!(error.description(), "more than 5 unsettled deliveries");
+}
+
+#[test]
+fn limits_that_cannot_work_say_so() {
+    let wrong = |change: fn(&mut Limits)| {
+        let mut limits = Limits::default();
+        change(&mut limits);
+        limits.validate().unwrap_err()
+    };
+    assert!(wrong(|limits| limits.frame = 511).starts_with("frame (511)"));
+    assert!(wrong(|limits| limits.window = 1).starts_with("window (1)"));
+    assert!(wrong(|limits| limits.output_when_deaf = 1).starts_with("output_when_deaf (1)"));
+}
+
+#[test]
+fn nesting_and_counts_of_a_hundred_thousand_are_refused() {
+    // Lists in lists, in the properties of an open, as deep as a frame has room for.
+    let mut nested = Vec::new();
+    let mut depth = vec![0x45];
+    while depth.len() < 8_000 {
+        let mut outer = vec![0xd0];
+        outer.extend((depth.len() as u32 + 4).to_be_bytes());
+        outer.extend(1u32.to_be_bytes());
+        outer.extend(&depth);
+        depth = outer;
+    }
+    nested.extend([0x00, 0x53, 0x10, 0xd0]);
+    nested.extend((4 + 3 + 8 + depth.len() as u32).to_be_bytes());
+    nested.extend(10u32.to_be_bytes());
+    nested.extend([0xa1, 1, b'c']);
+    nested.extend([0x40; 8]);
+    nested.extend(&depth);
+    let (_, events) = raw::server(config("s"), &[&raw::header(Protocol::Amqp), &raw::frame(0, 0, &nested)]);
+    assert_eq!(closed(&events).condition, condition::DECODE_ERROR);
+    // Descriptors of descriptors, 100,000 of them, in a large frame.
+    let config = limited(|limits| limits.frame = 1 << 20);
+    let described = raw::frame(0, 0, &[0x00; 100_000]);
+    let (_, events) = raw::server(config, &[&raw::header(Protocol::Amqp), &raw::open(), &described]);
+    assert_eq!(closed(&events).condition, condition::DECODE_ERROR);
+    // Four billion fields in no bytes.
+    let counts = [0x00, 0x53, 0x11, 0xd0, 0, 0, 0, 4, 0xff, 0xff, 0xff, 0xff];
+    let bytes = [raw::header(Protocol::Amqp), raw::open(), raw::frame(0, 0, &counts)].concat();
+    let (_, events) = raw::server(self::config("s"), &[&bytes]);
+    assert_eq!(closed(&events).condition, condition::DECODE_ERROR);
+}
+
+#[test]
+fn a_frame_that_the_peer_does_not_take_is_not_sent() {
+    let small = Open { container_id: "raw".into(), max_frame_size: Some(1), ..Open::default() };
+    let small = raw::amqp(0, |into| small.write(into));
+    let long = Attach::sender("n".repeat(600), "b");
+    let bytes = [raw::header(Protocol::Amqp), small, raw::begin(1), raw::attach(1, 0, long)].concat();
+    let (mut server, events) = raw::server(config("s"), &[&bytes]);
+    let Some(Event::AttachRequested { link, attach, .. }) = events.into_iter().last() else { panic!() };
+    server.accept(link, attach.answer());
+    let events = raw::tell(&mut server, &[]);
+    assert_eq!(closed(&events).condition, condition::FRAME_SIZE_TOO_SMALL);
+}

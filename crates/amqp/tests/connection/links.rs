@@ -1,0 +1,218 @@
+//! Sessions and links: how they begin, are refused, and end.
+
+use ephor_amqp::connection::{Closed, Event};
+use ephor_amqp::frame::Protocol;
+use ephor_amqp::performative::{Attach, Detach, End, Error, Performative, Role, condition};
+
+use crate::pair::{Pair, config, linked};
+use crate::raw;
+
+#[test]
+fn a_refused_link_is_attached_to_nothing_and_then_detached() {
+    let mut server = raw::begun(config("s"));
+    raw::frames(&mut server);
+    let events = raw::tell(&mut server, &[&raw::attach(1, 4, Attach::sender("name", "nowhere"))]);
+    let [Event::AttachRequested { link, .. }] = events[..] else { panic!("{events:?}") };
+    server.refuse(link, Error::new(condition::NOT_FOUND, "no such hub"));
+    let frames = raw::frames(&mut server);
+    let (Performative::Attach(attach), _) = Performative::read(&frames[0].1).unwrap() else { panic!() };
+    assert_eq!(*attach, Attach { handle: 4, ..Attach::new("name", Role::Receiver) });
+    assert_eq!(&frames[0].1[5..6], [14], "all fields, though they are null");
+    let (Performative::Detach(detach), _) = Performative::read(&frames[1].1).unwrap() else { panic!() };
+    assert!(detach.closed && detach.handle == 4);
+    assert_eq!(detach.error.unwrap().description(), "no such hub");
+    // The peer agrees; what it sent in between is passed over.
+    let agreed = raw::amqp(1, |into| Detach { handle: 4, closed: true, error: None }.write(into));
+    let events = raw::tell(&mut server, &[&raw::transfer(1, 4, 0, false, b"x"), &agreed]);
+    assert!(events.is_empty() && server.links() == 0, "{events:?}");
+    assert!(raw::frames(&mut server).is_empty());
+}
+
+#[test]
+fn a_client_learns_of_a_refusal_by_its_reason_only() {
+    let mut pair = Pair::open(config("c"), config("s"));
+    let session = pair.client.begin().unwrap();
+    let link = pair.client.attach(session, Attach::receiver("l", "x")).unwrap();
+    let told = pair.pump();
+    let Some(&Event::AttachRequested { link: theirs, .. }) = told.server.last() else { panic!("{told:?}") };
+    let error = Error::new(condition::LINK_STOLEN, "taken");
+    pair.server.refuse(theirs, error.clone());
+    let told = pair.pump();
+    assert_eq!(told.client, [Event::Detached { link, error: Some(error) }]);
+    assert_eq!((pair.client.links(), pair.server.links()), (0, 0));
+}
+
+#[test]
+fn the_golden_attach_reply_echoes_what_was_asked() {
+    let mut server = raw::begun(config("s"));
+    raw::frames(&mut server);
+    let asked = Attach::receiver("name", "hub/ConsumerGroups/$Default/Partitions/0");
+    let events = raw::tell(&mut server, &[&raw::attach(1, 0, asked.clone())]);
+    let Some(Event::AttachRequested { link, attach, .. }) = events.into_iter().next() else { panic!() };
+    server.accept(link, Attach { max_message_size: Some(1_048_576), ..attach.answer() });
+    let frames = raw::frames(&mut server);
+    let (Performative::Attach(answer), _) = Performative::read(&frames[0].1).unwrap() else { panic!() };
+    assert_eq!((answer.role, answer.initial_delivery_count), (Role::Sender, Some(0)));
+    assert_eq!((answer.source, answer.target), (asked.source, asked.target));
+    assert_eq!(answer.max_message_size, Some(1_048_576));
+}
+
+#[test]
+fn either_side_may_detach_and_the_other_agrees() {
+    for by_client in [true, false] {
+        let mut linked = linked(Role::Sender, config("c"), config("s"));
+        let error = Some(Error::new(condition::DETACH_FORCED, "moved"));
+        let (ours, theirs) = (linked.client_link, linked.server_link);
+        match by_client {
+            true => linked.pair.client.detach(ours, error.clone()),
+            false => linked.pair.server.detach(theirs, error.clone()),
+        }
+        let told = linked.pair.pump();
+        let (client, server) = if by_client { (None, error) } else { (error, None) };
+        assert_eq!(told.client, [Event::Detached { link: ours, error: client }]);
+        assert_eq!(told.server, [Event::Detached { link: theirs, error: server }]);
+        assert_eq!((linked.pair.client.links(), linked.pair.server.links()), (0, 0));
+    }
+}
+
+#[test]
+fn the_end_of_a_session_is_the_end_of_its_links() {
+    let mut linked = linked(Role::Sender, config("c"), config("s"));
+    linked.pair.client.end(linked.session, None);
+    let told = linked.pair.pump();
+    assert_eq!(told.client, [Event::Ended { session: linked.session, error: None }]);
+    assert_eq!(
+        told.server,
+        [
+            Event::Detached { link: linked.server_link, error: None },
+            Event::Ended { session: linked.server_session, error: None }
+        ]
+    );
+    let again = linked.pair.client.begin().unwrap();
+    assert_ne!(again, linked.session, "a channel is used again, a name is not");
+    assert_eq!(linked.pair.client.attach(linked.session, Attach::sender("l", "x")), None);
+    let told = linked.pair.pump();
+    assert_eq!(told.client, [Event::Begun { session: again, by_peer: false }]);
+}
+
+#[test]
+fn frames_on_an_ended_channel_are_passed_over() {
+    let mut server = raw::begun(config("s"));
+    let end = raw::amqp(1, |into| End { error: None }.write(into));
+    let late = raw::amqp(1, |into| Detach { handle: 7, closed: true, error: None }.write(into));
+    let events = raw::tell(
+        &mut server,
+        &[&end, &late, &raw::link_flow(1, 0, 1), &raw::transfer(1, 0, 0, false, b"x"), &end, &raw::begin(1)],
+    );
+    assert!(matches!(events[..], [Event::Ended { .. }, Event::Begun { .. }]), "{events:?}");
+}
+
+#[test]
+fn links_with_the_same_name_are_different_links() {
+    let mut server = raw::begun(config("s"));
+    let events = raw::tell(
+        &mut server,
+        &[
+            &raw::attach(1, 0, Attach::sender("same", "a")),
+            &raw::attach(1, 1, Attach::sender("same", "a")),
+            &raw::attach(1, 2, Attach::receiver("same", "a")),
+        ],
+    );
+    assert_eq!(events.len(), 3);
+    assert_eq!(server.links(), 3);
+}
+
+#[test]
+fn mistakes_with_handles_cost_the_session_only() {
+    let cases = [
+        (
+            [raw::attach(1, 0, Attach::sender("a", "b")), raw::attach(1, 0, Attach::sender("c", "d"))]
+                .concat(),
+            condition::HANDLE_IN_USE,
+        ),
+        (raw::transfer(1, 9, 0, false, b"x"), condition::UNATTACHED_HANDLE),
+        (raw::link_flow(1, 9, 1), condition::UNATTACHED_HANDLE),
+        (
+            raw::amqp(1, |into| Detach { handle: 9, closed: true, error: None }.write(into)),
+            condition::UNATTACHED_HANDLE,
+        ),
+    ];
+    for (bytes, condition) in cases {
+        let mut server = raw::begun(config("s"));
+        let events = raw::tell(&mut server, &[&bytes]);
+        let Some(Event::Ended { error: Some(error), .. }) = events.last() else { panic!("{events:?}") };
+        assert_eq!(error.condition, condition);
+        assert!(raw::all_said(&mut server).last().unwrap().contains(condition));
+        let end = raw::amqp(1, |into| End { error: None }.write(into));
+        let events = raw::tell(&mut server, &[&bytes, &end, &raw::begin(1)]);
+        assert!(matches!(events[..], [Event::Begun { .. }]), "told once, and life goes on: {events:?}");
+    }
+}
+
+#[test]
+fn a_message_from_a_receiver_costs_the_link_only() {
+    let mut server = raw::begun(config("s"));
+    let events = raw::tell(&mut server, &[&raw::attach(1, 0, Attach::receiver("a", "b"))]);
+    let Some(Event::AttachRequested { link, attach, .. }) = events.into_iter().next() else { panic!() };
+    server.accept(link, attach.answer());
+    let events = raw::tell(&mut server, &[&raw::transfer(1, 0, 0, false, b"x")]);
+    assert!(matches!(&events[..], [Event::Detached { error: Some(error), .. }]
+        if error.condition == condition::NOT_ALLOWED));
+    let agreed = raw::amqp(1, |into| Detach { handle: 0, closed: true, error: None }.write(into));
+    assert!(raw::tell(&mut server, &[&agreed]).is_empty());
+    assert_eq!(server.links(), 0);
+}
+
+#[test]
+fn commands_for_what_is_gone_do_nothing() {
+    let mut linked = linked(Role::Sender, config("c"), config("s"));
+    let (pair, link) = (&mut linked.pair, linked.server_link);
+    pair.client.close(None);
+    pair.pump();
+    pair.server.grant(link, 1);
+    pair.server.drain(link);
+    pair.server.drained(link);
+    pair.server.settle(link, 0, 9, &ephor_amqp::performative::Outcome::Accepted);
+    pair.server.detach(link, None);
+    pair.server.refuse(link, Error::new("amqp:x", "y"));
+    pair.server.accept(link, Attach::sender("a", "b"));
+    pair.server.end(linked.server_session, None);
+    pair.server.close(None);
+    assert_eq!(pair.server.begin(), None);
+    assert_eq!(pair.server.send(link, 0, true, &[b"x"]), ephor_amqp::connection::Sent::Gone);
+    assert!(pair.server.output().is_empty() && pair.server.is_finished());
+}
+
+#[test]
+fn an_attach_that_the_peer_takes_back_is_answered_properly() {
+    let mut server = raw::begun(config("s"));
+    raw::frames(&mut server);
+    let back = raw::amqp(1, |into| Detach { handle: 0, closed: true, error: None }.write(into));
+    let events = raw::tell(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "b")), &back]);
+    assert!(matches!(events[..], [Event::AttachRequested { .. }, Event::Detached { .. }]));
+    let said = raw::all_said(&mut server);
+    assert!(said[0].starts_with("Attach") && said[1].starts_with("Detach"), "{said:?}");
+}
+
+#[test]
+fn an_answer_to_nothing_closes_the_connection() {
+    let begin = ephor_amqp::performative::Begin { remote_channel: Some(5), ..Default::default() };
+    let begin = raw::amqp(0, |into| begin.write(into));
+    let (_, events) = raw::client(config("c"), &[&raw::header(Protocol::Amqp), &raw::open(), &begin]);
+    let Some(Event::Closed(Closed::Failed(error))) = events.last() else { panic!("{events:?}") };
+    assert!(error.description().contains("channel 5"));
+}
+
+#[test]
+fn a_long_reason_is_cut_to_what_the_peer_takes() {
+    let small = ephor_amqp::performative::Open {
+        container_id: "raw".into(),
+        max_frame_size: Some(512),
+        ..Default::default()
+    };
+    let small = raw::amqp(0, |into| small.write(into));
+    let (mut server, _) = raw::server(config("s"), &[&raw::header(Protocol::Amqp), &small]);
+    server.close(Some(Error::new(condition::INTERNAL_ERROR, "ä".repeat(5_000))));
+    let frames = raw::frames(&mut server);
+    assert!(frames.last().unwrap().1.len() <= 504);
+}

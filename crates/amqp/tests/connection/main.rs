@@ -1,0 +1,13 @@
+//! Two ends of a connection, in memory and on virtual time.
+
+mod driver;
+mod flow;
+mod handshake;
+mod hostile;
+mod limits;
+mod links;
+mod messages;
+mod pair;
+mod raw;
+mod splits;
+mod time;

@@ -1,0 +1,227 @@
+//! Messages, in one frame and in many, and what becomes of them.
+
+use ephor_amqp::connection::{Blocked, Delivery, Event, Sent};
+use ephor_amqp::performative::{Attach, Disposition, Error, Outcome, Performative, Role, condition};
+
+use crate::pair::{Linked, config, linked};
+use crate::raw;
+
+/// A pair with a link from client to server, with this much credit.
+fn sending(credit: u32, frame: u32) -> Linked {
+    let mut server = config("s");
+    server.limits.frame = frame;
+    let mut linked = linked(Role::Sender, config("c"), server);
+    linked.pair.server.grant(linked.server_link, credit);
+    let told = linked.pair.pump();
+    assert_eq!(told.client, [Event::Credit { link: linked.client_link, drain: false }]);
+    linked
+}
+
+fn deliveries(events: Vec<Event>) -> Vec<Delivery> {
+    let delivery = |event| match event {
+        Event::Delivery(delivery) => delivery,
+        other => panic!("{other:?}"),
+    };
+    events.into_iter().map(delivery).collect()
+}
+
+#[test]
+fn messages_of_every_size_arrive_as_they_were_sent() {
+    for frame in [512, 4_096, 65_536] {
+        let mut linked = sending(1_000, frame);
+        let sizes = [0, 1, 100, 460, 470, 471, 472, 473, 512, 1_000, 4_096, 65_500, 65_536, 1_000_000];
+        for (number, size) in sizes.into_iter().enumerate() {
+            let message: Vec<u8> = (0..size).map(|at| (at * 7 + number) as u8).collect();
+            let (front, back) = message.split_at(size / 3);
+            let sent = linked.pair.client.send(linked.client_link, 0x8001_3700, true, &[front, &[], back]);
+            assert_eq!(sent, Sent::Sent(number as u32));
+            let output = linked.pair.client.output();
+            let frames = ephor_amqp::frame::FrameHeader::read(output, frame).unwrap().unwrap();
+            assert!(frames.size <= frame as usize);
+            let told = deliveries(linked.pair.pump().server);
+            assert_eq!(told.len(), 1, "{size} bytes in frames of {frame}");
+            assert_eq!((told[0].format, told[0].settled), (0x8001_3700, true));
+            assert!(told[0].payload == message, "{size} bytes in frames of {frame}");
+        }
+    }
+}
+
+#[test]
+fn a_transfer_has_all_its_fields() {
+    let mut linked = sending(10, 65_536);
+    assert_eq!(linked.pair.client.send(linked.client_link, 0, true, &[b"pay"]), Sent::Sent(0));
+    let frames = raw::frames(&mut linked.pair.client);
+    let expected = [
+        0x00, 0x53, 0x14, 0xc0, 17, 11, 0x43, 0x43, 0xa0, 4, 0, 0, 0, 0, 0x43, 0x41, 0x42, 0x40, 0x40, 0x40,
+        0x40, 0x42, b'p', b'a', b'y',
+    ];
+    assert_eq!(frames[0].1, expected);
+}
+
+#[test]
+fn unsettled_messages_are_settled_in_ranges() {
+    let mut linked = sending(100, 65_536);
+    for _ in 0..10 {
+        assert!(matches!(linked.pair.client.send(linked.client_link, 0, false, &[b"x"]), Sent::Sent(_)));
+    }
+    let told = deliveries(linked.pair.pump().server);
+    for delivery in &told {
+        assert!(!delivery.settled);
+        linked.pair.server.settle(delivery.link, delivery.id, delivery.id, &Outcome::Accepted);
+    }
+    let frames = raw::frames(&mut linked.pair.server);
+    assert_eq!(frames.len(), 1, "ten acceptances in one frame");
+    let mut expected = Vec::new();
+    Disposition {
+        role: Role::Receiver,
+        first: 0,
+        last: Some(9),
+        settled: true,
+        outcome: Some(Outcome::Accepted),
+    }
+    .write(&mut expected);
+    assert_eq!(frames[0].1, expected);
+    let told = raw::tell(&mut linked.pair.client, &[&raw::frame(0, 0, &expected)]);
+    let link = linked.client_link;
+    assert_eq!(told, [Event::Settled { link, first: 0, last: 9, outcome: Some(Outcome::Accepted) }]);
+    let told = raw::tell(&mut linked.pair.client, &[&raw::frame(0, 0, &expected)]);
+    assert!(told.is_empty(), "nothing is settled twice");
+}
+
+#[test]
+fn outcomes_keep_their_order() {
+    let mut linked = sending(100, 65_536);
+    for _ in 0..6 {
+        assert!(matches!(linked.pair.client.send(linked.client_link, 0, false, &[b"x"]), Sent::Sent(_)));
+    }
+    linked.pair.pump();
+    let (server, theirs) = (&mut linked.pair.server, linked.server_link);
+    let rejected = Outcome::rejected(Error::new(condition::INVALID_FIELD, "bad"));
+    server.settle(theirs, 0, 0, &Outcome::Accepted);
+    server.settle(theirs, 1, 1, &Outcome::Accepted);
+    server.settle(theirs, 2, 2, &rejected);
+    server.settle(theirs, 4, 5, &Outcome::Accepted);
+    server.settle(theirs, 3, 3, &Outcome::Released);
+    let link = linked.client_link;
+    let settled = |first, last, outcome| Event::Settled { link, first, last, outcome: Some(outcome) };
+    assert_eq!(
+        linked.pair.pump().client,
+        [
+            settled(0, 1, Outcome::Accepted),
+            settled(2, 2, rejected),
+            settled(4, 5, Outcome::Accepted),
+            settled(3, 3, Outcome::Released),
+        ]
+    );
+}
+
+#[test]
+fn a_receiver_that_settles_second_is_told_to() {
+    let mut linked = sending(10, 65_536);
+    assert_eq!(linked.pair.client.send(linked.client_link, 0, false, &[b"x"]), Sent::Sent(0));
+    linked.pair.pump();
+    let outcome = Some(Outcome::Accepted);
+    let first = Disposition { role: Role::Receiver, first: 0, last: None, settled: false, outcome };
+    let told = raw::tell(&mut linked.pair.client, &[&raw::amqp(0, |into| first.write(into))]);
+    assert!(matches!(told[..], [Event::Settled { .. }]));
+    let frames = raw::frames(&mut linked.pair.client);
+    let (Performative::Disposition(answer), _) = Performative::read(&frames[0].1).unwrap() else { panic!() };
+    assert!(answer.settled && answer.role == Role::Sender);
+}
+
+#[test]
+fn a_reply_follows_the_word_that_its_request_was_taken() {
+    let mut server = raw::begun(config("s"));
+    let asked = [
+        raw::attach(1, 0, Attach::sender("there", "$cbs")),
+        raw::attach(1, 1, Attach::receiver("back", "$cbs")),
+        raw::link_flow(1, 1, 10),
+    ];
+    let events = raw::tell(&mut server, &[&asked.concat()]);
+    let mut links = Vec::new();
+    for event in events {
+        if let Event::AttachRequested { link, attach, .. } = event {
+            server.accept(link, attach.answer());
+            links.push(link);
+        }
+    }
+    raw::frames(&mut server);
+    raw::tell(&mut server, &[&raw::transfer(1, 0, 0, false, b"request")]);
+    server.settle(links[0], 0, 0, &Outcome::Accepted);
+    assert_eq!(server.send(links[1], 0, true, &[b"reply"]), Sent::Sent(0));
+    let said = raw::all_said(&mut server);
+    assert!(said[0].starts_with("Disposition") && said[1].starts_with("Transfer"), "{said:?}");
+}
+
+#[test]
+fn several_frames_of_several_links_may_be_mixed() {
+    let mut server = raw::begun(config("s"));
+    raw::tell(
+        &mut server,
+        &[&raw::attach(1, 0, Attach::sender("a", "x")), &raw::attach(1, 1, Attach::sender("b", "x"))],
+    );
+    let events = raw::tell(
+        &mut server,
+        &[
+            &raw::transfer(1, 0, 0, true, b"one "),
+            &raw::transfer(1, 1, 7, true, b"three "),
+            &raw::transfer(1, 0, 0, false, b"two"),
+            &raw::transfer(1, 1, 7, false, b"four"),
+        ],
+    );
+    let told = deliveries(events);
+    assert_eq!(told.iter().map(|delivery| delivery.id).collect::<Vec<_>>(), [0, 7], "gaps are no harm");
+    assert_eq!((&told[0].payload[..], &told[1].payload[..]), (&b"one two"[..], &b"three four"[..]));
+}
+
+#[test]
+fn what_is_aborted_never_arrives() {
+    let mut server = raw::begun(config("s"));
+    raw::tell(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "x"))]);
+    let mut aborted = raw::transfer(1, 0, 0, false, b"");
+    let at = aborted.len() - 2;
+    assert_eq!(aborted[at], 0x40);
+    aborted[at] = 0x41;
+    let events = raw::tell(
+        &mut server,
+        &[&raw::transfer(1, 0, 0, true, b"lost"), &aborted, &raw::transfer(1, 0, 1, false, b"kept")],
+    );
+    let told = deliveries(events);
+    assert_eq!((told.len(), &told[0].payload[..]), (1, &b"kept"[..]));
+}
+
+#[test]
+fn one_delivery_inside_another_costs_the_link() {
+    let mut server = raw::begun(config("s"));
+    raw::tell(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "x"))]);
+    let events = raw::tell(
+        &mut server,
+        &[&raw::transfer(1, 0, 0, true, b"lost"), &raw::transfer(1, 0, 1, false, b"kept")],
+    );
+    assert!(matches!(&events[..], [Event::Detached { error: Some(error), .. }]
+        if error.description() == "delivery 1 before the end of delivery 0"));
+}
+
+#[test]
+fn a_message_in_one_frame_is_not_copied() {
+    let mut server = raw::begun(config("s"));
+    raw::tell(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "x"))]);
+    server.input().extend_from_slice(&raw::transfer(1, 0, 0, false, &[7; 1_000]));
+    let input = server.input().as_ptr_range();
+    let Some(Event::Delivery(delivery)) = server.next_event() else { panic!() };
+    assert!(input.contains(&delivery.payload.as_ptr()));
+}
+
+#[test]
+fn too_much_unsettled_waits() {
+    let mut client = config("c");
+    client.limits.unsettled = 2;
+    let mut linked = linked(Role::Sender, client, config("s"));
+    linked.pair.server.grant(linked.server_link, 10);
+    linked.pair.pump();
+    let (client, link) = (&mut linked.pair.client, linked.client_link);
+    assert_eq!(client.send(link, 0, false, &[b"x"]), Sent::Sent(0));
+    assert_eq!(client.send(link, 0, false, &[b"x"]), Sent::Sent(1));
+    assert_eq!(client.send(link, 0, false, &[b"x"]), Sent::Blocked(Blocked::Unsettled));
+    assert_eq!(client.send(link, 0, true, &[b"x"]), Sent::Sent(2));
+}

@@ -1,0 +1,92 @@
+//! A client and a server, back to back.
+
+use std::time::Duration;
+
+use ephor_amqp::Connection;
+use ephor_amqp::connection::{ClientSasl, Config, Event, LinkId, ServerSasl, SessionId};
+use ephor_amqp::performative::{Attach, Role};
+
+pub(crate) struct Pair {
+    pub(crate) client: Connection,
+    pub(crate) server: Connection,
+}
+
+/// What each side was told.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) client: Vec<Event>,
+    pub(crate) server: Vec<Event>,
+}
+
+/// A pair with one link: what it is called on each side.
+pub(crate) struct Linked {
+    pub(crate) pair: Pair,
+    pub(crate) session: SessionId,
+    pub(crate) client_link: LinkId,
+    pub(crate) server_session: SessionId,
+    pub(crate) server_link: LinkId,
+}
+
+pub(crate) fn config(name: &str) -> Config {
+    Config::new(name)
+}
+
+impl Pair {
+    pub(crate) fn new(client: Config, server: Config) -> Self {
+        Self {
+            client: Connection::client(client, ClientSasl::Anonymous, Duration::ZERO),
+            server: Connection::server(server, ServerSasl::default(), Duration::ZERO),
+        }
+    }
+
+    pub(crate) fn open(client: Config, server: Config) -> Self {
+        let mut pair = Self::new(client, server);
+        let told = pair.pump();
+        assert!(matches!(told.client[..], [Event::Opened(_)]), "{told:?}");
+        assert!(matches!(told.server[..], [Event::Opened(_)]), "{told:?}");
+        pair
+    }
+
+    /// Moves bytes and collects events until both are quiet.
+    pub(crate) fn pump(&mut self) -> Told {
+        let mut told = Told::default();
+        loop {
+            let moved = carry(&mut self.client, &mut self.server) + carry(&mut self.server, &mut self.client);
+            let before = told.client.len() + told.server.len();
+            told.client.extend(std::iter::from_fn(|| self.client.next_event()));
+            told.server.extend(std::iter::from_fn(|| self.server.next_event()));
+            if moved == 0 && before == told.client.len() + told.server.len() {
+                return told;
+            }
+        }
+    }
+}
+
+/// Moves all output of one side to the other, and says how many bytes that were.
+pub(crate) fn carry(from: &mut Connection, to: &mut Connection) -> usize {
+    let bytes = from.output().to_vec();
+    to.input().extend_from_slice(&bytes);
+    from.wrote(bytes.len());
+    bytes.len()
+}
+
+/// A pair with a link on which the client has this role.
+pub(crate) fn linked(role: Role, client: Config, server: Config) -> Linked {
+    let mut pair = Pair::open(client, server);
+    let session = pair.client.begin().expect("a session");
+    let attach = match role {
+        Role::Sender => Attach::sender("link", "there"),
+        Role::Receiver => Attach::receiver("link", "there"),
+    };
+    let client_link = pair.client.attach(session, attach).expect("a link");
+    let told = pair.pump();
+    let Some(Event::AttachRequested { session: server_session, link: server_link, attach }) =
+        told.server.last().cloned()
+    else {
+        panic!("{told:?}")
+    };
+    pair.server.accept(server_link, attach.answer());
+    let told = pair.pump();
+    assert!(matches!(told.client[..], [Event::Attached { link, .. }] if link == client_link), "{told:?}");
+    Linked { pair, session, client_link, server_session, server_link }
+}

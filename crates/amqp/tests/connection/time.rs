@@ -1,0 +1,132 @@
+//! Heartbeats, and patience that ends.
+
+use std::time::Duration;
+
+use ephor_amqp::Connection;
+use ephor_amqp::connection::{Closed, Config, Event};
+use ephor_amqp::frame::{HEARTBEAT, Protocol};
+use ephor_amqp::performative::{Open, condition};
+
+use crate::pair::{Pair, config};
+use crate::raw;
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// A server whose peer wants to hear something every so often.
+fn heartbeats(config: Config, idle_time_out: Option<u32>) -> Connection {
+    let open = Open { container_id: "raw".into(), idle_time_out, ..Open::default() };
+    let open = raw::amqp(0, |into| open.write(into));
+    let (mut server, _) = raw::server(config, &[&raw::header(Protocol::Amqp), &open]);
+    raw::frames(&mut server);
+    server.on_time(Duration::ZERO);
+    server
+}
+
+#[test]
+fn a_quiet_server_sends_heartbeats_at_half_of_the_peers_patience() {
+    let mut server = heartbeats(config("s"), Some(60_000));
+    for round in 1..5 {
+        assert_eq!(server.next_deadline(), Some(seconds(30 * round)));
+        server.on_time(seconds(30 * round) - Duration::from_millis(1));
+        assert!(server.output().is_empty());
+        server.on_time(seconds(30 * round));
+        assert_eq!(server.output(), HEARTBEAT);
+        server.wrote(8);
+        server.on_time(seconds(30 * round));
+        raw::tell(&mut server, &[&HEARTBEAT]);
+    }
+    assert!(raw::tell(&mut server, &[&HEARTBEAT]).is_empty());
+}
+
+#[test]
+fn a_server_that_has_something_to_say_needs_no_heartbeat() {
+    let mut server = heartbeats(config("s"), Some(60_000));
+    server.on_time(seconds(29));
+    raw::tell(&mut server, &[&raw::begin(0)]);
+    raw::frames(&mut server);
+    server.on_time(seconds(29));
+    server.on_time(seconds(30));
+    assert!(server.output().is_empty());
+    assert_eq!(server.next_deadline(), Some(seconds(59)));
+}
+
+#[test]
+fn a_peer_in_a_hurry_is_not_served_faster_than_ten_times_a_second() {
+    let mut server = heartbeats(config("s"), Some(1));
+    assert_eq!(server.next_deadline(), Some(Duration::from_millis(100)));
+    let mut none = heartbeats(Config { idle_time_out: None, ..config("s") }, Some(0));
+    assert_eq!(none.next_deadline(), None);
+    none.on_time(seconds(1_000_000));
+    assert!(none.is_open());
+    server.on_time(Duration::from_millis(100));
+    assert_eq!(server.output(), HEARTBEAT);
+}
+
+#[test]
+fn a_silent_peer_is_given_up_after_twice_its_time() {
+    let mut server = heartbeats(Config { idle_time_out: Some(seconds(10)), ..config("s") }, None);
+    assert_eq!(server.next_deadline(), Some(seconds(20)));
+    server.on_time(seconds(15));
+    raw::tell(&mut server, &[&HEARTBEAT]);
+    server.on_time(seconds(15));
+    assert_eq!(server.next_deadline(), Some(seconds(35)));
+    raw::tell(&mut server, &[&HEARTBEAT[..7]]);
+    server.on_time(seconds(35));
+    let Some(Event::Closed(Closed::Failed(error))) = server.next_event() else { panic!() };
+    assert_eq!(error.condition, condition::CONNECTION_FORCED);
+    assert!(error.description().contains("20s"));
+    server.on_time(seconds(35));
+    server.on_time(seconds(40));
+    assert!(server.is_finished(), "it is not waited for any longer than for a close");
+}
+
+#[test]
+fn whoever_does_not_open_in_time_is_closed() {
+    let sasl = raw::header(Protocol::Sasl);
+    let amqp = raw::header(Protocol::Amqp);
+    for said in [&b""[..], b"AMQP", &sasl, &amqp] {
+        let (mut server, _) = raw::server(config("s"), &[said]);
+        assert_eq!(server.next_deadline(), Some(seconds(30)));
+        server.on_time(seconds(29));
+        assert_eq!(server.next_event(), None);
+        server.on_time(seconds(30));
+        let Some(Event::Closed(Closed::Failed(error))) = server.next_event() else { panic!() };
+        assert_eq!(error.description(), "no open within 30s of connecting");
+        server.on_time(seconds(30));
+        server.on_time(seconds(36));
+        assert!(server.is_finished());
+    }
+}
+
+#[test]
+fn whoever_does_not_answer_a_close_is_not_waited_for() {
+    let mut pair = Pair::open(config("c"), config("s"));
+    pair.client.close(None);
+    let output = pair.client.output().len();
+    pair.client.wrote(output);
+    pair.client.on_time(seconds(100));
+    assert_eq!(pair.client.next_deadline(), Some(seconds(105)));
+    pair.client.on_time(seconds(105));
+    assert_eq!(pair.client.next_event(), Some(Event::Closed(Closed::ByUs)));
+    assert!(pair.client.is_finished());
+}
+
+#[test]
+fn whoever_does_not_read_is_given_up() {
+    let mut server = heartbeats(config("s"), None);
+    raw::tell(&mut server, &[&raw::begin(0)]);
+    server.on_time(seconds(1));
+    assert_eq!(server.next_deadline(), Some(seconds(61)));
+    server.on_time(seconds(30));
+    server.wrote(1);
+    server.on_time(seconds(31));
+    raw::tell(&mut server, &[&HEARTBEAT]);
+    server.on_time(seconds(90));
+    assert_eq!(server.next_event(), None);
+    server.on_time(seconds(91));
+    let Some(Event::Closed(Closed::Lost(why))) = server.next_event() else { panic!() };
+    assert_eq!(why, "the peer has read nothing for 60s");
+    assert!(server.is_finished());
+}

@@ -40,7 +40,7 @@ pub(crate) fn verify(files: &dyn Files, folder: &str, identity: u64) -> io::Resu
         numbers.last().copied().filter(|last| mark.is_none_or(|mark| mark.segment < *last))
     {
         let file = files.open(&format!("{folder}/{}", segment_name(number)))?;
-        if !super::is_unfinished(&*file, identity, number)? {
+        if !super::open::is_unfinished(&*file, identity, number)? {
             break;
         }
         report.torn_bytes += file.len()?;

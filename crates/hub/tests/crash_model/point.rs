@@ -114,12 +114,12 @@ pub fn first_life(variant: &Variant, runtime: &Runtime, step: u64, ending: Endin
     let watched = Watched::new(&files, death);
     let model = Arc::new(Mutex::new(Model::new(variant.is_strict())));
     let mut wall = START;
-    if let Some(life) = Life::open(variant, runtime, &watched, START, &model)? {
-        if let Some(life) = life.run(&variant.script)? {
-            wall = life.wall_time();
-            end_faults(&files);
-            life.close()?;
-        }
+    if let Some(life) = Life::open(variant, runtime, &watched, START, &model)?
+        && let Some(life) = life.run(&variant.script)?
+    {
+        wall = life.wall_time();
+        end_faults(&files);
+        life.close()?;
     }
     if !watched.is_down() {
         return Err("the first life ends before its crash: its steps are not always the same".to_owned());

@@ -214,3 +214,57 @@ fn put_uint(buffer: &mut [u8; MAX_TRANSFER_HEAD], at: usize, value: u32) -> usiz
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::performative::Performative;
+
+    #[test]
+    fn what_is_written_by_hand_is_read_by_hand_and_otherwise() {
+        for begins in [None, Some((0, 0)), Some((7, 0x8001_3700)), Some((u32::MAX, 255))] {
+            for (handle, settled, more) in [(0, true, false), (255, false, true), (256, true, true)] {
+                let head = TransferHead { channel: 3, handle, begins, settled, more };
+                let mut buffer = [0; MAX_TRANSFER_HEAD];
+                let length = write_transfer_head(&mut buffer, head, 5);
+                assert_eq!(u32::from_be_bytes(*buffer.first_chunk().unwrap()), length as u32 + 5);
+                let body = &buffer[8..length];
+                let (plain, end) = Transfer::read_plain(body).unwrap();
+                assert_eq!(Performative::read(body), Ok((Performative::Transfer(plain), end)));
+                assert_eq!((end, plain.handle, plain.more), (body.len(), handle, more));
+                assert_eq!((plain.delivery_id, plain.message_format), begins.unzip());
+            }
+        }
+    }
+
+    #[test]
+    fn reading_by_hand_never_differs_from_reading_with_care() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut agreed = 0;
+        for _ in 0..200_000 {
+            let head = TransferHead {
+                channel: 0,
+                handle: random.u32(0..300),
+                begins: random.bool().then(|| (random.u32(0..300), random.u32(0..300))),
+                settled: random.bool(),
+                more: random.bool(),
+            };
+            let mut buffer = [0; MAX_TRANSFER_HEAD];
+            let length = write_transfer_head(&mut buffer, head, 0);
+            let mut body = buffer[8..length].to_vec();
+            for _ in 0..random.usize(0..3) {
+                let at = random.usize(3..body.len());
+                body[at] = *random.choice(&[0, 1, 4, 11, 0x40, 0x41, 0x43, 0x52, 0xa0]).unwrap();
+            }
+            if let Some((plain, end)) = Transfer::read_plain(&body) {
+                assert_eq!(
+                    Performative::read(&body),
+                    Ok((Performative::Transfer(plain), end)),
+                    "{body:02x?}"
+                );
+                agreed += 1;
+            }
+        }
+        assert!(agreed > 50_000);
+    }
+}

@@ -320,6 +320,7 @@ impl Hub {
             cursor: Cursor::at(next),
             not_before,
             ahead: VecDeque::<StoredBatch>::new(),
+            reading: None,
             last_enqueued: None,
             // What was asked for and is not there any more.
             missed: asked.map_or(0, |asked| next.saturating_sub(asked)),

@@ -11,6 +11,7 @@ use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::receivers::Place;
 use ephor_core::source::{LastEnqueued, ReceiveError, Receiver, SourceError};
 use ephor_core::time::{Clock, Timestamp};
+use tokio::task::JoinHandle;
 
 use crate::batch::StoredBatch;
 use crate::journal::{Cursor, Frame, Log};
@@ -18,6 +19,9 @@ use crate::partition::{Partition, Taken};
 
 /// About so much is read from the log at a time.
 const READ_BYTES: usize = 256 << 10;
+
+/// What was found, and where to go on.
+pub(crate) type Read = (io::Result<Vec<Frame>>, Cursor);
 
 /// A reader of one partition. Dropping it frees its place at once.
 pub struct HubReceiver {
@@ -31,6 +35,8 @@ pub struct HubReceiver {
     pub(crate) not_before: Option<Timestamp>,
     /// What was read from the log and not handed out yet.
     pub(crate) ahead: VecDeque<StoredBatch>,
+    /// A look into the log that is under way: whoever stops waiting for it finds it again.
+    pub(crate) reading: Option<JoinHandle<Read>>,
     pub(crate) last_enqueued: Option<LastEnqueued>,
     pub(crate) missed: u64,
 }
@@ -48,6 +54,9 @@ impl HubReceiver {
         tokio::task::coop::consume_budget().await;
         let partition = self.partition.clone();
         loop {
+            if self.reading.is_some() {
+                self.read_ahead().await?;
+            }
             // Listens before it looks, so that what happens in between still rings.
             let news = partition.news.notified();
             match self.look()? {
@@ -120,17 +129,28 @@ impl HubReceiver {
 
     /// Reads older events from the log: where that may take time, on a thread that may wait.
     async fn read_ahead(&mut self) -> Result<(), ReceiveError> {
-        let (log, id, from) = (self.log.clone(), self.partition.id.0, self.cursor.next);
-        let mut cursor = std::mem::replace(&mut self.cursor, Cursor::at(from));
-        let read = move || {
-            let frames = log.read(id, &mut cursor, READ_BYTES);
-            (frames, cursor)
-        };
-        let runtime = tokio::runtime::Handle::try_current().ok().filter(|_| self.log.files.may_block());
-        let (frames, cursor) = match runtime {
-            Some(runtime) => runtime.spawn_blocking(read).await.map_err(|error| unavailable(error.into()))?,
-            None => read(),
-        };
+        let from = self.cursor.next;
+        if self.reading.is_none() {
+            let (log, id) = (self.log.clone(), self.partition.id.0);
+            let mut cursor = std::mem::replace(&mut self.cursor, Cursor::at(from));
+            let read = move || {
+                let frames = log.read(id, &mut cursor, READ_BYTES);
+                (frames, cursor)
+            };
+            match tokio::runtime::Handle::try_current().ok().filter(|_| self.log.files.may_block()) {
+                Some(runtime) => self.reading = Some(runtime.spawn_blocking(read)),
+                None => return self.take_in(read(), from),
+            }
+        }
+        if let Some(reading) = &mut self.reading {
+            let read = reading.await;
+            self.reading = None;
+            self.take_in(read.map_err(|error| unavailable(error.into()))?, from)?;
+        }
+        Ok(())
+    }
+
+    fn take_in(&mut self, (frames, cursor): Read, from: u64) -> Result<(), ReceiveError> {
         self.cursor = cursor;
         self.missed += std::mem::take(&mut self.cursor.lost);
         self.lay_ahead(frames.map_err(|error| unavailable(error.into()))?, from);

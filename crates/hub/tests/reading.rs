@@ -3,9 +3,10 @@
 
 mod common;
 
+use std::io;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Wake, Waker};
 
 use common::Ticking;
@@ -13,8 +14,8 @@ use ephor_core::ids::PartitionId;
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 use ephor_core::source::{EventSource, OpenError, OpenRequest, Receiver};
 use ephor_core::time::Timestamp;
-use ephor_hub::config::{DEFAULT_RECENT_BYTES, MIN_SEGMENT_BYTES};
-use ephor_hub::files::{DiskFiles, Files, MemoryFiles};
+use ephor_hub::config::DEFAULT_RECENT_BYTES;
+use ephor_hub::files::{DiskFiles, File, Files, MemoryFiles};
 use ephor_hub::{
     Durability, Hub, HubConfig, HubReceiver, LocalNamespace, NamespaceConfig, NewEvent, Target, offset_of,
 };
@@ -41,7 +42,7 @@ impl House {
             Some(folder) => Arc::new(DiskFiles::new(folder.path().to_owned())),
             None => Arc::new(MemoryFiles::default()),
         };
-        let segment_bytes = MIN_SEGMENT_BYTES;
+        let segment_bytes = 8 << 10;
         let config =
             NamespaceConfig { durability, recent_bytes, segment_bytes, ..NamespaceConfig::default() };
         let namespace = LocalNamespace::on(files, config, clock.clone()).unwrap();
@@ -55,16 +56,16 @@ impl House {
     fn every_kind(partitions: u32) -> impl Iterator<Item = Self> {
         let durabilities = [Durability::Disk, Durability::Memory].into_iter();
         let kinds = durabilities
-            .flat_map(|durability| [0, 6_000, DEFAULT_RECENT_BYTES].map(|recent| (durability, recent)));
+            .flat_map(|durability| [0, 10_000, DEFAULT_RECENT_BYTES].map(|recent| (durability, recent)));
         kinds.map(move |(durability, recent)| Self::new(durability, recent, partitions))
     }
 
-    /// Sixty events of 300 bytes over about five segments: two batches of one and one of two each second.
+    /// Sixty events of 700 bytes over about five segments: two batches of one and one of two each second.
     async fn fill(&self) {
         for second in 0..15 {
             self.clock.set(time(second));
             for count in [1, 1, 2] {
-                let events = (0..count).map(|_| NewEvent::new(vec![7; 300]));
+                let events = (0..count).map(|_| NewEvent::new(vec![7; 700]));
                 self.hub.producer().send_batch(Target::Partition(FIRST), events).await.unwrap();
             }
         }
@@ -359,6 +360,110 @@ async fn dropping_a_wait_loses_nothing() {
             }
         }
     }
+}
+
+/// Files whose reads wait while the gate is shut, and that count those who wait.
+#[derive(Debug)]
+struct Gated<T>(T, Arc<Gate>);
+
+#[derive(Debug, Default)]
+struct Gate {
+    state: Mutex<(bool, usize)>,
+    moved: Condvar,
+}
+
+impl Gate {
+    fn set_shut(&self, shut: bool) {
+        self.state.lock().unwrap().0 = shut;
+        self.moved.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.1 += usize::from(state.0);
+        self.moved.notify_all();
+        drop(self.moved.wait_while(state, |state| state.0).unwrap());
+    }
+
+    /// Waits until somebody waits, and tells how many do.
+    fn waiting(&self) -> usize {
+        self.moved.wait_while(self.state.lock().unwrap(), |state| state.1 == 0).unwrap().1
+    }
+}
+
+impl Files for Gated<MemoryFiles> {
+    fn create(&self, path: &str) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(Gated(self.0.create(path)?, self.1.clone())))
+    }
+    fn open(&self, path: &str) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(Gated(self.0.open(path)?, self.1.clone())))
+    }
+    fn list(&self, folder: &str) -> io::Result<Vec<String>> {
+        self.0.list(folder)
+    }
+    fn create_folder(&self, folder: &str) -> io::Result<()> {
+        self.0.create_folder(folder)
+    }
+    fn sync_folder(&self, folder: &str) -> io::Result<()> {
+        self.0.sync_folder(folder)
+    }
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+    fn remove(&self, path: &str) -> io::Result<()> {
+        self.0.remove(path)
+    }
+    fn remove_folder(&self, folder: &str) -> io::Result<()> {
+        self.0.remove_folder(folder)
+    }
+    fn shown(&self, path: &str) -> String {
+        self.0.shown(path)
+    }
+}
+
+impl File for Gated<Arc<dyn File>> {
+    fn write_at(&self, position: u64, parts: &[&[u8]]) -> io::Result<()> {
+        self.0.write_at(position, parts)
+    }
+    fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.1.pass();
+        self.0.read_at(position, into)
+    }
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+    fn reserve(&self, length: u64) -> io::Result<()> {
+        self.0.reserve(length)
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+}
+
+/// Whoever asks with little patience, again and again, gets there nevertheless, and floods nobody.
+#[tokio::test]
+async fn a_slow_disk_is_read_once_however_often_somebody_stops_waiting_for_it() {
+    let gate = Arc::new(Gate::default());
+    let files = Arc::new(Gated(MemoryFiles::default(), gate.clone()));
+    let config = NamespaceConfig { recent_bytes: 0, ..NamespaceConfig::default() };
+    let namespace = LocalNamespace::on(files, config, Ticking::new(START, 0)).unwrap();
+    let hub = namespace.create_hub(HubConfig::new("homes", 1).unwrap()).unwrap();
+    hub.producer().send(NewEvent::new("door")).await.unwrap();
+    let mut reader = hub.reader(FIRST, StartPosition::Earliest).await.unwrap();
+    gate.set_shut(true);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut waiting = Vec::new();
+    for _ in 0..10 {
+        assert!(pin!(reader.next(1, 1)).poll(&mut context).is_pending());
+        waiting.push(gate.waiting());
+    }
+    // Before anything can fail: nobody ends a test while a thread waits before the gate.
+    gate.set_shut(false);
+    assert_eq!(waiting, [1; 10]);
+    assert_eq!(next(&mut reader, 1).await, [0]);
 }
 
 // Under load.

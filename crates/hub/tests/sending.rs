@@ -22,6 +22,7 @@ use ephor_hub::{
     Durability, Hub, HubConfig, LocalNamespace, MAX_BATCH_BYTES, NamespaceConfig, NewEvent, SendError,
     Target, offset_of,
 };
+use ephor_testkit::conformance::source::check;
 use tokio::task::JoinSet;
 
 const FIRST: PartitionId = PartitionId(0);
@@ -452,6 +453,25 @@ async fn enqueued_times_do_not_go_back_when_the_clock_does() {
         let times: Vec<i64> = all(&hub, FIRST).await.iter().map(|event| event.enqueued_at.0).collect();
         assert!(times.is_sorted(), "{times:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_clock_that_stands_still_lets_nobody_wait_for_company() {
+    // It moves with each commit, so that a commit seems to take long, and not while somebody waits.
+    let clock = Ticking::new(1_000, 1);
+    let files = Arc::new(MemoryFiles::default());
+    let namespace = LocalNamespace::on(files, NamespaceConfig::default(), clock).unwrap();
+    let hub = namespace.create_hub(homes(1)).unwrap();
+    let mut senders = JoinSet::new();
+    for count in 1..8 {
+        let producer = hub.producer();
+        senders.spawn(async move {
+            for _ in 0..20 * count {
+                producer.send(NewEvent::new("door")).await.unwrap();
+            }
+        });
+    }
+    check(async { drop(senders.join_all().await) }).await;
 }
 
 // What waits.

@@ -13,6 +13,9 @@ use super::segment::{Frame, Segment, read_header};
 use super::walk::Walk;
 use crate::files::Files;
 
+/// So often in a row retention may free what a reader is about to open, before the reader gives up.
+const MOST_OVERTAKEN: usize = 100;
+
 /// A segment that may be opened when somebody needs it, and is closed when nobody does any more.
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -85,7 +88,7 @@ impl Log {
 
     /// Tries again without the segments that turn out to be unusable as a whole: the rest is served.
     fn despite_damage<T>(&self, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-        let attempts = self.entries().len();
+        let attempts = self.entries().len() + MOST_OVERTAKEN;
         for _ in 0..attempts {
             match attempt() {
                 // Not there any more: freed meanwhile, or removed by somebody.

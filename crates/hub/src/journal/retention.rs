@@ -28,15 +28,15 @@ impl Journal {
     /// Takes what need not be kept from the log, so that no reader finds it any more, and tells which segments
     /// that were. Their files are still there.
     pub(crate) fn expire(&mut self, now: Timestamp) -> io::Result<Vec<u64>> {
-        let active_is_due = self.sealed.is_empty() && self.due().is_some_and(|due| due <= now);
-        if active_is_due {
-            self.roll(now)?;
-        }
         let mut expired = Vec::new();
-        while let Some(oldest) = self.sealed.first().copied() {
-            if !self.over_size() && self.due().is_none_or(|due| due > now) {
-                break;
+        loop {
+            let is_due = self.due().is_some_and(|due| due <= now);
+            if is_due && self.sealed.is_empty() {
+                self.roll(now)?;
             }
+            let Some(oldest) = self.sealed.first().copied().filter(|_| is_due || self.over_size()) else {
+                break;
+            };
             self.log.change(|entries| entries.retain(|entry| entry.number != oldest.number));
             self.sealed.remove(0);
             expired.push(oldest.number);

@@ -1,0 +1,204 @@
+//! A hub behind a network: an [`EventSource`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ephor_core::BoxFuture;
+use ephor_core::ids::{HubName, LogId, Namespace, PartitionId};
+use ephor_core::source::{
+    EventSource, HubProperties, OpenError, OpenRequest, PartitionProperties, Receiver, SourceError,
+};
+use ephor_wire::condition::{Class, source_error};
+use ephor_wire::connection_string::ConnectionString;
+use ephor_wire::exchange::Response;
+use ephor_wire::management::{HubDescription, NoDescription, PartitionDescription, Query};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::endpoint::Endpoint;
+use crate::failure::Failure;
+use crate::line::{Command, Line, Slot};
+use crate::options::{Builder, InvalidOptions, Options};
+use crate::producer::{Producer, ProducerOptions};
+use crate::receiver;
+
+/// What receivers, producers and the client have in common.
+pub(crate) struct Shared {
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) options: Options,
+    slots: Vec<Slot>,
+}
+
+impl Shared {
+    /// The connection that serves a partition; without one, the first.
+    pub(crate) fn line(&self, partition: Option<PartitionId>) -> Arc<Line> {
+        let index = partition.map_or(0, |partition| partition.0 as usize) % self.slots.len();
+        self.slots[index].line()
+    }
+
+    /// Waits for an answer as long as it is worth it. A connection that does not answer is given up, so that
+    /// the next attempt makes a new one.
+    pub(crate) async fn answer<T>(
+        &self,
+        line: &Line,
+        answer: oneshot::Receiver<Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        match timeout_at(Instant::now() + self.patience(), answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(Failure::lost("the connection is gone")),
+            Err(_) => {
+                let why = self.impatience();
+                line.condemn(&why);
+                Err(Failure::lost(why))
+            }
+        }
+    }
+
+    /// How long to wait for an answer: the connection may still have to be made.
+    pub(crate) fn patience(&self) -> std::time::Duration {
+        self.options.connect_time + self.options.answer_time
+    }
+
+    pub(crate) fn impatience(&self) -> String {
+        format!("the hub did not answer within {:?}", self.patience())
+    }
+
+    /// Waits before the next attempt, after so many failures in a row.
+    pub(crate) async fn pause(&self, failures: u32) {
+        sleep_until(self.next_attempt(failures)).await;
+    }
+
+    pub(crate) fn next_attempt(&self, failures: u32) -> Instant {
+        Instant::now() + self.options.backoff.delay(failures, fastrand::u64(..))
+    }
+
+    /// Asks `$management`, as often as it is worth it.
+    async fn ask(&self, query: Query) -> Result<Bytes, Failure> {
+        let mut failures = 0;
+        loop {
+            let line = self.line(None);
+            let (reply, answer) = oneshot::channel();
+            line.post(Command::Ask { query: query.clone(), reply });
+            let failure = match self.answer(&line, answer).await {
+                // A hub that is busy says so in its answer.
+                Ok(message) => match refused(&message) {
+                    None => return Ok(message),
+                    Some(failure) => failure,
+                },
+                Err(failure) => failure,
+            };
+            failures += 1;
+            if failure.class() == Class::GiveUp || failures >= self.options.attempts {
+                return Err(failure);
+            }
+            self.pause(failures).await;
+        }
+    }
+
+    async fn hub_properties(&self) -> Result<HubProperties, SourceError> {
+        let query = Query::Hub { hub: self.endpoint.hub.clone() };
+        let message = self.ask(query).await.map_err(Failure::into_source_error)?;
+        let described = described(&message, HubDescription::read)?;
+        // A hub that was made anew has another time of creation; the service tells nothing better.
+        let log = described.log.unwrap_or_else(|| LogId::new(&format!("created-{}", described.created_at.0)));
+        let mut partitions = described.partitions;
+        partitions.sort_unstable();
+        Ok(HubProperties { partitions, log: Some(log) })
+    }
+
+    pub(crate) async fn partition_properties(
+        &self,
+        partition: PartitionId,
+    ) -> Result<PartitionProperties, SourceError> {
+        let query = Query::Partition { hub: self.endpoint.hub.clone(), partition };
+        let message = self.ask(query).await.map_err(Failure::into_source_error)?;
+        Ok(described(&message, PartitionDescription::read)?.partition)
+    }
+}
+
+/// Why the hub said no, if it did.
+fn refused(message: &Bytes) -> Option<Failure> {
+    Response::read(message).ok()?.accepted().err().map(Failure::refused)
+}
+
+fn described<T>(
+    message: &Bytes,
+    read: impl FnOnce(&Response<'_>) -> Result<T, NoDescription>,
+) -> Result<T, SourceError> {
+    let response = Response::read(message).map_err(|error| SourceError::Unavailable(error.into()))?;
+    read(&response).map_err(|error| match error {
+        NoDescription::Refused(refusal) => source_error(refusal),
+        other => SourceError::Unavailable(other.into()),
+    })
+}
+
+/// An event hub: of Azure, or of Ephor. Clones share their connections, which are made when they are first
+/// needed and closed when nobody is left.
+#[derive(Clone)]
+pub struct EventHubs(Arc<Shared>);
+
+impl EventHubs {
+    /// A hub by its connection string, which names the hub as `EntityPath`, with all options as they are by
+    /// default. Must be called, as everything here, inside a tokio runtime with time and I/O.
+    pub fn connect(connection_string: &str) -> Result<Self, InvalidOptions> {
+        Self::builder(connection_string).build()
+    }
+
+    /// A hub by its connection string, and more to be said.
+    pub fn builder(connection_string: &str) -> Builder {
+        Builder::new(ConnectionString::parse(connection_string))
+    }
+
+    /// A hub by a connection string that was taken apart already.
+    pub fn builder_for(connection_string: ConnectionString) -> Builder {
+        Builder::new(Ok(connection_string))
+    }
+
+    pub(crate) fn new(endpoint: Endpoint, options: Options) -> Self {
+        let endpoint = Arc::new(endpoint);
+        let slots = (0..options.connections).map(|_| Slot::new(endpoint.clone())).collect();
+        Self(Arc::new(Shared { endpoint, options, slots }))
+    }
+
+    /// A way to send to the hub.
+    pub fn producer(&self) -> Producer {
+        self.producer_with(ProducerOptions::default())
+    }
+
+    /// A way to send to the hub, with options of its own.
+    pub fn producer_with(&self, options: ProducerOptions) -> Producer {
+        Producer::new(self.0.clone(), options)
+    }
+}
+
+impl EventSource for EventHubs {
+    fn namespace(&self) -> &Namespace {
+        &self.0.endpoint.namespace
+    }
+
+    fn hub(&self) -> &HubName {
+        &self.0.endpoint.hub
+    }
+
+    fn hub_properties(&self) -> BoxFuture<'_, Result<HubProperties, SourceError>> {
+        Box::pin(self.0.hub_properties())
+    }
+
+    fn partition_properties(
+        &self,
+        partition: PartitionId,
+    ) -> BoxFuture<'_, Result<PartitionProperties, SourceError>> {
+        Box::pin(self.0.partition_properties(partition))
+    }
+
+    fn open(&self, request: OpenRequest) -> BoxFuture<'_, Result<Box<dyn Receiver>, OpenError>> {
+        Box::pin(receiver::open(self.0.clone(), request))
+    }
+}
+
+impl fmt::Debug for EventHubs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EventHubs({}/{})", self.0.endpoint.namespace, self.0.endpoint.hub)
+    }
+}

@@ -1,0 +1,147 @@
+//! How a client is let in.
+//!
+//! A [`Credential`] makes tokens for audiences; a connection puts them on `$cbs` and puts new ones before they
+//! run out. Connection strings bring one of the two here. Tokens of Entra ID are not here yet: implement
+//! [`Credential`] with [`TokenKind::Jwt`] over whatever fetches them, and give it to the builder.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ephor::environment::SystemClock;
+use ephor_core::time::{Clock, Timestamp};
+use ephor_core::{BoxError, BoxFuture};
+use ephor_wire::connection_string;
+use ephor_wire::sas::{self, Key};
+use secrecy::{ExposeSecret, SecretString};
+
+pub use ephor_wire::cbs::TokenKind;
+
+/// What permits something, for a time.
+#[derive(Clone)]
+pub struct Token {
+    /// What kind it is.
+    pub kind: TokenKind,
+    /// The token itself.
+    pub text: SecretString,
+    /// When its time is over.
+    pub expires_at: Timestamp,
+}
+
+impl fmt::Debug for Token {
+    /// Without the token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Token({:?} until {})", self.kind, self.expires_at)
+    }
+}
+
+/// Makes tokens. What its errors say is shown to people, so it must not contain secrets.
+pub trait Credential: Send + Sync + fmt::Debug + 'static {
+    /// A token for an audience such as `sb://host/hub/ConsumerGroups/$Default/Partitions/0`.
+    fn token<'a>(&'a self, audience: &'a str) -> BoxFuture<'a, Result<Token, BoxError>>;
+}
+
+/// How long a token counts that is made with a key.
+pub const DEFAULT_TOKEN_LIFE: Duration = Duration::from_secs(60 * 60);
+
+/// Tokens made with a shared access key.
+#[derive(Clone)]
+pub struct SharedKey {
+    name: String,
+    key: Key,
+    life: Duration,
+    clock: Arc<dyn Clock>,
+}
+
+impl SharedKey {
+    /// With the key's name and the key as it is written.
+    pub fn new(name: impl Into<String>, key: Key) -> Self {
+        Self { name: name.into(), key, life: DEFAULT_TOKEN_LIFE, clock: Arc::new(SystemClock) }
+    }
+
+    /// The same with tokens that count for so long.
+    pub fn with_life(self, life: Duration) -> Self {
+        Self { life, ..self }
+    }
+}
+
+impl fmt::Debug for SharedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedKey({:?}, hidden)", self.name)
+    }
+}
+
+impl Credential for SharedKey {
+    fn token<'a>(&'a self, audience: &'a str) -> BoxFuture<'a, Result<Token, BoxError>> {
+        let expires_at = self.clock.wall() + self.life;
+        let text = SecretString::from(sas::sign(audience, &self.name, &self.key, expires_at));
+        Box::pin(std::future::ready(Ok(Token { kind: TokenKind::Sas, text, expires_at })))
+    }
+}
+
+/// A token that somebody else made. It cannot be renewed: links end when its time is over.
+#[derive(Clone)]
+pub struct Signature(Token);
+
+impl Signature {
+    /// Reads when the token's time is over; everything else is for the hub to judge.
+    pub fn new(text: SecretString) -> Result<Self, sas::InvalidToken> {
+        let expires_at = sas::Token::parse(text.expose_secret())?.expires_at();
+        Ok(Self(Token { kind: TokenKind::Sas, text, expires_at }))
+    }
+}
+
+impl fmt::Debug for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Signature(until {}, hidden)", self.0.expires_at)
+    }
+}
+
+impl Credential for Signature {
+    fn token<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Token, BoxError>> {
+        Box::pin(std::future::ready(Ok(self.0.clone())))
+    }
+}
+
+/// The credential of a connection string.
+pub(crate) fn of(
+    credential: connection_string::Credential,
+    life: Duration,
+) -> Result<Arc<dyn Credential>, sas::InvalidToken> {
+    Ok(match credential {
+        connection_string::Credential::Key { name, key } => {
+            Arc::new(SharedKey::new(name, key).with_life(life))
+        }
+        connection_string::Credential::Signature(text) => Arc::new(Signature::new(text)?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_key_signs_what_it_is_asked_for_and_shows_itself_nowhere() {
+        let credential = SharedKey::new("root", Key::new("canary-key")).with_life(Duration::from_secs(60));
+        let token = credential.token("sb://localhost/hub").await.unwrap();
+        let read = sas::Token::parse(token.text.expose_secret()).unwrap();
+        assert!(read.is_signed_by(&Key::new("canary-key")));
+        assert_eq!(read.key_name(), "root");
+        let left = token.expires_at.since(SystemClock.wall());
+        assert!(left <= Duration::from_secs(60) && left > Duration::from_secs(50), "{left:?}");
+        let shown = format!("{credential:?} {token:?}");
+        assert!(!shown.contains("canary") && !shown.contains("sig="), "{shown}");
+    }
+
+    #[tokio::test]
+    async fn a_signature_is_given_out_as_it_came_until_its_time_is_over() {
+        let text =
+            sas::sign("sb://localhost/hub", "root", &Key::new("canary-key"), Timestamp(1_800_000_000_000));
+        let credential = Signature::new(SecretString::from(text.clone())).unwrap();
+        let token = credential.token("sb://localhost/hub/Partitions/0").await.unwrap();
+        assert_eq!(token.text.expose_secret(), text);
+        assert_eq!(token.expires_at, Timestamp(1_800_000_000_000));
+        assert!(!format!("{credential:?}").contains("sig="));
+        assert!(Signature::new(SecretString::from("canary")).is_err());
+    }
+}

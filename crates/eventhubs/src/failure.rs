@@ -1,0 +1,121 @@
+//! What went wrong on the way to a hub, and what to do about it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ephor_amqp::connection::Closed;
+use ephor_amqp::performative::{Error, condition};
+use ephor_core::source::SourceError;
+use ephor_wire::condition::{Class, Condition, Refusal, source_error};
+
+/// So much of what a hub says is kept.
+const MOST_TEXT: usize = 2_000;
+
+/// Why something did not come about. It may concern many at once, so it is cheap to hand around.
+#[derive(Clone, Debug)]
+pub(crate) enum Failure {
+    /// The hub said no.
+    Refused(Arc<Refusal>),
+    /// Nobody answered: the connection is gone, or never came about.
+    Lost(Arc<str>),
+}
+
+impl Failure {
+    pub(crate) fn lost(why: impl Into<Arc<str>>) -> Self {
+        Self::Lost(why.into())
+    }
+
+    /// What the peer said in a `detach`, an `end` or a rejected delivery.
+    pub(crate) fn of_error(error: Option<Error>) -> Self {
+        match error {
+            Some(error) => Self::refused(refusal(&error)),
+            // The service moves links without a word; whoever stops in good order does, too.
+            None => Self::lost("the hub ended the link"),
+        }
+    }
+
+    pub(crate) fn refused(refusal: Refusal) -> Self {
+        Self::Refused(Arc::new(refusal))
+    }
+
+    /// What the end of a connection means to everything that hung on it.
+    pub(crate) fn of_closed(closed: Closed) -> Self {
+        match closed {
+            Closed::ByPeer(Some(error)) => Self::refused(refusal(&error)),
+            Closed::ByPeer(None) => Self::lost("the hub closed the connection"),
+            Closed::ByUs => Self::lost("the connection was closed"),
+            // Not let in: another connection would not be, either.
+            Closed::Failed(error) if error.condition == condition::UNAUTHORIZED_ACCESS => {
+                Self::refused(refusal(&error))
+            }
+            Closed::Failed(error) => Self::lost(format!("the connection failed: {}", refusal(&error))),
+            Closed::Lost(why) => Self::lost(format!("the connection was lost: {why}")),
+        }
+    }
+
+    pub(crate) fn class(&self) -> Class {
+        match self {
+            Self::Refused(refusal) => refusal.class(),
+            Self::Lost(_) => Class::Reopen,
+        }
+    }
+
+    pub(crate) fn condition(&self) -> Option<&Condition> {
+        match self {
+            Self::Refused(refusal) => Some(&refusal.condition),
+            Self::Lost(_) => None,
+        }
+    }
+
+    /// As the seam says it.
+    pub(crate) fn into_source_error(self) -> SourceError {
+        match self {
+            Self::Refused(refusal) => source_error(Arc::unwrap_or_clone(refusal)),
+            Self::Lost(why) => SourceError::Unavailable(why.to_string().into()),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::Lost(why) => f.write_str(why),
+        }
+    }
+}
+
+fn refusal(error: &Error) -> Refusal {
+    let text = error.description();
+    let shown =
+        text.chars().take(MOST_TEXT).map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
+    Refusal::new(Condition::of(&error.condition), shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_sorted_by_what_helps() {
+        let of = |condition, text: &str| Failure::of_error(Some(Error::new(condition, text))).class();
+        assert_eq!(of(condition::LINK_STOLEN, ""), Class::GiveUp);
+        assert_eq!(of(condition::DETACH_FORCED, "idle"), Class::Reopen);
+        assert_eq!(of("com.microsoft:server-busy", "wait"), Class::Retry);
+        assert_eq!(Failure::of_error(None).class(), Class::Reopen);
+        assert_eq!(Failure::of_closed(Closed::Lost("cut".into())).class(), Class::Reopen);
+        let closed = Closed::ByPeer(Some(Error::new(condition::CONNECTION_FORCED, "idle")));
+        assert_eq!(Failure::of_closed(closed).class(), Class::Reopen);
+        let outside = Closed::Failed(Error::new(condition::UNAUTHORIZED_ACCESS, "no"));
+        assert_eq!(Failure::of_closed(outside).class(), Class::GiveUp);
+        let confused = Closed::Failed(Error::new(condition::NOT_ALLOWED, "a frame out of place"));
+        assert_eq!(Failure::of_closed(confused).class(), Class::Reopen);
+    }
+
+    #[test]
+    fn what_a_hub_says_is_kept_within_bounds_and_on_one_line() {
+        let failure = Failure::of_error(Some(Error::new("x:y", "a\nb".to_owned() + &"é".repeat(10_000))));
+        let text = failure.to_string();
+        assert!(text.starts_with("x:y: a b") && text.chars().count() < 2_100, "{}", text.len());
+    }
+}

@@ -1,0 +1,119 @@
+//! Links that receive events.
+
+use bytes::Bytes;
+use ephor_amqp::connection::LinkId;
+use ephor_amqp::performative::{Attach, ReceiverSettles, SenderSettles, Target};
+use ephor_amqp::{Encoded, Value};
+
+use super::sessions::Kind;
+use super::task::{Owner, Task};
+use super::tokens::Waiter;
+use super::{Key, ReceiverWish};
+use crate::failure::Failure;
+use crate::inbox::Keeper;
+
+const EPOCH: &str = "com.microsoft:epoch";
+const RECEIVER_NAME: &str = "com.microsoft:receiver-name";
+const RUNTIME_METRICS: &str = "com.microsoft:enable-receiver-runtime-metric";
+
+/// A receiver, from the wish to its end.
+pub(super) struct Inlet {
+    wish: ReceiverWish,
+    audience: String,
+    pub(super) inbox: Keeper,
+    /// None until there is a token.
+    link: Option<LinkId>,
+}
+
+impl Task {
+    pub(super) fn open_receiver(&mut self, key: Key, wish: ReceiverWish, inbox: Keeper) {
+        if inbox.is_abandoned() {
+            return;
+        }
+        let audience = wish.address.audience(self.endpoint.namespace.as_str());
+        self.receivers.insert(key, Inlet { wish, audience: audience.clone(), inbox, link: None });
+        self.authorize(audience, Waiter::Receiver(key));
+    }
+
+    pub(super) fn attach_receiver(&mut self, key: Key) {
+        let Some(inlet) = self.receivers.get_mut(&key) else { return };
+        let attach = attach(&inlet.wish, key, &self.endpoint.container);
+        let connection = self.driver.connection();
+        let session = self.sessions.place(connection, Kind::Receivers, 1);
+        let link = session.and_then(|session| Some((session, connection.attach(session, attach)?)));
+        match link {
+            Some((session, link)) => {
+                inlet.link = Some(link);
+                self.links.insert(link, (Owner::Receiver(key), session));
+            }
+            None => {
+                if let Some(session) = session {
+                    self.sessions.left(session);
+                }
+                let failure = Failure::lost("the hub allows no more links on this connection");
+                self.end_receiver(key, failure);
+            }
+        }
+    }
+
+    pub(super) fn on_receiver_attached(&mut self, key: Key) {
+        if let Some(inlet) = self.receivers.get(&key) {
+            inlet.inbox.opened();
+            self.refill(key);
+        }
+    }
+
+    pub(super) fn on_event_delivered(&mut self, key: Key, payload: Bytes) {
+        if let Some(inlet) = self.receivers.get(&key) {
+            inlet.inbox.push(payload);
+            self.fresh.insert(key);
+        }
+    }
+
+    /// Grants credit for what there is room for.
+    pub(super) fn refill(&mut self, key: Key) {
+        let Some(inlet) = self.receivers.get(&key) else { return };
+        let Some(link) = inlet.link else { return };
+        let connection = self.driver.connection();
+        if let Some(credit) = inlet.inbox.grant(connection.credit(link)) {
+            connection.grant(link, credit);
+        }
+    }
+
+    /// The receiver is not wanted any more. It ends when the hub agrees, so that whoever waits for that knows
+    /// its place is free.
+    pub(super) fn close_receiver(&mut self, key: Key) {
+        let Some(inlet) = self.receivers.get(&key) else { return };
+        match inlet.link {
+            Some(link) => self.connection().detach(link, None),
+            None => self.end_receiver(key, Failure::lost("closed before it was open")),
+        }
+    }
+
+    pub(super) fn end_receiver(&mut self, key: Key, failure: Failure) {
+        if let Some(inlet) = self.receivers.remove(&key) {
+            inlet.inbox.end(failure);
+            self.unauthorize(&inlet.audience);
+        }
+    }
+}
+
+fn attach(wish: &ReceiverWish, key: Key, container: &str) -> Attach {
+    let mut attach = Attach::receiver(format!("{container}-{}", key.0), wish.address.to_string());
+    // Nothing is settled: what was handed out is the receiver's business, and so is what to ask for again.
+    attach.sender_settles = Some(SenderSettles::Settled);
+    attach.receiver_settles = Some(ReceiverSettles::First);
+    let mut filter = Vec::new();
+    wish.start.write_filter(&mut filter);
+    if let Some(source) = &mut attach.source {
+        source.filter = Encoded::copy(&filter).ok();
+    }
+    attach.target = Some(Target::to(container));
+    let name = (!wish.name.is_empty()).then_some((RECEIVER_NAME, Value::String(&wish.name)));
+    let epoch = wish.epoch.map(|epoch| (EPOCH, Value::Long(i64::try_from(epoch.get()).unwrap_or(i64::MAX))));
+    if name.is_some() || epoch.is_some() {
+        attach.properties = Some(Encoded::map(name.into_iter().chain(epoch)));
+    }
+    attach.desired_capabilities = Some(Encoded::symbols([RUNTIME_METRICS]));
+    attach
+}

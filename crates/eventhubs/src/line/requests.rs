@@ -1,0 +1,266 @@
+//! Questions and answers, on `$cbs` and `$management`.
+//!
+//! Each of the two is a pair of links in one session: one for the questions, one for the answers. A pair is
+//! attached when it is first needed, and again after the hub ended it; the service allows only one pair of `$cbs`
+//! on a connection.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use ephor_amqp::connection::{LinkId, Sent};
+use ephor_amqp::performative::{Attach, Outcome, Role, Target};
+use ephor_wire::address::Address;
+use ephor_wire::exchange::{RequestId, Response};
+use ephor_wire::management::Query;
+use tokio::sync::oneshot;
+
+use super::sending::outcome_of;
+use super::sessions::Kind;
+use super::task::{Owner, Task};
+use super::tokens::Waiter;
+use crate::credential::Token;
+use crate::failure::Failure;
+
+/// So many questions wait for their answers.
+const MOST_QUESTIONS: usize = 2_048;
+
+/// So many answers may come before credit is given again.
+const ANSWER_CREDIT: u32 = 100;
+
+/// Which pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PairName {
+    Cbs,
+    Management,
+}
+
+impl PairName {
+    fn address(self) -> Address {
+        match self {
+            Self::Cbs => Address::Cbs,
+            Self::Management => Address::Management { hub: None },
+        }
+    }
+}
+
+/// What an answer is for.
+pub(super) enum Purpose {
+    /// This token was put for this audience.
+    Token(String, Token),
+    /// Somebody asked.
+    Ask(oneshot::Sender<Result<Bytes, Failure>>),
+}
+
+struct Question {
+    id: u64,
+    purpose: Purpose,
+    bytes: Vec<u8>,
+}
+
+pub(super) struct Pair {
+    name: PairName,
+    sender: Option<LinkId>,
+    receiver: Option<LinkId>,
+    /// How many of the two are attached.
+    attached: usize,
+    /// Not sent yet.
+    queue: VecDeque<Question>,
+    /// By the question's id: the delivery that carried it.
+    waiting: BTreeMap<u64, (u32, Purpose)>,
+    next: u64,
+}
+
+impl Pair {
+    pub(super) fn new(name: PairName) -> Self {
+        Self {
+            name,
+            sender: None,
+            receiver: None,
+            attached: 0,
+            queue: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            next: 0,
+        }
+    }
+
+    /// Forgets the links and everything that waits.
+    pub(super) fn take_all(&mut self) -> Vec<Purpose> {
+        let before = std::mem::replace(self, Self { next: self.next, ..Self::new(self.name) });
+        let sent = before.waiting.into_values().map(|(_, purpose)| purpose);
+        sent.chain(before.queue.into_iter().map(|question| question.purpose)).collect()
+    }
+
+    fn is_full(&mut self) -> bool {
+        if self.queue.len() + self.waiting.len() < MOST_QUESTIONS {
+            return false;
+        }
+        let wanted = |purpose: &Purpose| !matches!(purpose, Purpose::Ask(reply) if reply.is_closed());
+        self.queue.retain(|question| wanted(&question.purpose));
+        self.waiting.retain(|_, (_, purpose)| wanted(purpose));
+        self.queue.len() + self.waiting.len() >= MOST_QUESTIONS
+    }
+}
+
+impl Task {
+    pub(super) fn pair(&mut self, name: PairName) -> &mut Pair {
+        match name {
+            PairName::Cbs => &mut self.cbs,
+            PairName::Management => &mut self.management,
+        }
+    }
+
+    pub(super) fn ask_management(&mut self, query: Query, reply: oneshot::Sender<Result<Bytes, Failure>>) {
+        let address = Address::Management { hub: Some(query.hub().clone()) };
+        let audience = address.audience(self.endpoint.namespace.as_str());
+        self.authorize(audience, Waiter::Ask(query, reply));
+    }
+
+    /// Asks; `write` writes the question, which has this id and wants its answer at this address.
+    pub(super) fn ask(
+        &mut self,
+        name: PairName,
+        purpose: Purpose,
+        write: impl FnOnce(&RequestId, &str, &mut Vec<u8>),
+    ) {
+        let reply_to = self.reply_address(name);
+        let pair = self.pair(name);
+        if pair.is_full() {
+            return self.fail_purpose(purpose, &Failure::lost("too many questions wait for this hub"));
+        }
+        let id = pair.next;
+        pair.next += 1;
+        let mut bytes = Vec::new();
+        write(&RequestId::number(id), &reply_to, &mut bytes);
+        pair.queue.push_back(Question { id, purpose, bytes });
+        if pair.sender.is_none() && pair.receiver.is_none() {
+            self.attach_pair(name);
+        }
+        self.pump_requests(name);
+    }
+
+    fn reply_address(&self, name: PairName) -> String {
+        match name {
+            PairName::Cbs => format!("{}-cbs", self.endpoint.container),
+            PairName::Management => format!("{}-management", self.endpoint.container),
+        }
+    }
+
+    fn attach_pair(&mut self, name: PairName) {
+        let address = name.address().to_string();
+        let reply_to = self.reply_address(name);
+        let connection = self.driver.connection();
+        let session = self.sessions.place(connection, Kind::Requests, 2);
+        let links = session.and_then(|session| {
+            let mut receiver = Attach::receiver(format!("{reply_to}-receiver"), &address);
+            receiver.target = Some(Target::to(&reply_to));
+            let mut sender = Attach::sender(format!("{reply_to}-sender"), &address);
+            sender.source = Some(ephor_amqp::performative::Source::from(&reply_to));
+            let receiver = connection.attach(session, receiver)?;
+            let sender = connection.attach(session, sender)?;
+            Some((session, sender, receiver))
+        });
+        let Some((session, sender, receiver)) = links else {
+            let failure = Failure::lost("the hub allows no more links on this connection");
+            for purpose in self.pair(name).take_all() {
+                self.fail_purpose(purpose, &failure);
+            }
+            return;
+        };
+        self.links.insert(sender, (Owner::Request(name), session));
+        self.links.insert(receiver, (Owner::Request(name), session));
+        let pair = self.pair(name);
+        (pair.sender, pair.receiver) = (Some(sender), Some(receiver));
+    }
+
+    pub(super) fn on_pair_attached(&mut self, name: PairName, link: LinkId) {
+        if self.connection().role(link) == Some(Role::Receiver) {
+            self.connection().grant(link, ANSWER_CREDIT);
+        }
+        self.pair(name).attached += 1;
+        self.pump_requests(name);
+    }
+
+    /// One of the two is gone, so both are.
+    pub(super) fn on_pair_detached(&mut self, name: PairName, failure: &Failure) {
+        let pair = self.pair(name);
+        let links = [pair.sender, pair.receiver];
+        for purpose in pair.take_all() {
+            self.fail_purpose(purpose, failure);
+        }
+        for link in links.into_iter().flatten() {
+            if let Some((_, session)) = self.links.remove(&link) {
+                self.sessions.left(session);
+                self.connection().detach(link, None);
+            }
+        }
+    }
+
+    pub(super) fn pump_requests(&mut self, name: PairName) {
+        let connection = self.driver.connection();
+        let pair = match name {
+            PairName::Cbs => &mut self.cbs,
+            PairName::Management => &mut self.management,
+        };
+        let (Some(sender), 2) = (pair.sender, pair.attached) else { return };
+        while let Some(question) = pair.queue.front() {
+            match connection.send(sender, 0, false, &[&question.bytes]) {
+                Sent::Sent(delivery) => {
+                    let Some(Question { id, purpose, .. }) = pair.queue.pop_front() else { return };
+                    pair.waiting.insert(id, (delivery, purpose));
+                }
+                // The end of a link comes as an event of its own.
+                Sent::Blocked(_) | Sent::Gone => return,
+            }
+        }
+    }
+
+    pub(super) fn on_request_settled(
+        &mut self,
+        name: PairName,
+        (first, last): (u32, u32),
+        outcome: Option<&Outcome>,
+    ) {
+        let Err(failure) = outcome_of(outcome) else { return };
+        let span = last.wrapping_sub(first);
+        let refused = |delivery: u32| delivery.wrapping_sub(first) <= span;
+        let waiting = &mut self.pair(name).waiting;
+        let ids: Vec<u64> =
+            waiting.iter().filter(|(_, (delivery, _))| refused(*delivery)).map(|(id, _)| *id).collect();
+        let purposes: Vec<Purpose> =
+            ids.iter().filter_map(|id| waiting.remove(id)).map(|(_, purpose)| purpose).collect();
+        for purpose in purposes {
+            self.fail_purpose(purpose, &failure);
+        }
+    }
+
+    pub(super) fn on_response(&mut self, name: PairName, message: &Bytes) {
+        if let Some(link) = self.pair(name).receiver
+            && self.connection().credit(link) < ANSWER_CREDIT / 2
+        {
+            self.connection().grant(link, ANSWER_CREDIT);
+        }
+        let response = match Response::read(message) {
+            Ok(response) => response,
+            Err(malformed) => {
+                tracing::warn!(pair = ?name, reason = %malformed, "an answer of the hub cannot be read");
+                return;
+            }
+        };
+        let id = response.id.as_ref().and_then(RequestId::as_number);
+        let Some((_, purpose)) = id.and_then(|id| self.pair(name).waiting.remove(&id)) else { return };
+        match purpose {
+            Purpose::Ask(reply) => drop(reply.send(Ok(message.clone()))),
+            Purpose::Token(audience, token) => match response.accepted() {
+                Ok(()) => self.on_token_accepted(&audience, token),
+                Err(refusal) => self.on_token_refused(&audience, &Failure::refused(refusal)),
+            },
+        }
+    }
+
+    pub(super) fn fail_purpose(&mut self, purpose: Purpose, failure: &Failure) {
+        match purpose {
+            Purpose::Token(audience, _) => self.on_token_refused(&audience, failure),
+            Purpose::Ask(reply) => drop(reply.send(Err(failure.clone()))),
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The loop of a connection.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ephor_amqp::Connection;
+use ephor_amqp::connection::{ClientSasl, Delivery, Event, LinkId, SessionId};
+use ephor_amqp::driver::Driver;
+use ephor_amqp::performative::{Attach, Error, Outcome};
+use futures_util::StreamExt;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use super::attention::{Attention, Wishes};
+use super::receiving::Inlet;
+use super::requests::{Pair, PairName};
+use super::sending::Outlet;
+use super::sessions::Sessions;
+use super::tokens::Tokens;
+use super::{Command, Key};
+use crate::endpoint::{Endpoint, Transport};
+use crate::failure::Failure;
+
+/// Whose a link is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Owner {
+    Receiver(Key),
+    Sender(Key),
+    Request(PairName),
+}
+
+/// A connection and all that hangs on it.
+pub(super) struct Task {
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) driver: Driver<Box<dyn Transport>>,
+    /// Whose each link is, and in which session.
+    pub(super) links: BTreeMap<LinkId, (Owner, SessionId)>,
+    pub(super) sessions: Sessions,
+    pub(super) tokens: Tokens,
+    pub(super) cbs: Pair,
+    pub(super) management: Pair,
+    pub(super) receivers: BTreeMap<Key, Inlet>,
+    pub(super) senders: BTreeMap<Key, Outlet>,
+    /// Receivers that got something in this turn.
+    pub(super) fresh: BTreeSet<Key>,
+    open: bool,
+}
+
+/// Connects and serves until the connection is over or nobody wants it any more.
+pub(super) async fn run(
+    endpoint: Arc<Endpoint>,
+    mut commands: mpsc::Receiver<Command>,
+    attention: Arc<Attention>,
+) {
+    let namespace = endpoint.namespace.clone();
+    let failure = match endpoint.dial().await {
+        Ok(transport) => {
+            let mut task = Task::new(endpoint, transport);
+            let failure = task.serve(&mut commands, &attention).await;
+            task.fail_everything(&failure);
+            failure
+        }
+        Err(why) => Failure::lost(why),
+    };
+    commands.close();
+    while let Ok(command) = commands.try_recv() {
+        command.fail(failure.clone());
+    }
+    tracing::info!(%namespace, reason = %failure, "connection ended");
+}
+
+impl Task {
+    fn new(endpoint: Arc<Endpoint>, transport: Box<dyn Transport>) -> Self {
+        let connection = Connection::client(endpoint.config(), ClientSasl::Anonymous, Duration::ZERO);
+        Self {
+            endpoint,
+            driver: Driver::new(transport, connection),
+            links: BTreeMap::new(),
+            sessions: Sessions::default(),
+            tokens: Tokens::default(),
+            cbs: Pair::new(PairName::Cbs),
+            management: Pair::new(PairName::Management),
+            receivers: BTreeMap::new(),
+            senders: BTreeMap::new(),
+            fresh: BTreeSet::new(),
+            open: false,
+        }
+    }
+
+    pub(super) fn connection(&mut self) -> &mut Connection {
+        self.driver.connection()
+    }
+
+    async fn serve(&mut self, commands: &mut mpsc::Receiver<Command>, attention: &Attention) -> Failure {
+        loop {
+            // What has been read is taken in one go; receivers are woken once for all of it.
+            while let Some(event) = self.connection().next_event() {
+                if let Some(failure) = self.on_event(event) {
+                    return self.end(failure).await;
+                }
+            }
+            self.after_turn();
+            let renewal = self.tokens.next_renewal();
+            // Those who wait for the hub come before the hub: what it sends is bounded by credit.
+            tokio::select! {
+                biased;
+                wishes = attention.next() => {
+                    if let Some(failure) = self.heed(wishes) {
+                        return failure;
+                    }
+                }
+                command = commands.recv(), if self.open => match command {
+                    Some(command) => self.on_command(command),
+                    None => {
+                        self.driver.finish().await;
+                        return Failure::lost("the connection was closed, since nobody used it");
+                    }
+                },
+                Some((audience, token)) = self.tokens.fetching.next(), if !self.tokens.fetching.is_empty() => {
+                    self.on_token(&audience, token);
+                }
+                () = sleep_until(renewal.unwrap_or_else(Instant::now)), if renewal.is_some() => self.renew(),
+                event = self.driver.next() => match event {
+                    Some(event) => if let Some(failure) = self.on_event(event) {
+                        return self.end(failure).await;
+                    },
+                    None => return Failure::lost("the connection ended"),
+                },
+            }
+        }
+    }
+
+    /// Says goodbye where the hub still listens.
+    async fn end(&mut self, failure: Failure) -> Failure {
+        // Others should not wait until the last byte is out.
+        self.fail_everything(&failure);
+        while self.driver.next().await.is_some() {}
+        failure
+    }
+
+    fn on_command(&mut self, command: Command) {
+        match command {
+            Command::Ask { query, reply } => self.ask_management(query, reply),
+            Command::Receive { key, wish, inbox } => self.open_receiver(key, wish, inbox),
+            Command::Attach { key, address, opened } => self.open_sender(key, &address, opened),
+            Command::Send { key, message, reply } => self.send(key, message, reply),
+        }
+    }
+
+    fn heed(&mut self, wishes: Wishes) -> Option<Failure> {
+        if let Some(why) = wishes.condemned {
+            return Some(Failure::lost(why));
+        }
+        for key in wishes.released {
+            self.close_receiver(key);
+            self.close_sender(key);
+        }
+        for key in wishes.refill {
+            self.refill(key);
+        }
+        None
+    }
+
+    /// Takes note of what the hub did; a failure if the connection is over.
+    fn on_event(&mut self, event: Event) -> Option<Failure> {
+        match event {
+            Event::Delivery(delivery) => self.on_delivery(delivery),
+            Event::Opened(open) => {
+                let namespace = &self.endpoint.namespace;
+                tracing::info!(%namespace, hub = %open.container_id, "connected");
+                self.open = true;
+            }
+            Event::Attached { link, attach } => self.on_attached(link, &attach),
+            Event::Detached { link, error } => self.on_detached(link, error),
+            Event::Credit { link, .. } => match self.owner(link) {
+                Some(Owner::Sender(key)) => self.pump_sender(key),
+                Some(Owner::Request(name)) => self.pump_requests(name),
+                Some(Owner::Receiver(_)) | None => {}
+            },
+            Event::Settled { link, first, last, outcome } => self.on_settled(link, (first, last), outcome),
+            Event::Window { .. } | Event::Room => self.pump_everything(),
+            Event::Ended { session, .. } => self.sessions.ended(session),
+            Event::Closed(closed) => return Some(Failure::of_closed(closed)),
+            // A client is not asked for links, and drains none.
+            Event::AttachRequested { link, .. } => {
+                let error = Error::new(
+                    ephor_amqp::performative::condition::NOT_ALLOWED,
+                    "this is a client; it takes no links",
+                );
+                self.connection().refuse(link, error);
+            }
+            Event::Begun { .. } | Event::Drained { .. } | Event::Authenticate(_) => {}
+        }
+        None
+    }
+
+    pub(super) fn owner(&self, link: LinkId) -> Option<Owner> {
+        self.links.get(&link).map(|(owner, _)| *owner)
+    }
+
+    fn on_delivery(&mut self, delivery: Delivery) {
+        if !delivery.settled {
+            self.connection().settle(delivery.link, delivery.id, delivery.id, &Outcome::Accepted);
+        }
+        match self.owner(delivery.link) {
+            Some(Owner::Receiver(key)) => self.on_event_delivered(key, delivery.payload),
+            Some(Owner::Request(name)) => self.on_response(name, &delivery.payload),
+            Some(Owner::Sender(_)) | None => {}
+        }
+    }
+
+    fn on_attached(&mut self, link: LinkId, attach: &Attach) {
+        match self.owner(link) {
+            Some(Owner::Receiver(key)) => self.on_receiver_attached(key),
+            Some(Owner::Sender(key)) => self.on_sender_attached(key, attach.max_message_size),
+            Some(Owner::Request(name)) => self.on_pair_attached(name, link),
+            None => {}
+        }
+    }
+
+    fn on_detached(&mut self, link: LinkId, error: Option<Error>) {
+        let Some((owner, session)) = self.links.remove(&link) else { return };
+        self.sessions.left(session);
+        let failure = Failure::of_error(error);
+        tracing::debug!(?owner, reason = %failure, "link ended");
+        match owner {
+            Owner::Receiver(key) => self.end_receiver(key, failure),
+            Owner::Sender(key) => self.end_sender(key, failure),
+            Owner::Request(name) => self.on_pair_detached(name, &failure),
+        }
+    }
+
+    fn on_settled(&mut self, link: LinkId, deliveries: (u32, u32), outcome: Option<Outcome>) {
+        match self.owner(link) {
+            Some(Owner::Sender(key)) => self.on_sender_settled(key, deliveries, outcome.as_ref()),
+            Some(Owner::Request(name)) => self.on_request_settled(name, deliveries, outcome.as_ref()),
+            Some(Owner::Receiver(_)) | None => {}
+        }
+    }
+
+    fn pump_everything(&mut self) {
+        self.pump_requests(PairName::Cbs);
+        self.pump_requests(PairName::Management);
+        for key in self.senders.keys().copied().collect::<Vec<_>>() {
+            self.pump_sender(key);
+        }
+    }
+
+    /// Tells receivers what has come, and the hub how much more may come.
+    fn after_turn(&mut self) {
+        for key in std::mem::take(&mut self.fresh) {
+            self.refill(key);
+            if let Some(inlet) = self.receivers.get(&key) {
+                inlet.inbox.wake();
+            }
+        }
+    }
+
+    fn fail_everything(&mut self, failure: &Failure) {
+        for (_, inlet) in std::mem::take(&mut self.receivers) {
+            inlet.inbox.end(failure.clone());
+        }
+        for (_, outlet) in std::mem::take(&mut self.senders) {
+            outlet.fail(failure);
+        }
+        for name in [PairName::Management, PairName::Cbs] {
+            for purpose in self.pair(name).take_all() {
+                self.fail_purpose(purpose, failure);
+            }
+        }
+        for waiter in self.tokens.take_waiters() {
+            self.fail_waiter(waiter, failure);
+        }
+        self.links.clear();
+    }
+}

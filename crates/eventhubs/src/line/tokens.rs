@@ -1,0 +1,229 @@
+//! What has been put on `$cbs`, and when it is to be renewed.
+//!
+//! ```text
+//!   wanted ─► Fetching ─token─► Putting ─202─► valid ──── three quarters of its life ───► Fetching …
+//!                 └───── no ───────┴─ no ─► whoever waits is told; a renewal is tried again
+//! ```
+//!
+//! Each link has an audience of its own, as the SDKs have it. A token whose link is gone is not renewed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ephor::environment::SystemClock;
+use ephor_core::BoxFuture;
+use ephor_core::time::Clock;
+use ephor_wire::cbs::PutToken;
+use ephor_wire::management::Query;
+use futures_util::stream::FuturesUnordered;
+use secrecy::ExposeSecret;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+use super::Key;
+use super::requests::{PairName, Purpose};
+use super::task::Task;
+use crate::credential::Token;
+use crate::failure::Failure;
+
+/// A renewal that failed is tried again after this, or sooner if less is left.
+const RENEW_AGAIN: Duration = Duration::from_secs(30);
+
+/// No renewal comes sooner after another.
+const LEAST_BETWEEN: Duration = Duration::from_millis(250);
+
+/// Who waits for a token.
+pub(super) enum Waiter {
+    Receiver(Key),
+    Sender(Key),
+    Ask(Query, oneshot::Sender<Result<bytes::Bytes, Failure>>),
+}
+
+#[derive(Default)]
+struct Audience {
+    /// Links and requests that need it.
+    users: usize,
+    /// The newest token; what the hub accepted, if any was.
+    token: Option<Token>,
+    valid: bool,
+    /// A token is being fetched or put.
+    busy: bool,
+    renew_at: Option<Instant>,
+    waiting: Vec<Waiter>,
+}
+
+type Fetched = (String, Result<Token, String>);
+
+#[derive(Default)]
+pub(super) struct Tokens {
+    audiences: BTreeMap<String, Audience>,
+    pub(super) fetching: FuturesUnordered<BoxFuture<'static, Fetched>>,
+    renewals: BTreeSet<(Instant, String)>,
+}
+
+impl Tokens {
+    pub(super) fn next_renewal(&self) -> Option<Instant> {
+        self.renewals.first().map(|(at, _)| *at)
+    }
+
+    /// Sees to it that a token is renewed at this time, and at no other.
+    fn schedule(&mut self, audience: &str, at: Instant) {
+        let Some(found) = self.audiences.get_mut(audience) else { return };
+        if let Some(before) = found.renew_at.replace(at) {
+            self.renewals.remove(&(before, audience.to_owned()));
+        }
+        self.renewals.insert((at, audience.to_owned()));
+    }
+
+    fn forget(&mut self, audience: &str) {
+        let found = self.audiences.remove(audience);
+        if let Some(at) = found.and_then(|found| found.renew_at) {
+            self.renewals.remove(&(at, audience.to_owned()));
+        }
+    }
+
+    pub(super) fn take_waiters(&mut self) -> Vec<Waiter> {
+        std::mem::take(&mut self.audiences).into_values().flat_map(|audience| audience.waiting).collect()
+    }
+}
+
+impl Task {
+    /// Goes on with `waiter` once there is a token for its audience; at once if none is needed.
+    pub(super) fn authorize(&mut self, audience: String, waiter: Waiter) {
+        if self.endpoint.credential.is_none() {
+            return self.authorized(waiter, None);
+        }
+        let found = self.tokens.audiences.entry(audience.clone()).or_default();
+        found.users += 1;
+        if found.valid {
+            let token = found.token.clone();
+            return self.authorized(waiter, token.as_ref());
+        }
+        found.waiting.push(waiter);
+        if !found.busy {
+            self.fetch(audience);
+        }
+    }
+
+    /// A user of this audience is gone.
+    pub(super) fn unauthorize(&mut self, audience: &str) {
+        if let Some(found) = self.tokens.audiences.get_mut(audience) {
+            found.users = found.users.saturating_sub(1);
+            if found.users == 0 {
+                self.tokens.forget(audience);
+            }
+        }
+    }
+
+    fn fetch(&mut self, audience: String) {
+        let Some(credential) = self.endpoint.credential.clone() else { return };
+        if let Some(found) = self.tokens.audiences.get_mut(&audience) {
+            found.busy = true;
+        }
+        let deadline = Instant::now() + self.endpoint.token_time;
+        self.tokens.fetching.push(Box::pin(async move {
+            let token = match timeout_at(deadline, credential.token(&audience)).await {
+                Ok(token) => token.map_err(|error| error.to_string()),
+                Err(_) => Err("it took too long".to_owned()),
+            };
+            (audience, token)
+        }));
+    }
+
+    pub(super) fn on_token(&mut self, audience: &str, token: Result<Token, String>) {
+        match token {
+            Ok(token) => {
+                if !self.tokens.audiences.contains_key(audience) {
+                    return;
+                }
+                let put = PutToken {
+                    audience,
+                    kind: token.kind,
+                    token: token.text.expose_secret(),
+                    expires_at: Some(token.expires_at),
+                };
+                let purpose = Purpose::Token(audience.to_owned(), token.clone());
+                self.ask(PairName::Cbs, purpose, |id, reply_to, into| put.write(id, reply_to, into));
+            }
+            Err(why) => self.on_token_refused(audience, &Failure::lost(format!("no token: {why}"))),
+        }
+    }
+
+    pub(super) fn on_token_accepted(&mut self, audience: &str, token: Token) {
+        let Some(found) = self.tokens.audiences.get_mut(audience) else { return };
+        let left = token.expires_at.since(SystemClock.wall());
+        // One that cannot be renewed stays as it is until the hub has had enough of it.
+        let renewable = found.token.as_ref().is_none_or(|before| token.expires_at > before.expires_at);
+        found.valid = true;
+        found.busy = false;
+        let waiting = std::mem::take(&mut found.waiting);
+        found.token = Some(token.clone());
+        if renewable {
+            self.tokens.schedule(audience, Instant::now() + (left * 3 / 4).max(LEAST_BETWEEN));
+        }
+        for waiter in waiting {
+            self.authorized(waiter, Some(&token));
+        }
+    }
+
+    pub(super) fn on_token_refused(&mut self, audience: &str, failure: &Failure) {
+        let Some(found) = self.tokens.audiences.get_mut(audience) else { return };
+        found.busy = false;
+        if let (true, Some(token)) = (found.valid, &found.token) {
+            tracing::warn!(audience, reason = %failure, "token not renewed, trying again");
+            let left = token.expires_at.since(SystemClock.wall());
+            let at = Instant::now() + (left / 4).min(RENEW_AGAIN).max(LEAST_BETWEEN);
+            self.tokens.schedule(audience, at);
+            return;
+        }
+        for waiter in std::mem::take(&mut found.waiting) {
+            self.fail_waiter(waiter, failure);
+        }
+        // Whoever is told does not count any more, and the next one begins anew.
+        self.tokens.forget(audience);
+    }
+
+    /// Fetches what it is time for.
+    pub(super) fn renew(&mut self) {
+        let now = Instant::now();
+        while let Some((at, _)) = self.tokens.renewals.first()
+            && *at <= now
+        {
+            let Some((_, audience)) = self.tokens.renewals.pop_first() else { return };
+            let Some(found) = self.tokens.audiences.get_mut(&audience) else { continue };
+            found.renew_at = None;
+            if !found.busy {
+                self.fetch(audience);
+            }
+        }
+    }
+
+    fn authorized(&mut self, waiter: Waiter, token: Option<&Token>) {
+        match waiter {
+            Waiter::Receiver(key) => self.attach_receiver(key),
+            Waiter::Sender(key) => self.attach_sender(key),
+            Waiter::Ask(query, reply) => {
+                let token = token.map(|token| token.text.expose_secret());
+                self.ask(PairName::Management, Purpose::Ask(reply), |id, reply_to, into| {
+                    query.write(id, reply_to, token, into);
+                });
+            }
+        }
+    }
+
+    pub(super) fn fail_waiter(&mut self, waiter: Waiter, failure: &Failure) {
+        match waiter {
+            Waiter::Receiver(key) => {
+                if let Some(inlet) = self.receivers.remove(&key) {
+                    inlet.inbox.end(failure.clone());
+                }
+            }
+            Waiter::Sender(key) => {
+                if let Some(outlet) = self.senders.remove(&key) {
+                    outlet.fail(failure);
+                }
+            }
+            Waiter::Ask(_, reply) => drop(reply.send(Err(failure.clone()))),
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! What a client is told before it begins.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ephor_core::failure::Backoff;
+use ephor_core::ids::{HubName, InvalidName};
+use ephor_wire::connection_string::{ConnectionString, InvalidConnectionString};
+use ephor_wire::sas::InvalidToken;
+
+use crate::client::EventHubs;
+use crate::credential::{self, Credential, DEFAULT_TOKEN_LIFE};
+use crate::endpoint::Endpoint;
+use crate::tls;
+
+/// TCP connections of one client.
+pub const DEFAULT_CONNECTIONS: usize = 1;
+/// No client needs more, and the service counts them.
+pub const MOST_CONNECTIONS: usize = 64;
+/// How often something is tried before its failure is told.
+pub const DEFAULT_ATTEMPTS: u32 = 5;
+/// The wait between two attempts.
+pub const DEFAULT_BACKOFF: Backoff =
+    Backoff { first: Duration::from_millis(200), most: Duration::from_secs(10) };
+/// From dialling to the hub's `open`.
+pub const DEFAULT_CONNECT_TIME: Duration = Duration::from_secs(30);
+/// For an answer of a hub that is connected.
+pub const DEFAULT_ANSWER_TIME: Duration = Duration::from_secs(60);
+
+/// How a client behaves. Everything has a default.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Partitions are spread over so many TCP connections: [`DEFAULT_CONNECTIONS`]. More of them use more
+    /// cores.
+    pub connections: usize,
+    /// How often something is tried before its failure is told, at least once: [`DEFAULT_ATTEMPTS`]. A receiver
+    /// goes on trying when it is asked again.
+    pub attempts: u32,
+    /// The wait between two attempts: [`DEFAULT_BACKOFF`].
+    pub backoff: Backoff,
+    /// From dialling to the hub's `open`: [`DEFAULT_CONNECT_TIME`].
+    pub connect_time: Duration,
+    /// How long a hub that is connected may take to answer, before the connection is given up:
+    /// [`DEFAULT_ANSWER_TIME`].
+    pub answer_time: Duration,
+    /// How long a token counts that is made with a key: [`DEFAULT_TOKEN_LIFE`]. It is renewed when a quarter of
+    /// that is left.
+    pub token_life: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            connections: DEFAULT_CONNECTIONS,
+            attempts: DEFAULT_ATTEMPTS,
+            backoff: DEFAULT_BACKOFF,
+            connect_time: DEFAULT_CONNECT_TIME,
+            answer_time: DEFAULT_ANSWER_TIME,
+            token_life: DEFAULT_TOKEN_LIFE,
+        }
+    }
+}
+
+impl Options {
+    /// Says what is wrong with them, and what to write instead.
+    pub fn validate(&self) -> Result<(), InvalidOptions> {
+        let wrong = |text: String| Err(InvalidOptions::new(text));
+        if !(1..=MOST_CONNECTIONS).contains(&self.connections) {
+            return wrong(format!(
+                "connections ({}) must be between 1 and {MOST_CONNECTIONS}; try {DEFAULT_CONNECTIONS}",
+                self.connections
+            ));
+        }
+        if self.attempts == 0 {
+            return wrong(format!(
+                "attempts (0) must be at least 1, or nothing is tried; try {DEFAULT_ATTEMPTS}"
+            ));
+        }
+        if self.backoff.first.is_zero() || self.backoff.first > self.backoff.most {
+            return wrong(format!(
+                "backoff ({:?} to {:?}) must begin above zero and grow; try {:?} to {:?}",
+                self.backoff.first, self.backoff.most, DEFAULT_BACKOFF.first, DEFAULT_BACKOFF.most
+            ));
+        }
+        for (name, time, least) in [
+            ("connect_time", self.connect_time, Duration::from_millis(10)),
+            ("answer_time", self.answer_time, Duration::from_millis(10)),
+            ("token_life", self.token_life, Duration::from_secs(1)),
+        ] {
+            if time < least {
+                return wrong(format!("{name} ({time:?}) must be at least {least:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a client cannot be made. It never repeats a secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidOptions(String);
+
+impl InvalidOptions {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl From<InvalidConnectionString> for InvalidOptions {
+    fn from(invalid: InvalidConnectionString) -> Self {
+        Self(invalid.to_string())
+    }
+}
+
+impl From<InvalidToken> for InvalidOptions {
+    fn from(_: InvalidToken) -> Self {
+        Self::new("the connection string has a SharedAccessSignature that is not a token")
+    }
+}
+
+impl From<InvalidName> for InvalidOptions {
+    fn from(invalid: InvalidName) -> Self {
+        Self(invalid.to_string())
+    }
+}
+
+/// Makes a client.
+///
+/// ```
+/// use ephor_eventhubs::EventHubs;
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// let hub = EventHubs::builder(
+///     "Endpoint=sb://localhost:5672;SharedAccessKeyName=RootManageSharedAccessKey;\
+///      SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;",
+/// )
+/// .hub("homes")
+/// .build()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(()) })?; Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Builder {
+    connection_string: Result<ConnectionString, InvalidConnectionString>,
+    hub: Option<String>,
+    options: Options,
+    credential: Option<Arc<dyn Credential>>,
+    roots: Vec<Vec<u8>>,
+    address: Option<(String, u16)>,
+    client_name: Option<String>,
+}
+
+impl Builder {
+    pub(crate) fn new(connection_string: Result<ConnectionString, InvalidConnectionString>) -> Self {
+        Self {
+            connection_string,
+            hub: None,
+            options: Options::default(),
+            credential: None,
+            roots: Vec::new(),
+            address: None,
+            client_name: None,
+        }
+    }
+
+    /// The hub, where the connection string has no `EntityPath`.
+    pub fn hub(self, name: impl Into<String>) -> Self {
+        Self { hub: Some(name.into()), ..self }
+    }
+
+    /// How the client behaves.
+    pub fn options(self, options: Options) -> Self {
+        Self { options, ..self }
+    }
+
+    /// How to be let in, instead of what the connection string says.
+    pub fn credential(self, credential: impl Credential) -> Self {
+        Self { credential: Some(Arc::new(credential)), ..self }
+    }
+
+    /// Trusts these authorities, too: one or more certificates in PEM. For hubs with certificates of their own.
+    pub fn extra_root(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.roots.push(pem.into());
+        self
+    }
+
+    /// Connects to this address instead of the one of the namespace, which is still asked for by its name: for
+    /// private endpoints and proxies.
+    pub fn address(self, host: impl Into<String>, port: u16) -> Self {
+        Self { address: Some((host.into(), port)), ..self }
+    }
+
+    /// What the hub calls this client in its logs; a random name by default.
+    pub fn client_name(self, name: impl Into<String>) -> Self {
+        Self { client_name: Some(name.into()), ..self }
+    }
+
+    /// The client. It connects when it is first used.
+    pub fn build(self) -> Result<EventHubs, InvalidOptions> {
+        self.options.validate()?;
+        let string = self.connection_string?;
+        let named = self.hub.map(|name| name.parse::<HubName>()).transpose()?;
+        let hub = match (named, string.hub.clone()) {
+            (Some(named), Some(path)) if named != path => {
+                return Err(InvalidOptions::new(format!(
+                    "the hub is named twice, as {named:?} and in the connection string as {path:?}"
+                )));
+            }
+            (Some(hub), _) | (None, Some(hub)) => hub,
+            (None, None) => {
+                return Err(InvalidOptions::new(
+                    "no hub is named: add EntityPath to the connection string, or call hub()",
+                ));
+            }
+        };
+        let credential = match (self.credential, string.credential.clone()) {
+            (Some(credential), _) => Some(credential),
+            (None, Some(found)) => Some(credential::of(found, self.options.token_life)?),
+            // A hub of one's own may let everybody in.
+            (None, None) if string.is_development() => None,
+            (None, None) => {
+                return Err(InvalidOptions::new(
+                    "the connection string has neither SharedAccessKey nor SharedAccessSignature; \
+                     add one, or call credential()",
+                ));
+            }
+        };
+        for note in &string.notes {
+            tracing::warn!(note, "the connection string says something that has no effect");
+        }
+        let tls = string.tls().then(|| tls::connector(&self.roots)).transpose()?;
+        let namespace = string.host().clone();
+        let address = self.address.unwrap_or_else(|| (namespace.to_string(), string.port()));
+        let container = self.client_name.unwrap_or_else(|| format!("ephor-{:016x}", fastrand::u64(..)));
+        let endpoint = Endpoint {
+            namespace,
+            hub,
+            address,
+            tls,
+            credential,
+            container,
+            connect_time: self.options.connect_time,
+            token_time: self.options.answer_time / 2,
+        };
+        Ok(EventHubs::new(endpoint, self.options))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STRING: &str = "Endpoint=sb://localhost;SharedAccessKeyName=root;SharedAccessKey=canary-key";
+
+    fn refused(builder: Builder) -> String {
+        builder.build().map(|_| ()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_said_with_what_to_do() {
+        let builder = EventHubs::builder(STRING);
+        assert!(refused(builder.clone()).contains("EntityPath"));
+        assert!(refused(builder.clone().hub("a b")).contains("hub name"));
+        assert!(refused(EventHubs::builder(&format!("{STRING};EntityPath=a")).hub("b")).contains("twice"));
+        assert!(refused(EventHubs::builder("Endpoint=sb://localhost").hub("a")).contains("SharedAccessKey"));
+        assert!(refused(EventHubs::builder("canary").hub("a")).contains("connection string"));
+        let builder = builder.hub("a");
+        for (wrong, word) in [
+            (Options { connections: 0, ..Options::default() }, "connections"),
+            (Options { attempts: 0, ..Options::default() }, "attempts"),
+            (Options { answer_time: Duration::ZERO, ..Options::default() }, "answer_time"),
+            (Options { token_life: Duration::ZERO, ..Options::default() }, "token_life"),
+            (
+                Options {
+                    backoff: Backoff { first: Duration::ZERO, most: Duration::ZERO },
+                    ..Options::default()
+                },
+                "backoff",
+            ),
+        ] {
+            assert!(refused(builder.clone().options(wrong)).contains(word));
+        }
+    }
+
+    #[test]
+    fn no_secret_shows_in_debug_or_in_errors() {
+        let builder = EventHubs::builder(STRING).hub("a");
+        let client = builder.clone().build().unwrap();
+        let shown = format!("{builder:?} {client:?} {}", refused(EventHubs::builder(&format!("{STRING};x"))));
+        assert!(!shown.contains("canary"), "{shown}");
+    }
+
+    #[test]
+    fn every_form_of_a_connection_string_makes_a_client() {
+        for text in [
+            format!("{STRING};EntityPath=a"),
+            "Endpoint=sb://localhost:1234;UseDevelopmentEmulator=true;EntityPath=a".to_owned(),
+            "Endpoint=sb://[::1]:5672;SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true;\
+             EntityPath=a"
+                .to_owned(),
+            "Endpoint=sb://ns.servicebus.windows.net/;EntityPath=a;SharedAccessSignature=\
+             SharedAccessSignature sr=sb%3A%2F%2Flocalhost&sig=abc%3D&se=1800000000&skn=n"
+                .to_owned(),
+        ] {
+            let client = EventHubs::builder(&text).build().unwrap();
+            assert_eq!(ephor_core::source::EventSource::hub(&client).as_str(), "a");
+        }
+    }
+}

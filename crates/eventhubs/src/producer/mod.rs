@@ -1,0 +1,202 @@
+//! Sending: one event or many, to a partition, by key, or wherever they may go.
+//!
+//! Events are packed into messages as large as the hub takes. Each target, the hub as a whole or one partition, has
+//! a link of its own and a task that owns it (`sender.rs`): it sends in order, and sends again in order.
+
+mod error;
+mod sender;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use ephor_core::event::NewEvent;
+use ephor_core::ids::PartitionId;
+use ephor_wire::address::Address;
+use ephor_wire::batch::{Packer, Push};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::client::Shared;
+use crate::line::Outgoing;
+use sender::{Job, Sender};
+
+pub use error::{SendError, SendFailure};
+
+/// Messages of one link that the hub has not answered yet.
+pub const DEFAULT_IN_FLIGHT: usize = 16;
+/// More of them would only take memory.
+pub const MOST_IN_FLIGHT: usize = 1_024;
+
+/// How a producer behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProducerOptions {
+    /// So many messages of one link may be on their way: [`DEFAULT_IN_FLIGHT`]; at least 1, at most
+    /// [`MOST_IN_FLIGHT`].
+    ///
+    /// It matters to those who send before an earlier send has returned. Their messages are stored in the order
+    /// in which they were begun, also when a connection is lost; but if the hub refuses one for a moment, those
+    /// behind it that were on their way may come before it. With 1 they never do.
+    pub in_flight: usize,
+}
+
+impl Default for ProducerOptions {
+    fn default() -> Self {
+        Self { in_flight: DEFAULT_IN_FLIGHT }
+    }
+}
+
+/// Where events go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Target<'a> {
+    /// To the partition that an event's key chooses; without a key, to whichever the hub likes.
+    #[default]
+    Any,
+    /// To this partition.
+    Partition(PartitionId),
+    /// To the partition that this key chooses; the key travels with every event.
+    Key(&'a str),
+}
+
+/// Sends to a hub. Clones share their links.
+///
+/// When a send returns, the hub has stored its events. Once a send has begun to wait for the hub, dropping its
+/// future does not take it back.
+#[derive(Clone)]
+pub struct Producer(Arc<Inner>);
+
+struct Inner {
+    shared: Arc<Shared>,
+    options: ProducerOptions,
+    /// By partition; the hub as a whole is none.
+    links: Mutex<BTreeMap<Option<PartitionId>, Handle>>,
+}
+
+/// The way to one link's task.
+#[derive(Clone)]
+struct Handle {
+    jobs: mpsc::Sender<Job>,
+    /// The largest message that the link takes; 0 until it is known.
+    limit: Arc<AtomicUsize>,
+}
+
+impl Producer {
+    pub(crate) fn new(shared: Arc<Shared>, options: ProducerOptions) -> Self {
+        let options = ProducerOptions { in_flight: options.in_flight.clamp(1, MOST_IN_FLIGHT) };
+        Self(Arc::new(Inner { shared, options, links: Mutex::new(BTreeMap::new()) }))
+    }
+
+    /// Sends one event: to the partition that its key chooses, or to any.
+    pub async fn send(&self, event: NewEvent) -> Result<(), SendError> {
+        self.send_batch(Target::Any, [event]).await.map(|_| ())
+    }
+
+    /// Sends one event to a partition.
+    pub async fn send_to(&self, partition: PartitionId, event: NewEvent) -> Result<(), SendError> {
+        self.send_batch(Target::Partition(partition), [event]).await.map(|_| ())
+    }
+
+    /// Sends events in order, in as few messages as they fit into, and says how many there were. A message is
+    /// stored whole or not at all; the next one is sent when the one before is stored.
+    ///
+    /// To [`Target::Any`], neighbours with the same key go together.
+    pub async fn send_batch(
+        &self,
+        target: Target<'_>,
+        events: impl IntoIterator<Item = NewEvent, IntoIter: Send>,
+    ) -> Result<usize, SendError> {
+        let partition = match target {
+            Target::Partition(partition) => Some(partition),
+            Target::Any | Target::Key(_) => None,
+        };
+        let handle = self.handle(partition);
+        let mut sent = 0;
+        let failed = |sent| move |failure| SendError { sent, failure };
+        let limit = handle.limit().await.map_err(failed(sent))?;
+        let mut batch: Option<(Option<Arc<str>>, Packer)> = None;
+        for (index, mut event) in events.into_iter().enumerate() {
+            if let Target::Key(key) = target {
+                event.partition_key = Some(key.into());
+            }
+            let key = event.partition_key.clone().filter(|_| partition.is_none());
+            if batch.as_ref().is_some_and(|(of, _)| *of != key) {
+                sent += handle.send(batch.take()).await.map_err(failed(sent))?;
+            }
+            let (_, packer) = batch.get_or_insert_with(|| {
+                let packer = Packer::new(limit, key.as_deref());
+                (key, packer)
+            });
+            let refused = |why| SendError { sent, failure: SendFailure::Event { index, why } };
+            if packer.push(&event).map_err(refused)? == Push::Full {
+                sent += handle.flush(packer).await.map_err(failed(sent))?;
+                let refused = |why| SendError { sent, failure: SendFailure::Event { index, why } };
+                // It would fit into an empty one, and this one is empty now.
+                let _added = packer.push(&event).map_err(refused)?;
+            }
+        }
+        sent += handle.send(batch).await.map_err(failed(sent))?;
+        Ok(sent)
+    }
+
+    fn handle(&self, partition: Option<PartitionId>) -> Handle {
+        let mut links = self.0.links.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = links.get(&partition).filter(|handle| !handle.jobs.is_closed()) {
+            return handle.clone();
+        }
+        let hub = self.0.shared.endpoint.hub.clone();
+        let address = match partition {
+            Some(partition) => Address::Partition { hub, partition },
+            None => Address::Hub { hub },
+        };
+        let in_flight = self.0.options.in_flight;
+        let (jobs, receiver) = mpsc::channel(in_flight);
+        let limit = Arc::new(AtomicUsize::new(0));
+        let handle = Handle { jobs, limit: limit.clone() };
+        let sender = Sender::new(self.0.shared.clone(), address, partition, receiver, in_flight, limit);
+        sender.start();
+        links.insert(partition, handle.clone());
+        handle
+    }
+}
+
+impl Handle {
+    /// The largest message that the link takes.
+    async fn limit(&self) -> Result<usize, SendFailure> {
+        match self.limit.load(Ordering::Relaxed) {
+            0 => self.ask(Job::Limit).await,
+            known => Ok(known),
+        }
+    }
+
+    async fn send(&self, batch: Option<(Option<Arc<str>>, Packer)>) -> Result<usize, SendFailure> {
+        match batch {
+            Some((_, mut packer)) => self.flush(&mut packer).await,
+            None => Ok(0),
+        }
+    }
+
+    /// Sends what is packed, and says how many events that was.
+    async fn flush(&self, packer: &mut Packer) -> Result<usize, SendFailure> {
+        let Some(packed) = packer.take() else { return Ok(0) };
+        let message = Outgoing { format: packed.format, bytes: Bytes::from(packed.bytes) };
+        self.ask(|reply| Job::Send(message, reply)).await?;
+        Ok(packed.events)
+    }
+
+    async fn ask<T>(
+        &self,
+        job: impl FnOnce(oneshot::Sender<Result<T, SendFailure>>) -> Job,
+    ) -> Result<T, SendFailure> {
+        let (reply, answer) = oneshot::channel();
+        self.jobs.send(job(reply)).await.map_err(|_| SendFailure::gone())?;
+        answer.await.map_err(|_| SendFailure::gone())?
+    }
+}
+
+impl fmt::Debug for Producer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let endpoint = &self.0.shared.endpoint;
+        write!(f, "Producer({}/{})", endpoint.namespace, endpoint.hub)
+    }
+}

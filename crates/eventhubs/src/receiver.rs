@@ -1,0 +1,343 @@
+//! A reader of one partition, which outlives its links.
+//!
+//! ```text
+//!   Opening ─attached─► Attached ─ ended ─► Waiting ─backoff─► Opening …   behind the last event taken
+//!      │ no                 │ another took the place
+//!      └─► Waiting, told    └─► Disconnected, for good
+//! ```
+//!
+//! All of it is in the receiver and not in the future of a call, so that dropping the future loses neither events
+//! nor the way back. A new link begins behind the last event that was *taken from* the old one; what is buffered is
+//! handed out first. An event that comes a second time is passed over, whatever the hub does.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ephor_core::BoxFuture;
+use ephor_core::event::Event;
+use ephor_core::ids::PartitionId;
+use ephor_core::position::{SequenceNumber, StartPosition};
+use ephor_core::source::{LastEnqueued, OpenError, OpenRequest, ReceiveError, Receiver, SourceError};
+use ephor_wire::address::Address;
+use ephor_wire::annotations::received;
+use ephor_wire::condition::{Class, Condition, Refusal, open_error, receive_error};
+use ephor_wire::selector::Start;
+use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+
+use crate::client::Shared;
+use crate::credit::Credit;
+use crate::failure::Failure;
+use crate::inbox::{Inbox, Keeper};
+use crate::line::{Command, Key, Line, ReceiverWish};
+
+/// How long closing waits for the hub to agree.
+const TIME_TO_CLOSE: Duration = Duration::from_secs(5);
+
+/// A link that lived so long was not lost for being new.
+const STEADY: Duration = Duration::from_secs(10);
+
+/// Epochs are signed on the wire.
+const HIGHEST_EPOCH: u64 = i64::MAX as u64;
+
+/// One link of a receiver. Dropping it gives it up.
+struct Link {
+    line: Arc<Line>,
+    key: Key,
+    inbox: Arc<Inbox>,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.inbox.abandon();
+        self.line.release(self.key);
+    }
+}
+
+enum State {
+    Opening { link: Link, patience: Pin<Box<Sleep>> },
+    Attached { link: Link, since: Instant },
+    Waiting { until: Pin<Box<Sleep>> },
+    Disconnected(Arc<Refusal>),
+}
+
+pub(crate) struct HubReceiver {
+    shared: Arc<Shared>,
+    partition: PartitionId,
+    /// With where the next link begins.
+    wish: ReceiverWish,
+    prefetch: (usize, usize),
+    state: State,
+    /// In a row, without an event in between.
+    failures: u32,
+    /// The last event that was taken from a link.
+    last: Option<SequenceNumber>,
+    last_enqueued: Option<LastEnqueued>,
+    /// A delivery that could not be read: told after the events before it.
+    unreadable: Option<Failure>,
+}
+
+/// Opens a receiver.
+pub(crate) async fn open(shared: Arc<Shared>, request: OpenRequest) -> Result<Box<dyn Receiver>, OpenError> {
+    let OpenRequest { group, partition, start, epoch, receiver, prefetch_events, prefetch_bytes } = request;
+    if let Some(epoch) = epoch.filter(|epoch| epoch.get() > HIGHEST_EPOCH) {
+        let why = format!("epoch {epoch} is higher than AMQP can say ({HIGHEST_EPOCH})");
+        return Err(SourceError::Unavailable(why.into()).into());
+    }
+    let start = pinned(&shared, partition, start).await?;
+    let address = Address::Consumer { hub: shared.endpoint.hub.clone(), group, partition };
+    let wish = ReceiverWish { address, start: start.into(), epoch, name: receiver };
+    let mut receiver = Box::new(HubReceiver::new(shared, partition, wish, (prefetch_events, prefetch_bytes)));
+    poll_fn(|context| receiver.poll_opened(context)).await?;
+    Ok(receiver)
+}
+
+/// The end of the log is looked up once: a link that is lost before its first event would otherwise skip what
+/// came in between.
+async fn pinned(
+    shared: &Shared,
+    partition: PartitionId,
+    start: StartPosition,
+) -> Result<StartPosition, SourceError> {
+    if start != StartPosition::Latest {
+        return Ok(start);
+    }
+    let properties = shared.partition_properties(partition).await?;
+    Ok(match properties.last {
+        Some(last) => StartPosition::after(last.sequence),
+        // Nothing was ever stored, so the beginning is the end.
+        None => StartPosition::Earliest,
+    })
+}
+
+impl HubReceiver {
+    fn new(
+        shared: Arc<Shared>,
+        partition: PartitionId,
+        wish: ReceiverWish,
+        prefetch: (usize, usize),
+    ) -> Self {
+        let state = attach(&shared, partition, &wish, prefetch);
+        Self {
+            shared,
+            partition,
+            wish,
+            prefetch,
+            state,
+            failures: 0,
+            last: None,
+            last_enqueued: None,
+            unreadable: None,
+        }
+    }
+
+    /// Until the first link is attached, or it is clear that there will be none.
+    fn poll_opened(&mut self, context: &mut Context<'_>) -> Poll<Result<(), OpenError>> {
+        loop {
+            let Some(failure) = ready!(self.poll_attached(context)) else { return Poll::Ready(Ok(())) };
+            if failure.class() == Class::GiveUp || self.failures >= self.shared.options.attempts {
+                return Poll::Ready(Err(match failure {
+                    Failure::Refused(refusal) => open_error(Arc::unwrap_or_clone(refusal)),
+                    lost @ Failure::Lost(_) => lost.into_source_error().into(),
+                }));
+            }
+        }
+    }
+
+    /// Until there is a link, or an attempt at one failed; then the next attempt is arranged for.
+    fn poll_attached(&mut self, context: &mut Context<'_>) -> Poll<Option<Failure>> {
+        loop {
+            match &mut self.state {
+                State::Attached { .. } => return Poll::Ready(None),
+                State::Disconnected(refusal) => {
+                    return Poll::Ready(Some(Failure::Refused(refusal.clone())));
+                }
+                State::Waiting { until } => {
+                    ready!(until.as_mut().poll(context));
+                    self.state = attach(&self.shared, self.partition, &self.wish, self.prefetch);
+                }
+                State::Opening { link, patience } => match link.inbox.poll_opened(context) {
+                    Poll::Ready(Ok(())) => {
+                        let State::Opening { link, .. } =
+                            std::mem::replace(&mut self.state, waiting_for_nothing())
+                        else {
+                            continue;
+                        };
+                        self.state = State::Attached { link, since: Instant::now() };
+                    }
+                    Poll::Ready(Err(failure)) => {
+                        self.wait_after(&failure);
+                        return Poll::Ready(Some(failure));
+                    }
+                    Poll::Pending => {
+                        ready!(patience.as_mut().poll(context));
+                        let failure = Failure::lost(self.shared.impatience());
+                        link.line.condemn(&self.shared.impatience());
+                        self.wait_after(&failure);
+                        return Poll::Ready(Some(failure));
+                    }
+                },
+            }
+        }
+    }
+
+    fn wait_after(&mut self, failure: &Failure) {
+        self.failures = self.failures.saturating_add(1);
+        let until = Box::pin(sleep_until(self.shared.next_attempt(self.failures)));
+        tracing::debug!(
+            partition = %self.partition, failures = self.failures, reason = %failure, "receiver waits to attach again"
+        );
+        self.state = State::Waiting { until };
+    }
+
+    fn poll_receive(
+        &mut self,
+        context: &mut Context<'_>,
+        into: &mut Vec<Event>,
+        most: usize,
+    ) -> Poll<Result<(), ReceiveError>> {
+        loop {
+            if let Some(failure) = self.unreadable.take() {
+                self.wait_after(&failure);
+                return Poll::Ready(Err(failure.into_source_error().into()));
+            }
+            match ready!(self.poll_attached(context)) {
+                None => {}
+                Some(failure) => match self.told(failure) {
+                    Some(error) => return Poll::Ready(Err(error)),
+                    None => continue,
+                },
+            }
+            let State::Attached { link, since } = &self.state else { continue };
+            let mut deliveries = Vec::new();
+            match ready!(link.inbox.poll_take(context, most, |delivery| deliveries.push(delivery))) {
+                Ok(taken) => {
+                    if taken.ask {
+                        link.line.refill(link.key);
+                    }
+                    if self.hand_out(deliveries, into) {
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+                Err(failure) => {
+                    let steady = since.elapsed() >= STEADY;
+                    if let Some(error) = self.on_link_ended(&failure, steady) {
+                        return Poll::Ready(Err(error));
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is told of an attempt that failed; nothing if another one may help.
+    fn told(&mut self, failure: Failure) -> Option<ReceiveError> {
+        if let Failure::Refused(refusal) = &failure
+            && refusal.condition == Condition::LinkStolen
+        {
+            let refusal = refusal.clone();
+            self.state = State::Disconnected(refusal.clone());
+            return Some(receive_error(Arc::unwrap_or_clone(refusal)));
+        }
+        // All places may be taken by the very link that was lost, until the hub notices.
+        let passes = failure.condition() == Some(&Condition::ResourceLimitExceeded);
+        // The loss of the link was the first failure, and no attempt.
+        if (failure.class() == Class::GiveUp && !passes) || self.failures > self.shared.options.attempts {
+            return Some(failure.into_source_error().into());
+        }
+        None
+    }
+
+    /// The link is over and everything that it brought is handed out.
+    fn on_link_ended(&mut self, failure: &Failure, steady: bool) -> Option<ReceiveError> {
+        tracing::debug!(partition = %self.partition, reason = %failure, "receiver lost its link");
+        if steady {
+            self.failures = 0;
+        }
+        let at_once = self.failures == 0 && failure.class() == Class::Reopen;
+        self.wait_after(failure);
+        if at_once {
+            self.state = attach(&self.shared, self.partition, &self.wish, self.prefetch);
+        }
+        self.told(failure.clone())
+    }
+
+    /// Appends the events; says whether there is any.
+    fn hand_out(&mut self, deliveries: Vec<Bytes>, into: &mut Vec<Event>) -> bool {
+        let before = into.len();
+        for delivery in &deliveries {
+            match received(delivery) {
+                Ok((event, metrics)) => {
+                    if let Some(metrics) = metrics {
+                        self.last_enqueued = Some(metrics.last);
+                    }
+                    // A hub that repeats itself is not believed.
+                    if self.last.is_none_or(|last| event.sequence > last) {
+                        self.last = Some(event.sequence);
+                        into.push(event);
+                    }
+                }
+                Err(malformed) => {
+                    // Nothing behind it is taken, so that it is asked for again, and not skipped.
+                    let why = format!("the hub sent something that is not an event: {malformed}");
+                    self.unreadable = Some(Failure::lost(why));
+                    break;
+                }
+            }
+        }
+        if let Some(number) = self.last {
+            self.wish.start = Start::Sequence { number, inclusive: false };
+        }
+        let any = into.len() > before;
+        if any {
+            self.failures = 0;
+        }
+        any
+    }
+}
+
+/// Asks for a link.
+fn attach(shared: &Shared, partition: PartitionId, wish: &ReceiverWish, prefetch: (usize, usize)) -> State {
+    let line = shared.line(Some(partition));
+    let inbox = Inbox::new(Credit::new(prefetch.0, prefetch.1));
+    let key = Key::new();
+    line.post(Command::Receive { key, wish: wish.clone(), inbox: Keeper::new(inbox.clone()) });
+    let patience = Box::pin(sleep_until(Instant::now() + shared.patience()));
+    State::Opening { link: Link { line, key, inbox }, patience }
+}
+
+/// A state that lasts no longer than the next assignment.
+fn waiting_for_nothing() -> State {
+    State::Waiting { until: Box::pin(sleep_until(Instant::now())) }
+}
+
+impl Receiver for HubReceiver {
+    fn receive<'a>(
+        &'a mut self,
+        into: &'a mut Vec<Event>,
+        most: usize,
+    ) -> BoxFuture<'a, Result<(), ReceiveError>> {
+        Box::pin(async move {
+            // A long backlog is always ready; whoever reads it in a loop shall not starve the connection.
+            tokio::task::coop::consume_budget().await;
+            poll_fn(|context| self.poll_receive(context, into, most)).await
+        })
+    }
+
+    fn last_enqueued(&self) -> Option<LastEnqueued> {
+        self.last_enqueued.clone()
+    }
+
+    fn close(self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let (State::Opening { link, .. } | State::Attached { link, .. }) = &self.state else { return };
+            link.inbox.abandon();
+            link.line.release(link.key);
+            let ended = poll_fn(|context| link.inbox.poll_ended(context));
+            // A hub that does not answer finds out by itself.
+            timeout_at(Instant::now() + TIME_TO_CLOSE, ended).await.ok();
+        })
+    }
+}

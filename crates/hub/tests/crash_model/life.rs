@@ -306,18 +306,21 @@ impl<'a> Life<'a> {
     /// Closes in good order and opens again; none if that was not survived.
     fn reopen(self) -> Checked<Option<Life<'a>>> {
         self.watched.files.lift_limit();
+        // Whoever reads a hub that closes is told so.
         self.watched.look_before_syncs(None);
         let closed = self.namespace.close();
         if self.is_down() {
             return Ok(None);
         }
-        let Life { variant, runtime, watched, stage, model, .. } = self;
         if closed.is_ok() {
-            let mut model = model.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut model = self.model();
             let names: Vec<String> = model.hubs.keys().cloned().collect();
             names.iter().for_each(|name| model.all_is_on_disk(name));
         }
-        Life::open(variant, runtime, &watched, stage.wall_time(), &model)
+        let (variant, runtime, wall) = (self.variant, self.runtime, self.wall_time());
+        let (watched, model) = (self.watched.clone(), self.model.clone());
+        drop(self);
+        Life::open(variant, runtime, &watched, wall, &model)
     }
 
     /// Whether all that was promised is there.
@@ -376,6 +379,13 @@ impl<'a> Life<'a> {
             Err(error) if !self.is_down() => Err(format!("closing fails: {error}")),
             _ => Ok(()),
         }
+    }
+}
+
+impl Drop for Life<'_> {
+    /// The readers hold the files, which hold the readers.
+    fn drop(&mut self) {
+        self.watched.look_before_syncs(None);
     }
 }
 

@@ -13,12 +13,15 @@
 //! | `life.rs` | one life of a process |
 //! | `reading.rs` | reading all that a hub serves |
 //! | `point.rs` | one crash: where, and what it leaves |
+//! | `workers.rs` | many of them at once |
+//! | `folder.rs` | a small folder to damage, and what is expected of it |
 #![allow(dead_code, unreachable_pub, reason = "each test uses its own part")]
 
 #[path = "../common/faulty_files.rs"]
 pub mod faulty_files;
 
 pub mod event;
+pub mod folder;
 pub mod life;
 pub mod model;
 pub mod point;
@@ -26,6 +29,7 @@ pub mod reading;
 pub mod script;
 pub mod stage;
 pub mod watched;
+pub mod workers;
 
 /// What went wrong, in words.
 pub type Checked<T = ()> = Result<T, String>;

@@ -77,6 +77,14 @@ pub struct Tally {
     pub reopened: u64,
 }
 
+impl Tally {
+    pub fn add(&mut self, other: Tally) {
+        self.points += other.points;
+        self.torn += other.torn;
+        self.reopened += other.reopened;
+    }
+}
+
 /// What a first life left behind.
 pub struct Past {
     files: FaultyFiles,

@@ -9,7 +9,8 @@ pub const HOMES: &str = "homes";
 /// The hub that some scripts make, delete and make again.
 pub const MILLS: &str = "mills";
 
-const SMALLEST_SEGMENT: u64 = 4 << 10;
+/// Headers, and a few commits behind them.
+const SMALL_SEGMENT: u64 = 6 << 10;
 /// From this size on the log asks for room beforehand.
 const LARGE_SEGMENT: u64 = 4 << 20;
 
@@ -66,11 +67,11 @@ impl Variant {
         recent_bytes: u64,
         kept: bool,
     ) -> Variant {
-        let segment_bytes = if mix == Mix::Short { LARGE_SEGMENT } else { SMALLEST_SEGMENT };
+        let segment_bytes = if mix == Mix::Short { LARGE_SEGMENT } else { SMALL_SEGMENT };
         Variant {
             name: format!("{name}-{seed}"),
             config: NamespaceConfig { durability, segment_bytes, recent_bytes, ..NamespaceConfig::default() },
-            kept_bytes: kept.then_some(4 * SMALLEST_SEGMENT),
+            kept_bytes: kept.then_some(4 * SMALL_SEGMENT),
             script: script(mix, &mut fastrand::Rng::with_seed(seed)),
         }
     }

@@ -13,7 +13,7 @@ use ephor_core::source::{
 };
 use ephor_core::time::{Clock, Timestamp};
 
-use crate::batch::StoredBatch;
+use crate::batch::{StoredBatch, number_of};
 use crate::catalog::HubRecord;
 use crate::config::{Durability, HubConfig, MAX_PARTITIONS, NamespaceConfig, Retention, same_name};
 use crate::error::{HubError, SendError};
@@ -310,6 +310,9 @@ impl Hub {
         };
         let asked = match start {
             StartPosition::Sequence { number, inclusive } => Some(number.0 + u64::from(!inclusive)),
+            StartPosition::Offset { offset, inclusive } => {
+                number_of(&offset).map(|number| number + u64::from(!inclusive))
+            }
             _ => None,
         };
         Ok(HubReceiver {

@@ -2,11 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 mod common;
+#[path = "common/gated.rs"]
+mod gated;
 
-use std::io;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Wake, Waker};
 
 use common::Ticking;
@@ -15,11 +16,12 @@ use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 use ephor_core::source::{EventSource, OpenError, OpenRequest, Receiver};
 use ephor_core::time::Timestamp;
 use ephor_hub::config::DEFAULT_RECENT_BYTES;
-use ephor_hub::files::{DiskFiles, File, Files, MemoryFiles};
+use ephor_hub::files::{DiskFiles, Files, MemoryFiles};
 use ephor_hub::{
     Durability, Hub, HubConfig, HubReceiver, LocalNamespace, NamespaceConfig, NewEvent, Target, offset_of,
 };
 use ephor_testkit::conformance::source::check;
+use gated::Gated;
 use tokio::task::JoinSet;
 
 const FIRST: PartitionId = PartitionId(0);
@@ -362,92 +364,11 @@ async fn dropping_a_wait_loses_nothing() {
     }
 }
 
-/// Files whose reads wait while the gate is shut, and that count those who wait.
-#[derive(Debug)]
-struct Gated<T>(T, Arc<Gate>);
-
-#[derive(Debug, Default)]
-struct Gate {
-    state: Mutex<(bool, usize)>,
-    moved: Condvar,
-}
-
-impl Gate {
-    fn set_shut(&self, shut: bool) {
-        self.state.lock().unwrap().0 = shut;
-        self.moved.notify_all();
-    }
-
-    fn pass(&self) {
-        let mut state = self.state.lock().unwrap();
-        state.1 += usize::from(state.0);
-        self.moved.notify_all();
-        drop(self.moved.wait_while(state, |state| state.0).unwrap());
-    }
-
-    /// Waits until somebody waits, and tells how many do.
-    fn waiting(&self) -> usize {
-        self.moved.wait_while(self.state.lock().unwrap(), |state| state.1 == 0).unwrap().1
-    }
-}
-
-impl Files for Gated<MemoryFiles> {
-    fn create(&self, path: &str) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(Gated(self.0.create(path)?, self.1.clone())))
-    }
-    fn open(&self, path: &str) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(Gated(self.0.open(path)?, self.1.clone())))
-    }
-    fn list(&self, folder: &str) -> io::Result<Vec<String>> {
-        self.0.list(folder)
-    }
-    fn create_folder(&self, folder: &str) -> io::Result<()> {
-        self.0.create_folder(folder)
-    }
-    fn sync_folder(&self, folder: &str) -> io::Result<()> {
-        self.0.sync_folder(folder)
-    }
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.0.rename(from, to)
-    }
-    fn remove(&self, path: &str) -> io::Result<()> {
-        self.0.remove(path)
-    }
-    fn remove_folder(&self, folder: &str) -> io::Result<()> {
-        self.0.remove_folder(folder)
-    }
-    fn shown(&self, path: &str) -> String {
-        self.0.shown(path)
-    }
-}
-
-impl File for Gated<Arc<dyn File>> {
-    fn write_at(&self, position: u64, parts: &[&[u8]]) -> io::Result<()> {
-        self.0.write_at(position, parts)
-    }
-    fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.1.pass();
-        self.0.read_at(position, into)
-    }
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        self.0.set_len(length)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-    fn reserve(&self, length: u64) -> io::Result<()> {
-        self.0.reserve(length)
-    }
-    fn sync(&self) -> io::Result<()> {
-        self.0.sync()
-    }
-}
-
 /// Whoever asks with little patience, again and again, gets there nevertheless, and floods nobody.
 #[tokio::test]
 async fn a_slow_disk_is_read_once_however_often_somebody_stops_waiting_for_it() {
-    let gate = Arc::new(Gate::default());
-    let files = Arc::new(Gated(MemoryFiles::default(), gate.clone()));
+    let (files, gates) = Gated::new();
+    let gate = gates.reads;
     let config = NamespaceConfig { recent_bytes: 0, ..NamespaceConfig::default() };
     let namespace = LocalNamespace::on(files, config, Ticking::new(START, 0)).unwrap();
     let hub = namespace.create_hub(HubConfig::new("homes", 1).unwrap()).unwrap();

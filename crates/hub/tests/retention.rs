@@ -175,6 +175,8 @@ async fn a_start_that_is_gone_begins_at_the_oldest_kept_and_is_told() {
         for (start, missed) in [
             (StartPosition::at(SequenceNumber(3)), oldest - 3),
             (StartPosition::after(SequenceNumber(3)), oldest - 4),
+            (StartPosition::Offset { offset: offset_of(3), inclusive: true }, oldest - 3),
+            (StartPosition::Offset { offset: offset_of(3), inclusive: false }, oldest - 4),
             (StartPosition::Earliest, 0),
             (StartPosition::EnqueuedTime(Timestamp(0)), 0),
             (StartPosition::at(SequenceNumber(oldest)), 0),
@@ -182,18 +184,6 @@ async fn a_start_that_is_gone_begins_at_the_oldest_kept_and_is_told() {
         ] {
             let mut reader = house.reader(start.clone()).await;
             assert_eq!((next(&mut reader).await, reader.take_missed()), (oldest, missed), "{start}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn an_offset_that_is_gone_begins_at_the_oldest_kept() {
-    for house in House::every_kind(BY_SIZE) {
-        house.send(100).await;
-        let oldest = house.first_and_last().await.0;
-        for inclusive in [true, false] {
-            let mut reader = house.reader(StartPosition::Offset { offset: offset_of(3), inclusive }).await;
-            assert_eq!(next(&mut reader).await, oldest);
         }
     }
 }

@@ -2,11 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 mod common;
+#[path = "common/gated.rs"]
+mod gated;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::pin::pin;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -17,12 +18,13 @@ use ephor_core::ids::PartitionId;
 use ephor_core::position::StartPosition;
 use ephor_core::source::{EventSource, Receiver};
 use ephor_core::time::Timestamp;
-use ephor_hub::files::{File, Files, MemoryFiles};
+use ephor_hub::files::MemoryFiles;
 use ephor_hub::{
     Durability, Hub, HubConfig, LocalNamespace, MAX_BATCH_BYTES, NamespaceConfig, NewEvent, SendError,
     Target, offset_of,
 };
 use ephor_testkit::conformance::source::check;
+use gated::{Gate, Gated};
 use tokio::task::JoinSet;
 
 const FIRST: PartitionId = PartitionId(0);
@@ -476,92 +478,10 @@ async fn a_clock_that_stands_still_lets_nobody_wait_for_company() {
 
 // What waits.
 
-/// Files whose syncs wait while the gate is shut: a disk that takes its time.
-#[derive(Debug)]
-struct Gated<T>(T, Arc<Gate>);
-
-#[derive(Debug, Default)]
-struct Gate {
-    /// Whether it is shut, and how many syncs wait before it.
-    state: Mutex<(bool, usize)>,
-    moved: Condvar,
-}
-
-impl Gate {
-    fn set_shut(&self, shut: bool) {
-        self.state.lock().unwrap().0 = shut;
-        self.moved.notify_all();
-    }
-
-    fn pass(&self) {
-        let mut state = self.state.lock().unwrap();
-        state.1 += 1;
-        self.moved.notify_all();
-        let mut state = self.moved.wait_while(state, |state| state.0).unwrap();
-        state.1 -= 1;
-    }
-
-    fn wait_for_a_sync(&self) {
-        drop(self.moved.wait_while(self.state.lock().unwrap(), |state| state.1 == 0).unwrap());
-    }
-}
-
-impl Files for Gated<MemoryFiles> {
-    fn create(&self, path: &str) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(Gated(self.0.create(path)?, self.1.clone())))
-    }
-    fn open(&self, path: &str) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(Gated(self.0.open(path)?, self.1.clone())))
-    }
-    fn list(&self, folder: &str) -> io::Result<Vec<String>> {
-        self.0.list(folder)
-    }
-    fn create_folder(&self, folder: &str) -> io::Result<()> {
-        self.0.create_folder(folder)
-    }
-    fn sync_folder(&self, folder: &str) -> io::Result<()> {
-        self.0.sync_folder(folder)
-    }
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.0.rename(from, to)
-    }
-    fn remove(&self, path: &str) -> io::Result<()> {
-        self.0.remove(path)
-    }
-    fn remove_folder(&self, folder: &str) -> io::Result<()> {
-        self.0.remove_folder(folder)
-    }
-    fn shown(&self, path: &str) -> String {
-        self.0.shown(path)
-    }
-}
-
-impl File for Gated<Arc<dyn File>> {
-    fn write_at(&self, position: u64, parts: &[&[u8]]) -> io::Result<()> {
-        self.0.write_at(position, parts)
-    }
-    fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.0.read_at(position, into)
-    }
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        self.0.set_len(length)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-    fn reserve(&self, length: u64) -> io::Result<()> {
-        self.0.reserve(length)
-    }
-    fn sync(&self) -> io::Result<()> {
-        self.1.pass();
-        self.0.sync()
-    }
-}
-
 /// A hub on a disk with a gate; so many bytes may wait for it.
-fn gated(queue_bytes: u64) -> (LocalNamespace, Hub, Arc<Gate>) {
-    let gate = Arc::new(Gate::default());
-    let files = Arc::new(Gated(MemoryFiles::default(), gate.clone()));
+fn slow(queue_bytes: u64) -> (LocalNamespace, Hub, Arc<Gate>) {
+    let (files, gates) = Gated::new();
+    let gate = gates.syncs;
     let config = NamespaceConfig { queue_bytes, ..NamespaceConfig::default() };
     let namespace = LocalNamespace::on(files, config, Ticking::new(1_000, 0)).unwrap();
     let hub = HubConfig { max_event_bytes: queue_bytes.min(1 << 20), ..homes(1) };
@@ -571,13 +491,13 @@ fn gated(queue_bytes: u64) -> (LocalNamespace, Hub, Arc<Gate>) {
 
 #[tokio::test]
 async fn nobody_sees_an_event_before_it_is_on_disk() {
-    let (_namespace, hub, gate) = gated(1 << 20);
+    let (_namespace, hub, gate) = slow(1 << 20);
     gate.set_shut(true);
     let (producer, mut reader) = (hub.producer(), hub.reader(FIRST, StartPosition::Earliest).await.unwrap());
     let mut send = pin!(producer.send(NewEvent::new("door")));
     let mut receive = pin!(reader.next(1, 1));
     assert!(poll_once(send.as_mut()).is_pending());
-    gate.wait_for_a_sync();
+    gate.waiting();
     assert!(poll_once(send.as_mut()).is_pending() && poll_once(receive.as_mut()).is_pending());
     assert_eq!(hub.partition_properties(FIRST).await.unwrap().last, None);
     gate.set_shut(false);
@@ -587,14 +507,14 @@ async fn nobody_sees_an_event_before_it_is_on_disk() {
 
 #[tokio::test]
 async fn a_send_that_is_dropped_while_it_waits_for_the_disk_is_stored_all_the_same() {
-    let (_namespace, hub, gate) = gated(1 << 20);
+    let (_namespace, hub, gate) = slow(1 << 20);
     let producer = hub.producer();
     drop(producer.send(NewEvent::new("never began")));
     gate.set_shut(true);
     {
         let mut first = pin!(producer.send(NewEvent::new("on its way")));
         assert!(poll_once(first.as_mut()).is_pending());
-        gate.wait_for_a_sync();
+        gate.waiting();
         let mut second = pin!(producer.send(NewEvent::new("in the queue")));
         assert!(poll_once(second.as_mut()).is_pending());
     }
@@ -607,14 +527,14 @@ async fn a_send_that_is_dropped_while_it_waits_for_the_disk_is_stored_all_the_sa
 
 #[tokio::test]
 async fn no_more_bytes_wait_for_the_disk_than_the_queue_may_hold() {
-    let (_namespace, hub, gate) = gated(4_096);
+    let (_namespace, hub, gate) = slow(4_096);
     let producer = hub.producer();
     let event = || NewEvent::new(vec![7; 990]);
     gate.set_shut(true);
     {
         let mut first = pin!(producer.send(event()));
         assert!(poll_once(first.as_mut()).is_pending());
-        gate.wait_for_a_sync();
+        gate.waiting();
         let mut later: Vec<_> = (0..10).map(|_| Box::pin(producer.send(event()))).collect();
         assert!(later.iter_mut().all(|send| poll_once(send.as_mut()).is_pending()));
         // Those in the queue go on without their senders; those before it are gone with them.
@@ -626,19 +546,19 @@ async fn no_more_bytes_wait_for_the_disk_than_the_queue_may_hold() {
 
 #[tokio::test]
 async fn a_batch_that_is_larger_than_the_queue_goes_alone() {
-    let (_namespace, hub, _gate) = gated(4_096);
+    let (_namespace, hub, _gate) = slow(4_096);
     let events = (0..100).map(|_| NewEvent::new(vec![7; 1_000]));
     assert_eq!(hub.producer().send_batch(Target::Any, events).await.unwrap().count, 100);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closing_stores_what_waits_and_answers_everybody() {
-    let (namespace, hub, gate) = gated(4_096);
+    let (namespace, hub, gate) = slow(4_096);
     gate.set_shut(true);
     let producer = hub.producer();
     let mut first = Box::pin(producer.send(NewEvent::new(vec![7; 990])));
     assert!(poll_once(first.as_mut()).is_pending());
-    gate.wait_for_a_sync();
+    gate.waiting();
     let mut sends: Vec<_> = (0..10).map(|_| Box::pin(producer.send(NewEvent::new(vec![7; 990])))).collect();
     assert!(sends.iter_mut().all(|send| poll_once(send.as_mut()).is_pending()));
     let close = tokio::task::spawn_blocking(move || namespace.close());

@@ -1,0 +1,254 @@
+//! Which tokens a connection has put, and what they permit.
+
+use std::sync::Arc;
+
+use ephor_core::ids::{HubName, Namespace};
+use ephor_core::time::Timestamp;
+use ephor_wire::address::Address;
+use ephor_wire::cbs::{PutToken, TokenKind};
+use ephor_wire::condition::{Condition, Refusal, texts};
+use ephor_wire::sas::{Claims, Grant, InvalidToken, Key, KeyRing, Scope, SharedKey, Token, sign};
+
+use crate::refusals::entity;
+
+/// Who may do what here.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    keys: Vec<SharedKey>,
+    ring: KeyRing,
+}
+
+impl Policy {
+    pub(crate) fn new(keys: Vec<SharedKey>) -> Self {
+        Self { ring: KeyRing::new(keys.iter().cloned()), keys }
+    }
+
+    /// Whether everything is permitted.
+    pub(crate) fn is_open(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// The key of this name, if it is this one. Signatures are compared instead of keys, because that takes
+    /// the same time whatever is wrong.
+    fn key(&self, name: &str, key: &Key) -> Option<&SharedKey> {
+        let proof = sign("", name, key, Timestamp(0));
+        let proof = Token::parse(&proof).ok()?;
+        let found = self.keys.iter().find(|shared| shared.name == name && proof.is_signed_by(&shared.key));
+        if found.is_none() {
+            let _ = proof.is_signed_by(&Key::new("nobody"));
+        }
+        found
+    }
+}
+
+/// What one connection has shown of itself.
+#[derive(Debug)]
+pub(crate) struct Access {
+    policy: Arc<Policy>,
+    grants: Vec<Grant>,
+    most: usize,
+}
+
+impl Access {
+    /// Nothing yet, and at most so many tokens.
+    pub(crate) fn new(policy: Arc<Policy>, most: usize) -> Self {
+        Self { policy, grants: Vec::new(), most }
+    }
+
+    /// Whether something that counts has been shown, or nothing has to be.
+    pub(crate) fn is_authenticated(&self) -> bool {
+        self.policy.is_open() || !self.grants.is_empty()
+    }
+
+    /// A name and a key, as SASL PLAIN has them. They permit what a token made with them would, for as long
+    /// as the connection lasts.
+    pub(crate) fn plain(&mut self, response: &[u8]) -> bool {
+        let mut parts = response.split(|byte| *byte == 0).skip(1).map(std::str::from_utf8);
+        let (Some(Ok(name)), Some(Ok(key)), None) = (parts.next(), parts.next(), parts.next()) else {
+            return self.policy.is_open();
+        };
+        let Some(found) = self.policy.key(name, &Key::new(key)) else { return self.policy.is_open() };
+        let Some(everywhere) = Scope::parse("") else { return false };
+        self.grants.push(Grant {
+            claims: found.claims,
+            expires_at: Timestamp(i64::MAX),
+            key_name: found.name.clone(),
+            audience: everywhere,
+            hub: found.hub.clone(),
+        });
+        true
+    }
+
+    /// Takes a token. A newer one for the same replaces the older.
+    pub(crate) fn put(&mut self, put: &PutToken<'_>, now: Timestamp) -> Result<(), Refusal> {
+        if self.policy.is_open() {
+            return Ok(());
+        }
+        if put.kind == TokenKind::Jwt {
+            let text = "Tokens of Entra ID are not accepted here; use a shared access key.";
+            return Err(Refusal::new(Condition::UnauthorizedAccess, text));
+        }
+        let grant = self.policy.ring.authorize(put.token, put.audience, now)?;
+        self.grants.retain(|old| old.audience != grant.audience);
+        if self.grants.len() >= self.most {
+            // Those of links that are long gone.
+            self.grants.retain(|old| !old.is_expired(now));
+        }
+        if self.grants.len() >= self.most {
+            let text = format!("More than {} tokens on one connection.", self.most);
+            return Err(Refusal::new(Condition::ResourceLimitExceeded, text));
+        }
+        self.grants.push(grant);
+        Ok(())
+    }
+
+    /// Whether something may be done at an address.
+    pub(crate) fn check(
+        &self,
+        needed: Claims,
+        address: &Address,
+        namespace: &Namespace,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        if self.policy.is_open() {
+            return Ok(());
+        }
+        let mut expired = false;
+        for grant in &self.grants {
+            if grant.claims.contains(needed) && grant.covers(address) {
+                if !grant.is_expired(now) {
+                    return Ok(());
+                }
+                expired = true;
+            }
+        }
+        Err(match expired {
+            true => InvalidToken::Expired.into(),
+            false => texts::missing_claim(needed, &entity(namespace, address)),
+        })
+    }
+
+    /// Whether a hub may be described: by a token that was put, or by the one in the request.
+    pub(crate) fn check_description(
+        &self,
+        hub: &HubName,
+        token: Option<&str>,
+        namespace: &Namespace,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        let permits = |grant: &Grant| grant.claims.may_describe() && grant.covers_hub(hub);
+        if self.policy.is_open() || self.grants.iter().any(|grant| permits(grant) && !grant.is_expired(now)) {
+            return Ok(());
+        }
+        let address = Address::Hub { hub: hub.clone() };
+        // Scopes without a host are for any host.
+        let of_request =
+            token.and_then(|token| self.policy.ring.authorize(token, &address.to_string(), now).ok());
+        match of_request {
+            Some(grant) if permits(&grant) => Ok(()),
+            _ => Err(texts::missing_claim(Claims::LISTEN, &entity(namespace, &address))),
+        }
+    }
+
+    /// When the next token runs out.
+    pub(crate) fn next_expiry(&self, now: Timestamp) -> Option<Timestamp> {
+        self.grants.iter().map(|grant| grant.expires_at).filter(|at| *at > now && at.0 < i64::MAX).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_700_000_000_000);
+    const LATER: Timestamp = Timestamp(1_700_000_060_000);
+
+    fn access() -> Access {
+        let key = |name: &str, key, claims, hub: Option<&str>| SharedKey {
+            name: name.into(),
+            key: Key::new(key),
+            claims,
+            hub: hub.map(|hub| hub.parse().unwrap()),
+        };
+        let policy = Policy::new(vec![
+            key("send", "one", Claims::SEND, None),
+            key("listen", "two", Claims::LISTEN, Some("homes")),
+        ]);
+        Access::new(Arc::new(policy), 2)
+    }
+
+    fn namespace() -> Namespace {
+        "localhost".parse().unwrap()
+    }
+
+    fn put(access: &mut Access, name: &str, key: &str, audience: &str) -> Result<(), Refusal> {
+        let token = sign("sb://localhost/", name, &Key::new(key), LATER);
+        let token = PutToken { audience, kind: TokenKind::Sas, token: &token, expires_at: None };
+        access.put(&token, NOW)
+    }
+
+    #[test]
+    fn a_token_permits_what_its_key_does_until_it_runs_out() {
+        let mut access = access();
+        let hub = Address::parse("homes").unwrap();
+        let check = |access: &Access, claims, now| access.check(claims, &hub, &namespace(), now);
+        assert!(!access.is_authenticated());
+        assert!(check(&access, Claims::SEND, NOW).is_err());
+        put(&mut access, "send", "one", "sb://localhost/homes").unwrap();
+        assert!(access.is_authenticated());
+        assert_eq!(check(&access, Claims::SEND, NOW), Ok(()));
+        let refusal = check(&access, Claims::LISTEN, NOW).unwrap_err();
+        assert!(refusal.text.starts_with("Unauthorized access. 'Listen' claim(s) are required"), "{refusal}");
+        assert_eq!(access.next_expiry(NOW), Some(LATER));
+        assert!(check(&access, Claims::SEND, LATER).unwrap_err().text.starts_with("ExpiredToken"));
+        assert_eq!(access.next_expiry(LATER), None);
+    }
+
+    #[test]
+    fn tokens_are_bounded_and_a_newer_one_replaces_the_older() {
+        let mut access = access();
+        for _ in 0..3 {
+            put(&mut access, "send", "one", "sb://localhost/a").unwrap();
+            put(&mut access, "send", "one", "sb://localhost/b").unwrap();
+        }
+        let refusal = put(&mut access, "send", "one", "sb://localhost/c").unwrap_err();
+        assert_eq!(refusal.condition, Condition::ResourceLimitExceeded);
+    }
+
+    #[test]
+    fn plain_takes_the_name_and_the_key_and_nothing_else() {
+        for (response, welcome) in [
+            (&b"\0send\0one"[..], true),
+            (b"somebody\0send\0one", true),
+            (b"\0send\0two", false),
+            (b"\0nobody\0one", false),
+            (b"\0send\0one\0", false),
+            (b"send", false),
+            (b"", false),
+            (b"\0\xff\0one", false),
+        ] {
+            let mut access = access();
+            assert_eq!(access.plain(response), welcome);
+            assert_eq!(access.is_authenticated(), welcome);
+        }
+        let mut access = access();
+        assert!(access.plain(b"\0listen\0two"));
+        let at = |path| Address::parse(path).unwrap();
+        let check = |path| access.check(Claims::LISTEN, &at(path), &namespace(), NOW);
+        assert!(check("homes/ConsumerGroups/$Default/Partitions/0").is_ok());
+        assert!(check("others/ConsumerGroups/$Default/Partitions/0").is_err());
+    }
+
+    #[test]
+    fn a_hub_is_described_to_whoever_may_use_it_by_a_token_put_or_given() {
+        let access = access();
+        let hub: HubName = "homes".parse().unwrap();
+        let token = sign("sb://localhost/homes", "listen", &Key::new("two"), LATER);
+        let describe = |token| access.check_description(&hub, token, &namespace(), NOW);
+        assert!(describe(Some(&*token)).is_ok());
+        assert!(describe(None).is_err());
+        assert!(describe(Some("nonsense")).is_err());
+        let open = Access::new(Arc::new(Policy::new(Vec::new())), 1);
+        assert!(open.check_description(&hub, None, &namespace(), NOW).is_ok());
+    }
+}

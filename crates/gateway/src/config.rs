@@ -1,0 +1,166 @@
+//! What a gateway is told from outside.
+
+use std::time::Duration;
+
+use ephor_wire::connection_string::{DEVELOPMENT_KEY, DEVELOPMENT_KEY_NAME};
+use ephor_wire::sas::{Claims, Key, SharedKey};
+
+/// [`GatewayLimits::connections`].
+pub const DEFAULT_CONNECTIONS: usize = 4096;
+/// [`GatewayLimits::unauthenticated`].
+pub const DEFAULT_UNAUTHENTICATED: usize = 256;
+/// [`GatewayLimits::time_to_open`].
+pub const DEFAULT_TIME_TO_OPEN: Duration = Duration::from_secs(10);
+/// [`GatewayLimits::time_to_authorize`]: the service closes connections without a link after as long.
+pub const DEFAULT_TIME_TO_AUTHORIZE: Duration = Duration::from_secs(60);
+/// [`GatewayLimits::links`].
+pub const DEFAULT_LINKS: usize = 1024;
+/// [`GatewayLimits::bytes_in_flight`].
+pub const DEFAULT_BYTES_IN_FLIGHT: usize = 8 << 20;
+/// [`GatewayLimits::tokens`].
+pub const DEFAULT_TOKENS: usize = 4096;
+/// [`GatewayLimits::time_to_stop`].
+pub const DEFAULT_TIME_TO_STOP: Duration = Duration::from_secs(5);
+
+/// How a gateway behaves.
+#[derive(Clone, Debug)]
+pub struct GatewayConfig {
+    /// Who may do what. The default is [`development_key`], which is known to everybody and counts on
+    /// loopback only. Without any key everything is permitted, on loopback only.
+    pub keys: Vec<SharedKey>,
+    /// Serves other addresses than loopback without TLS, without keys or with the development key. Off by
+    /// default, and for networks that nobody else is in.
+    pub allow_insecure: bool,
+    /// What peers may use up.
+    pub limits: GatewayLimits,
+}
+
+impl Default for GatewayConfig {
+    fn default() -> Self {
+        Self { keys: vec![development_key()], allow_insecure: false, limits: GatewayLimits::default() }
+    }
+}
+
+/// What peers may use up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GatewayLimits {
+    /// Connections that have been let in, all in all; [`DEFAULT_CONNECTIONS`].
+    pub connections: usize,
+    /// Connections that have not put a token yet; [`DEFAULT_UNAUTHENTICATED`]. Beyond it the oldest goes:
+    /// those who mean it are let in within a moment.
+    pub unauthenticated: usize,
+    /// From connecting to the `open` of AMQP, TLS included; [`DEFAULT_TIME_TO_OPEN`].
+    pub time_to_open: Duration,
+    /// From connecting to the first token that counts; [`DEFAULT_TIME_TO_AUTHORIZE`].
+    pub time_to_authorize: Duration,
+    /// Links of one connection; [`DEFAULT_LINKS`].
+    pub links: usize,
+    /// Bytes of events that one connection may have on their way to the disk before nothing more is read
+    /// from it; [`DEFAULT_BYTES_IN_FLIGHT`].
+    pub bytes_in_flight: usize,
+    /// Tokens that a connection may put for different things; [`DEFAULT_TOKENS`].
+    pub tokens: usize,
+    /// How long peers have to say goodbye when the gateway stops; [`DEFAULT_TIME_TO_STOP`].
+    pub time_to_stop: Duration,
+}
+
+impl Default for GatewayLimits {
+    fn default() -> Self {
+        Self {
+            connections: DEFAULT_CONNECTIONS,
+            unauthenticated: DEFAULT_UNAUTHENTICATED,
+            time_to_open: DEFAULT_TIME_TO_OPEN,
+            time_to_authorize: DEFAULT_TIME_TO_AUTHORIZE,
+            links: DEFAULT_LINKS,
+            bytes_in_flight: DEFAULT_BYTES_IN_FLIGHT,
+            tokens: DEFAULT_TOKENS,
+            time_to_stop: DEFAULT_TIME_TO_STOP,
+        }
+    }
+}
+
+/// What is wrong with a configuration, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidGateway(String);
+
+impl GatewayConfig {
+    /// Says what is wrong with it.
+    pub fn validate(&self) -> Result<(), InvalidGateway> {
+        let wrong = |text: String| Err(InvalidGateway(text));
+        let limits = &self.limits;
+        for (name, value) in [
+            ("connections", limits.connections),
+            ("unauthenticated", limits.unauthenticated),
+            ("links", limits.links),
+            ("bytes_in_flight", limits.bytes_in_flight),
+            ("tokens", limits.tokens),
+        ] {
+            if value == 0 {
+                return wrong(format!("{name} must be at least 1, or nobody is served"));
+            }
+        }
+        for (name, value) in
+            [("time_to_open", limits.time_to_open), ("time_to_authorize", limits.time_to_authorize)]
+        {
+            if value.is_zero() {
+                return wrong(format!("{name} must be longer than 0, or nobody is served; try 10 s"));
+            }
+        }
+        for (index, key) in self.keys.iter().enumerate() {
+            if key.name.is_empty() || key.key.reveal().is_empty() {
+                return wrong(format!("keys[{index}] has no name, or the key itself is empty"));
+            }
+            if key.claims == Claims::NONE {
+                return wrong(format!(
+                    "the key {:?} permits nothing; give it Send, Listen or Manage",
+                    key.name
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether everybody knows a key, or needs none.
+    pub(crate) fn is_open_secret(&self) -> bool {
+        self.keys.is_empty() || self.keys.iter().any(|key| key.key.reveal() == DEVELOPMENT_KEY)
+    }
+}
+
+/// The key of the development connection string, for the whole namespace:
+/// `RootManageSharedAccessKey` / `SAS_KEY_VALUE`, as with Microsoft's emulator.
+pub fn development_key() -> SharedKey {
+    SharedKey {
+        name: DEVELOPMENT_KEY_NAME.to_owned(),
+        key: Key::new(DEVELOPMENT_KEY),
+        claims: Claims::MANAGE,
+        hub: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_configuration_says_what_is_wrong_and_shows_no_key() {
+        assert_eq!(GatewayConfig::default().validate(), Ok(()));
+        let mut config = GatewayConfig::default();
+        config.limits.links = 0;
+        assert!(config.validate().unwrap_err().to_string().contains("links must be at least 1"));
+        let mut config = GatewayConfig::default();
+        config.keys[0].claims = Claims::NONE;
+        config.keys[0].key = Key::new("canary");
+        assert!(config.validate().unwrap_err().to_string().contains("permits nothing"));
+        assert!(!format!("{config:?} {:?}", config.validate()).contains("canary"));
+    }
+
+    #[test]
+    fn the_development_key_is_no_secret() {
+        assert!(GatewayConfig::default().is_open_secret());
+        let keys = Vec::new();
+        assert!(GatewayConfig { keys, ..GatewayConfig::default() }.is_open_secret());
+        let keys = vec![SharedKey { key: Key::new("other"), ..development_key() }];
+        assert!(!GatewayConfig { keys, ..GatewayConfig::default() }.is_open_secret());
+    }
+}

@@ -1,0 +1,216 @@
+//! What a link is for, and whether it may be.
+
+use std::collections::VecDeque;
+
+use ephor_amqp::connection::{LinkId, SessionId};
+use ephor_amqp::performative::{Attach, Role};
+use ephor_amqp::{Encoded, Value};
+use ephor_core::epoch::Epoch;
+use ephor_core::ids::{ConsumerGroup, PartitionId};
+use ephor_core::source::{EventSource, OpenRequest};
+use ephor_hub::Hub;
+use ephor_wire::address::{Address, InvalidAddress};
+use ephor_wire::condition::{Condition, Refusal, texts};
+use ephor_wire::sas::Claims;
+use ephor_wire::selector::Start;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::link::{Link, Node, ReceiverLink, ReplyLink, RequestLink, SenderLink};
+use super::receiving::{News, READ_BYTES};
+use super::{Conversation, not_allowed};
+use crate::idempotence;
+use crate::refusals::{entity, of_hub, of_open};
+
+/// Requests that a peer may send before it hears of them.
+const REQUEST_CREDIT: u32 = 50;
+/// Deliveries that a sender may send before it hears of them; what bounds their bytes is that nothing more is
+/// read.
+pub(super) const SENDER_CREDIT: u32 = 1000;
+
+/// What the service says of a link whose messages have no size of their own.
+const USUAL_MESSAGE_SIZE: u64 = 1 << 20;
+
+/// A longer name of a receiver is cut.
+const MOST_NAME_CHARACTERS: usize = 64;
+
+const EPOCH: &str = "com.microsoft:epoch";
+/// The second is how the official Rust SDK spells it.
+const RECEIVER_NAMES: [&str; 2] = ["com.microsoft:receiver-name", "com.microsoft.com:receiver-name"];
+const RUNTIME_METRICS: &str = "com.microsoft:enable-receiver-runtime-metric";
+const TRACKING_ID: &str = "com.microsoft:tracking-id";
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
+    pub(super) fn on_attach(&mut self, session: SessionId, link: LinkId, attach: Attach) {
+        let address = match attach.role {
+            Role::Sender => attach.target.as_ref().and_then(|target| target.address.as_deref()),
+            Role::Receiver => attach.source.as_ref().and_then(|source| source.address.as_deref()),
+        };
+        let parsed = address.ok_or(InvalidAddress::NoHub).and_then(Address::parse);
+        let address = match parsed {
+            Ok(address) => address,
+            Err(invalid) => {
+                let refusal = Refusal::of_address(invalid, address.unwrap_or_default());
+                return self.refuse(link, refusal, None);
+            }
+        };
+        let node = match &address {
+            Address::Cbs => Some(Node::Cbs),
+            Address::Management { hub } => Some(Node::Management { hub: hub.clone() }),
+            _ => None,
+        };
+        match (node, attach.role) {
+            (Some(node), Role::Sender) => {
+                self.accept(link, &attach, USUAL_MESSAGE_SIZE, []);
+                self.driver.connection().grant(link, REQUEST_CREDIT);
+                self.links.insert(link, Link::Request(RequestLink { node, session }));
+            }
+            (Some(node), Role::Receiver) => {
+                let target = attach.target.as_ref().and_then(|target| target.address.clone());
+                self.accept(link, &attach, USUAL_MESSAGE_SIZE, []);
+                let reply = ReplyLink { node, session, target, waiting: VecDeque::new() };
+                self.links.insert(link, Link::Reply(reply));
+            }
+            (None, Role::Sender) => {
+                if let Err(refusal) = self.attach_sender(link, &attach, &address) {
+                    self.refuse(link, refusal, Some(&address));
+                }
+            }
+            (None, Role::Receiver) => {
+                if let Err(refusal) = self.attach_receiver(link, attach, &address) {
+                    self.refuse(link, refusal, Some(&address));
+                }
+            }
+        }
+    }
+
+    /// Accepts a link as it was asked for.
+    pub(super) fn accept(
+        &mut self,
+        link: LinkId,
+        attach: &Attach,
+        max_message_size: u64,
+        properties: impl IntoIterator<Item = (&'static str, Value<'static>)>,
+    ) {
+        let tracking = (TRACKING_ID, Value::String(&self.tracking));
+        let others = properties.into_iter().map(|pair| -> (&str, Value<'_>) { pair });
+        let properties = Encoded::map([tracking].into_iter().chain(others));
+        let answer = Attach {
+            max_message_size: Some(max_message_size),
+            properties: Some(properties),
+            ..attach.answer()
+        };
+        self.driver.connection().accept(link, answer);
+    }
+
+    fn attach_sender(&mut self, link: LinkId, attach: &Attach, address: &Address) -> Result<(), Refusal> {
+        let partition = match address {
+            Address::Hub { .. } => None,
+            Address::Partition { partition, .. } => Some(*partition),
+            _ => return Err(not_allowed("Events are sent to a hub or to one of its partitions.")),
+        };
+        let hub = self.hub_for(Claims::SEND, address, partition)?;
+        let desired = attach.desired_capabilities.as_ref();
+        let idempotent = desired.is_some_and(|desired| desired.has_name(idempotence::CAPABILITY));
+        let numbered = match (idempotent, partition) {
+            (false, _) => None,
+            (true, Some(partition)) => {
+                let properties = attach.properties.as_ref();
+                Some(self.shared.producers.attach(hub.name(), partition, properties)?)
+            }
+            (true, None) => {
+                return Err(not_allowed(
+                    "A producer numbers its events for one partition, and attaches there.",
+                ));
+            }
+        };
+        let properties = numbered.as_ref().map(|(numbered, _)| numbered.properties());
+        let limit = self.shared.hubs.of(&hub).max_event_bytes;
+        self.accept(link, attach, limit, properties.into_iter().flatten());
+        self.driver.connection().grant(link, SENDER_CREDIT);
+        let producer = hub.producer();
+        let sender = SenderLink { address: address.clone(), producer, partition, numbered };
+        self.links.insert(link, Link::Sender(sender));
+        Ok(())
+    }
+
+    fn attach_receiver(&mut self, link: LinkId, attach: Attach, address: &Address) -> Result<(), Refusal> {
+        let Address::Consumer { group, partition, .. } = address else {
+            return Err(not_allowed("Events are received from a partition, within a consumer group."));
+        };
+        let hub = self.hub_for(Claims::LISTEN, address, Some(*partition))?;
+        let filter = attach.source.as_ref().and_then(|source| source.filter.as_ref());
+        let start = Start::from_filter(filter.map(Encoded::as_bytes).unwrap_or_default())
+            .map_err(|invalid| Refusal::from(&invalid))?;
+        let property = |name| attach.properties.as_ref()?.get(name);
+        let epoch = match property(EPOCH) {
+            None | Some(Value::Null) => None,
+            Some(value) => {
+                let number = value.integer().and_then(|number| u64::try_from(number).ok());
+                let bad = || Refusal::new(Condition::ArgumentError, "The epoch is not a number from 0 on.");
+                Some(Epoch::from_stored(number.ok_or_else(bad)?))
+            }
+        };
+        let name = RECEIVER_NAMES.into_iter().find_map(|name| property(name)?.text()).unwrap_or_default();
+        let name: String = name.chars().take(MOST_NAME_CHARACTERS).collect();
+        let desired = attach.desired_capabilities.as_ref();
+        let metrics = desired.is_some_and(|desired| desired.has_name(RUNTIME_METRICS));
+        let ask = Ask { group: group.clone(), partition: *partition, start, epoch, name };
+        let entity = entity(self.shared.namespace.name(), address);
+        let opening = {
+            let hub = hub.clone();
+            async move {
+                let opened = ask.open(&hub).await.map_err(|error| of_open(&error, &entity));
+                News::Opened { link, attach: Box::new(attach), opened }
+            }
+        };
+        let state = self.wait_for(opening);
+        let receiver = ReceiverLink { address: address.clone(), hub, metrics, state, in_line: false };
+        self.links.insert(link, Link::Receiver(Box::new(receiver)));
+        Ok(())
+    }
+
+    /// The hub of an address, if it is there, has the partition, and the peer may do that with it.
+    fn hub_for(
+        &self,
+        needed: Claims,
+        address: &Address,
+        partition: Option<PartitionId>,
+    ) -> Result<Hub, Refusal> {
+        let namespace = &self.shared.namespace;
+        // Whoever may not use a hub does not learn whether it is there.
+        self.access.check(needed, address, namespace.name(), self.now())?;
+        let name = address.hub().map(|hub| hub.as_str()).unwrap_or_default();
+        let found = namespace.hub(name);
+        let hub = found.map_err(|error| of_hub(&error, &entity(namespace.name(), address)))?;
+        let partitions = hub.partition_count();
+        match partition {
+            Some(partition) if partition.0 >= partitions => Err(texts::no_such_partition(partitions)),
+            _ => Ok(hub),
+        }
+    }
+}
+
+/// What a receiver is to be opened with.
+struct Ask {
+    group: ConsumerGroup,
+    partition: PartitionId,
+    start: Start,
+    epoch: Option<Epoch>,
+    name: String,
+}
+
+impl Ask {
+    async fn open(self, hub: &Hub) -> Result<ephor_hub::HubReceiver, ephor_core::source::OpenError> {
+        let last = hub.partition_properties(self.partition).await?.last.map(|last| last.sequence);
+        let request = OpenRequest {
+            group: self.group,
+            partition: self.partition,
+            start: self.start.position(last),
+            epoch: self.epoch,
+            receiver: self.name,
+            prefetch_events: 1,
+            prefetch_bytes: READ_BYTES,
+        };
+        hub.receiver(request).await
+    }
+}

@@ -1,0 +1,108 @@
+//! What is known of a link.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ephor_amqp::connection::SessionId;
+use ephor_core::ids::{HubName, PartitionId};
+use ephor_hub::{Hub, HubReceiver, Producer, StoredBatch};
+use ephor_wire::address::Address;
+use ephor_wire::annotations::RuntimeMetrics;
+use futures_util::future::AbortHandle;
+
+use crate::idempotence::Numbered;
+
+/// A node that answers requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Node {
+    /// Where tokens are put.
+    Cbs,
+    /// Where a hub and its partitions are described.
+    Management {
+        /// The hub of the address, if it names one.
+        hub: Option<HubName>,
+    },
+}
+
+/// What a link is for.
+pub(super) enum Link {
+    /// The peer sends requests.
+    Request(RequestLink),
+    /// The peer gets answers.
+    Reply(ReplyLink),
+    /// The peer sends events.
+    Sender(SenderLink),
+    /// The peer receives events.
+    Receiver(Box<ReceiverLink>),
+}
+
+pub(super) struct RequestLink {
+    pub(super) node: Node,
+    pub(super) session: SessionId,
+}
+
+pub(super) struct ReplyLink {
+    pub(super) node: Node,
+    pub(super) session: SessionId,
+    /// What the peer calls its end: some requests name it.
+    pub(super) target: Option<String>,
+    /// Answers that wait for credit.
+    pub(super) waiting: VecDeque<Vec<u8>>,
+}
+
+pub(super) struct SenderLink {
+    pub(super) address: Address,
+    pub(super) producer: Producer,
+    /// The one partition that it sends to.
+    pub(super) partition: Option<PartitionId>,
+    /// Who numbers its events, and the epoch of this link.
+    pub(super) numbered: Option<(Arc<Numbered>, i16)>,
+}
+
+pub(super) struct ReceiverLink {
+    pub(super) address: Address,
+    pub(super) hub: Hub,
+    /// Whether it wants to be told how far the log is.
+    pub(super) metrics: bool,
+    pub(super) state: Reading,
+    /// It is in the line of those who wait for room.
+    pub(super) in_line: bool,
+}
+
+/// Where the hub's receiver is.
+pub(super) enum Reading {
+    /// It is being opened, or waits for events. Dropping a link ends that.
+    Away(AbortHandle),
+    /// On its way from one to the other.
+    Nowhere,
+    /// It has brought events that have not all been sent.
+    Here { receiver: Box<HubReceiver>, batch: StoredBatch, sent: usize, metrics: Option<RuntimeMetrics> },
+}
+
+impl ReceiverLink {
+    /// The peer is alive, though it takes nothing: the connection is.
+    pub(super) fn heard(&self) {
+        if let Reading::Here { receiver, .. } = &self.state {
+            receiver.heard();
+        }
+    }
+}
+
+impl Drop for ReceiverLink {
+    fn drop(&mut self) {
+        if let Reading::Away(abort) = &self.state {
+            abort.abort();
+        }
+    }
+}
+
+impl Link {
+    /// What it is about, for links that are about a hub.
+    pub(super) fn address(&self) -> Option<&Address> {
+        match self {
+            Self::Sender(sender) => Some(&sender.address),
+            Self::Receiver(receiver) => Some(&receiver.address),
+            Self::Request(_) | Self::Reply(_) => None,
+        }
+    }
+}

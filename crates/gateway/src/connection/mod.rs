@@ -1,0 +1,342 @@
+//! One connection: the engine, its links, the receivers behind them and the sends in flight, in one task.
+//!
+//! ```text
+//! loop: told to go? ─ a token ran out? ─ sends that are done ─ news of receivers ─ the peer
+//! ```
+//!
+//! That is the order in which things are looked at. Outcomes come before more work; news comes before the
+//! peer because output that waits bounds it: when the peer does not read, receivers are not asked, and the
+//! peer's turn comes. While too much is on its way to the disk the peer has no turn at all.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `attach.rs` | what a link is for, and whether it may be |
+//! | `sending.rs` | deliveries on their way to the hub, and their outcomes |
+//! | `receiving.rs` | receivers on their way to the peer: credit, windows, room |
+//! | `requests.rs` | `$cbs` and `$management` |
+//! | `link.rs` | what is known of a link |
+
+mod attach;
+mod link;
+mod receiving;
+mod requests;
+mod sending;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ephor_amqp::Connection;
+use ephor_amqp::connection::{Closed, Config, Event, LinkId, ServerSasl};
+use ephor_amqp::driver::Driver;
+use ephor_amqp::limits::Limits;
+use ephor_amqp::performative::{Error, Open, SaslInit, condition};
+use ephor_core::BoxFuture;
+use ephor_core::time::{Monotonic, Timestamp};
+use ephor_wire::address::Address;
+use ephor_wire::condition::{Condition, Refusal};
+use ephor_wire::sas::Claims;
+use futures_util::StreamExt;
+use futures_util::future::Aborted;
+use futures_util::stream::{FuturesOrdered, FuturesUnordered};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+
+use crate::access::Access;
+use crate::admission::Ticket;
+use crate::gateway::Shared;
+use crate::quirks::acknowledgement_delay;
+use crate::refusals::{self, tracked};
+use link::Link;
+use receiving::News;
+use sending::Done;
+
+/// Signs of life of receivers that wait for credit are given this often, and the wall clock is looked at,
+/// which may jump: far more often than a receiver is forgotten.
+const LOOK_AFTER: Duration = Duration::from_secs(30);
+
+/// Whatever a hub may be configured to take, and the envelope.
+const LARGEST_MESSAGE: u64 = ephor_hub::config::MAX_MAX_EVENT_BYTES + (64 << 10);
+
+type NewsFuture = Pin<Box<dyn Future<Output = Result<News, Aborted>> + Send>>;
+
+/// A connection and all that hangs on it.
+pub(crate) struct Conversation<S> {
+    driver: Driver<S>,
+    shared: Arc<Shared>,
+    peer: SocketAddr,
+    ticket: Ticket,
+    access: Access,
+    links: BTreeMap<LinkId, Link>,
+    /// In the order in which they came: so are the answers.
+    sends: FuturesOrdered<BoxFuture<'static, Done>>,
+    bytes_in_flight: usize,
+    news: FuturesUnordered<NewsFuture>,
+    /// Receivers with events that wait for room or a window, in the order in which they get it.
+    blocked: VecDeque<LinkId>,
+    /// Receivers whose peer wants its credit used up or back.
+    draining: Vec<LinkId>,
+    /// Where an event is put together before it goes out.
+    scratch: Vec<u8>,
+    acknowledgement_delay: Duration,
+    /// A token that counts has to be here by then.
+    authorize_by: Monotonic,
+    timer: Option<(Monotonic, BoxFuture<'static, ()>)>,
+    /// What our refusals are called in the peer's log and in ours.
+    tracking: String,
+}
+
+/// What a turn of the loop is about.
+enum Turn {
+    Stop,
+    Evicted,
+    Time,
+    Done(Done),
+    News(Result<News, Aborted>),
+    Event(Option<Event>),
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
+    pub(crate) fn new(shared: Arc<Shared>, stream: S, peer: SocketAddr, ticket: Ticket) -> Self {
+        let limits = Limits {
+            time_to_open: shared.limits.time_to_open,
+            links: shared.limits.links,
+            message: LARGEST_MESSAGE,
+            incomplete: (LARGEST_MESSAGE as usize).max(shared.limits.bytes_in_flight),
+            channel_max: 4999,
+            ..Limits::default()
+        };
+        let config = Config { limits, ..Config::new(shared.container.clone()) };
+        let sasl = ServerSasl { ask: !shared.policy.is_open(), ..ServerSasl::default() };
+        let connection = Connection::server(config, sasl, Duration::ZERO);
+        let environment = &shared.environment;
+        Self {
+            driver: Driver::new(stream, connection),
+            peer,
+            ticket,
+            access: Access::new(shared.policy.clone(), shared.limits.tokens),
+            links: BTreeMap::new(),
+            sends: FuturesOrdered::new(),
+            bytes_in_flight: 0,
+            news: FuturesUnordered::new(),
+            blocked: VecDeque::new(),
+            draining: Vec::new(),
+            scratch: Vec::new(),
+            acknowledgement_delay: Duration::ZERO,
+            authorize_by: environment.now() + shared.limits.time_to_authorize,
+            timer: None,
+            tracking: format!("{:016x}{:016x}_G0", environment.random(), environment.random()),
+            shared,
+        }
+    }
+
+    /// Serves the peer until it or we have enough.
+    pub(crate) async fn run(mut self, mut stopped: watch::Receiver<bool>) {
+        loop {
+            self.set_timer();
+            match self.turn(&mut stopped).await {
+                Turn::Stop => {
+                    let text = "The service is stopping; connect again.";
+                    return self.stop(Error::new(condition::CONNECTION_FORCED, text)).await;
+                }
+                Turn::Evicted => {
+                    let text = "Too many connections have not shown a token, and this is the oldest.";
+                    return self.stop(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text)).await;
+                }
+                Turn::Time => self.on_time(),
+                Turn::Done(done) => self.on_done(done),
+                Turn::News(Ok(news)) => self.on_news(news),
+                Turn::News(Err(Aborted)) => {}
+                Turn::Event(Some(event)) => self.on_event(event),
+                Turn::Event(None) => return,
+            }
+            if !self.draining.is_empty() {
+                self.drain();
+            }
+        }
+    }
+
+    async fn turn(&mut self, stopped: &mut watch::Receiver<bool>) -> Turn {
+        let admitted = self.ticket.is_admitted();
+        let may_read = self.bytes_in_flight < self.shared.limits.bytes_in_flight;
+        let time = async {
+            match &mut self.timer {
+                Some((_, timer)) => timer.await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            // A sender that is gone means the same.
+            _ = stopped.wait_for(|stopped| *stopped) => Turn::Stop,
+            () = self.ticket.evicted(), if !admitted => Turn::Evicted,
+            () = time => Turn::Time,
+            Some(done) = self.sends.next(), if !self.sends.is_empty() => Turn::Done(done),
+            Some(news) = self.news.next(), if !self.news.is_empty() => Turn::News(news),
+            event = self.driver.next(), if may_read => Turn::Event(event),
+        }
+    }
+
+    /// Answers what is on its way to the disk, and says goodbye.
+    async fn stop(mut self, why: Error) {
+        // Receivers give up their places first: whoever takes over need not wait.
+        self.links.retain(|_, link| !matches!(link, Link::Receiver(_)));
+        self.news.clear();
+        while let Some(done) = self.sends.next().await {
+            self.on_done(done);
+        }
+        self.driver.connection().close(Some(why));
+        self.driver.finish().await;
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Authenticate(init) => self.on_sasl(&init),
+            Event::Opened(open) => self.on_opened(&open),
+            Event::AttachRequested { session, link, attach } => self.on_attach(session, link, *attach),
+            Event::Delivery(delivery) => self.on_delivery(delivery),
+            Event::Credit { link, drain } => self.on_credit(link, drain),
+            Event::Room | Event::Window { .. } => self.on_room(),
+            Event::Detached { link, error } => {
+                if let Some(error) = error {
+                    tracing::debug!(peer = %self.peer, %error, "a link was detached");
+                }
+                self.links.remove(&link);
+            }
+            Event::Closed(closed) => self.on_closed(&closed),
+            // Links of ours are answers only, and what we send is settled.
+            Event::Begun { .. }
+            | Event::Ended { .. }
+            | Event::Attached { .. }
+            | Event::Drained { .. }
+            | Event::Settled { .. } => {}
+        }
+    }
+
+    fn on_sasl(&mut self, init: &SaslInit) {
+        let welcome = match &init.initial_response {
+            Some(response) if init.mechanism == "PLAIN" => self.access.plain(response.expose()),
+            None if init.mechanism == "PLAIN" => false,
+            // The others say nothing; tokens come later.
+            _ => true,
+        };
+        if !welcome {
+            tracing::info!(peer = %self.peer, "a name and a key that do not count here");
+        }
+        self.driver.connection().authenticated(welcome);
+    }
+
+    fn on_opened(&mut self, open: &Open) {
+        let text = |name| open.properties.as_ref().and_then(|properties| properties.get(name)?.text());
+        let product = text("product");
+        self.acknowledgement_delay = acknowledgement_delay(product);
+        tracing::debug!(peer = %self.peer, product, version = text("version"), "a connection was opened");
+        self.admit_if_authenticated();
+    }
+
+    /// Lets the connection in once it has shown something that counts; or closes it if there are too many.
+    fn admit_if_authenticated(&mut self) {
+        if self.ticket.is_admitted() || !self.access.is_authenticated() {
+            return;
+        }
+        if let Err(full) = self.ticket.admit() {
+            let text = format!("There are {} connections already, which is as many as are allowed.", full.0);
+            tracing::warn!(peer = %self.peer, connections = full.0, "a connection too many");
+            self.driver.connection().close(Some(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text)));
+        }
+    }
+
+    fn on_closed(&mut self, closed: &Closed) {
+        match closed {
+            Closed::Failed(error) => {
+                tracing::info!(peer = %self.peer, tracking = self.tracking, %error, "a connection was closed");
+            }
+            closed => tracing::debug!(peer = %self.peer, ?closed, "a connection ended"),
+        }
+        // The places of its receivers are free at once. Sends go on; nobody is left to be told.
+        self.links.clear();
+        self.news.clear();
+        self.blocked.clear();
+        self.draining.clear();
+    }
+
+    fn now(&self) -> Timestamp {
+        self.shared.environment.wall()
+    }
+
+    /// A refusal as the peer gets it, with where and when behind it.
+    fn error(&self, refusal: Refusal, address: Option<&Address>) -> Error {
+        let namespace = self.shared.namespace.name();
+        tracked(refusal, &self.tracking, namespace, address, self.now())
+    }
+
+    fn refuse(&mut self, link: LinkId, refusal: Refusal, address: Option<&Address>) {
+        let error = self.error(refusal, address);
+        tracing::info!(peer = %self.peer, tracking = self.tracking, %error, "a link was refused");
+        self.driver.connection().refuse(link, error);
+    }
+
+    /// Detaches a link for a reason of ours.
+    fn detach(&mut self, link: LinkId, refusal: Refusal) {
+        let Some(found) = self.links.remove(&link) else { return };
+        let error = self.error(refusal, found.address());
+        tracing::info!(peer = %self.peer, tracking = self.tracking, %error, "a link was detached");
+        self.driver.connection().detach(link, Some(error));
+    }
+
+    fn set_timer(&mut self) {
+        let (clock, wall) = (&self.shared.environment, self.now());
+        let now = clock.now();
+        let expiry = self.access.next_expiry(wall).map(|at| now + at.since(wall).min(LOOK_AFTER));
+        let authorize = (!self.ticket.is_admitted()).then_some(self.authorize_by);
+        let has_receivers = self.links.values().any(|link| matches!(link, Link::Receiver(_)));
+        let look = has_receivers.then(|| now + LOOK_AFTER);
+        let wanted = [expiry, authorize, look].into_iter().flatten().min();
+        match (wanted, &self.timer) {
+            (None, _) => self.timer = None,
+            // One that is early only looks, and is set again.
+            (Some(wanted), Some((set, _))) if *set <= wanted => {}
+            (Some(wanted), _) => self.timer = Some((wanted, clock.sleep_until(wanted))),
+        }
+    }
+
+    /// Links whose tokens ran out end; receivers that wait for credit are alive.
+    fn on_time(&mut self) {
+        self.timer = None;
+        let (now, namespace) = (self.now(), self.shared.namespace.name());
+        if !self.ticket.is_admitted() && self.shared.environment.now() >= self.authorize_by {
+            let text = "No token that counts was put in time.";
+            self.driver.connection().close(Some(Error::new(condition::UNAUTHORIZED_ACCESS, text)));
+            return;
+        }
+        let mut over = Vec::new();
+        for (id, link) in &self.links {
+            let (needed, address) = match link {
+                Link::Sender(sender) => (Claims::SEND, &sender.address),
+                Link::Receiver(receiver) => {
+                    receiver.heard();
+                    (Claims::LISTEN, &receiver.address)
+                }
+                Link::Request(_) | Link::Reply(_) => continue,
+            };
+            if let Err(refusal) = self.access.check(needed, address, namespace, now) {
+                over.push((*id, refusal));
+            }
+        }
+        for (link, refusal) in over {
+            self.detach(link, refusal);
+        }
+    }
+}
+
+/// A refusal for a link that asks for what nobody can have.
+fn not_allowed(text: &str) -> Refusal {
+    Refusal::new(Condition::NotAllowed, text)
+}
+
+/// A rejected delivery.
+fn rejected(refusal: &Refusal) -> ephor_amqp::performative::Outcome {
+    ephor_amqp::performative::Outcome::rejected(refusals::error(refusal))
+}

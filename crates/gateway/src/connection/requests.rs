@@ -1,0 +1,174 @@
+//! `$cbs` and `$management`: requests, and answers on the link beside.
+//!
+//! An answer goes out on the link of the same session whose source is the node that was asked, when that
+//! link has credit: some SDKs grant one at a time. The request is settled first.
+
+use ephor_amqp::connection::{Delivery, LinkId, Sent, SessionId};
+use ephor_amqp::performative::Outcome;
+use ephor_core::ids::HubName;
+use ephor_core::source::EventSource;
+use ephor_core::time::Monotonic;
+use ephor_wire::address::Address;
+use ephor_wire::cbs::{self, PutToken};
+use ephor_wire::condition::{Condition, Refusal, texts};
+use ephor_wire::exchange::{Request, write_refusal};
+use ephor_wire::management::{HubDescription, PartitionDescription, Query};
+use futures_util::FutureExt;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::Conversation;
+use super::link::{Link, Node, ReplyLink, RequestLink};
+use super::sending::Done;
+use crate::facts::identity;
+use crate::refusals::{entity, of_hub};
+
+/// Answers that wait for credit. Whoever asks more and takes nothing loses the link.
+const MOST_WAITING: usize = 64;
+
+/// Requests are granted anew when so many are left.
+const LOW_CREDIT: u32 = 25;
+const REQUEST_CREDIT: u32 = 50;
+
+/// An answer, and where it belongs.
+pub(super) struct Reply {
+    node: Node,
+    session: SessionId,
+    /// What the request calls the other end of the link for answers.
+    reply_to: Option<String>,
+    message: Vec<u8>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
+    pub(super) fn on_request(&mut self, delivery: &Delivery, not_before: Monotonic) {
+        let Some(Link::Request(RequestLink { node, session })) = self.links.get(&delivery.link) else {
+            return;
+        };
+        let (node, session) = (node.clone(), *session);
+        let (link, id) = (delivery.link, (!delivery.settled).then_some(delivery.id));
+        let (outcome, reply) = match Request::read(&delivery.payload) {
+            Ok(request) => {
+                let mut message = Vec::new();
+                self.answer(&node, &request, &mut message);
+                let reply_to = request.reply_to.map(str::to_owned);
+                (Outcome::Accepted, Some(Reply { node, session, reply_to, message }))
+            }
+            Err(error) => {
+                let refusal =
+                    Refusal::new(Condition::DecodeError, format!("The request cannot be read: {error}."));
+                (super::rejected(&refusal), None)
+            }
+        };
+        let pause = self.pause(not_before);
+        let done = Done { link, delivery: id, outcome, bytes: delivery.payload.len(), reply };
+        self.bytes_in_flight += done.bytes;
+        self.sends.push_back(Box::pin(async move {
+            if let Some(pause) = pause {
+                pause.await;
+            }
+            done
+        }));
+        if self.driver.connection().credit(link) < LOW_CREDIT {
+            self.driver.connection().grant(link, REQUEST_CREDIT);
+        }
+    }
+
+    /// Writes the answer to a request.
+    fn answer(&mut self, node: &Node, request: &Request<'_>, into: &mut Vec<u8>) {
+        let answered = match node {
+            Node::Cbs => self.put_token(request).map(|()| cbs::write_accepted(request.id.as_ref(), into)),
+            Node::Management { hub } => self.describe(hub.as_ref(), request, into),
+        };
+        if let Err(refusal) = answered {
+            let condition = &refusal.condition;
+            tracing::info!(peer = %self.peer, ?node, %condition, text = refusal.text, "a request was refused");
+            write_refusal(request.id.as_ref(), &refusal, into);
+        }
+    }
+
+    fn put_token(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
+        let put = PutToken::of(request)?;
+        let now = self.now();
+        self.access.put(&put, now)?;
+        self.admit_if_authenticated();
+        Ok(())
+    }
+
+    fn describe(
+        &self,
+        of_link: Option<&HubName>,
+        request: &Request<'_>,
+        into: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        let query = Query::of(request, of_link)?;
+        let namespace = &self.shared.namespace;
+        let name = query.hub();
+        self.access.check_description(name, request.security_token, namespace.name(), self.now())?;
+        let address = Address::Hub { hub: name.clone() };
+        let found = namespace.hub(name.as_str());
+        let hub = found.map_err(|error| of_hub(&error, &entity(namespace.name(), &address)))?;
+        let id = request.id.as_ref();
+        match query {
+            Query::Hub { .. } => {
+                let (partitions, log) = identity(&hub);
+                let created_at = self.shared.hubs.of(&hub).created_at;
+                HubDescription { hub: hub.name().clone(), created_at, partitions, log }.write(id, into);
+            }
+            Query::Partition { partition, .. } => {
+                // An embedded hub answers at once.
+                let Some(Ok(partition)) = hub.partition_properties(partition).now_or_never() else {
+                    return Err(texts::no_such_partition(hub.partition_count()));
+                };
+                PartitionDescription { hub: hub.name().clone(), partition }.write(id, into);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts an answer where it belongs, and sends it if there is credit.
+    pub(super) fn reply(&mut self, reply: Reply) {
+        let fits = |link: &ReplyLink| link.session == reply.session && link.node == reply.node;
+        let named = |link: &ReplyLink| reply.reply_to.is_some() && link.target == reply.reply_to;
+        let replies = || {
+            self.links.iter().filter_map(|(id, link)| match link {
+                Link::Reply(link) if fits(link) => Some((*id, link)),
+                _ => None,
+            })
+        };
+        // One that the request names, or else the newest: older ones may be about to go.
+        let found = replies().filter(|(_, link)| named(link)).last().or_else(|| replies().last());
+        let Some((id, _)) = found else {
+            return tracing::debug!(peer = %self.peer, node = ?reply.node, "nobody takes the answer to a request");
+        };
+        let Some(Link::Reply(link)) = self.links.get_mut(&id) else { return };
+        if link.waiting.len() >= MOST_WAITING {
+            let text = format!("More than {MOST_WAITING} answers wait for credit.");
+            return self.detach(id, Refusal::new(Condition::ResourceLimitExceeded, text));
+        }
+        link.waiting.push_back(reply.message);
+        self.send_replies(id);
+    }
+
+    /// Sends the answers that wait, as far as there is credit.
+    pub(super) fn send_replies(&mut self, id: LinkId) {
+        let Some(Link::Reply(link)) = self.links.get_mut(&id) else { return };
+        let connection = self.driver.connection();
+        while let Some(message) = link.waiting.front() {
+            match connection.send(id, 0, true, &[message]) {
+                Sent::Sent(_) => drop(link.waiting.pop_front()),
+                Sent::Blocked(_) => return,
+                Sent::Gone => {
+                    self.links.remove(&id);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The links on which answers wait.
+    pub(super) fn waiting_replies(&self) -> impl Iterator<Item = LinkId> {
+        self.links.iter().filter_map(|(id, link)| match link {
+            Link::Reply(link) if !link.waiting.is_empty() => Some(*id),
+            _ => None,
+        })
+    }
+}

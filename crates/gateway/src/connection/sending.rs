@@ -1,0 +1,153 @@
+//! Deliveries on their way to the hub, and their outcomes.
+//!
+//! A delivery is looked at, copied into a batch and handed to the hub before the next one is looked at; its
+//! outcome is told when the hub has answered. Many may wait for the disk at once. Outcomes are told in the
+//! order in which the deliveries came, so that neighbours go into one disposition.
+
+use ephor_amqp::connection::{Delivery, LinkId};
+use ephor_amqp::performative::Outcome;
+use ephor_core::BoxFuture;
+use ephor_core::time::Monotonic;
+use ephor_hub::{Batch, Target};
+use ephor_wire::batch::{Envelope, InvalidKeyType, MESSAGE_FORMAT, partition_key};
+use ephor_wire::condition::{Condition, Refusal};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::attach::SENDER_CREDIT;
+use super::link::{Link, SenderLink};
+use super::requests::Reply;
+use super::{Conversation, rejected};
+use crate::idempotence::{Numbers, number_of};
+use crate::refusals::of_send;
+
+/// What became of a delivery.
+pub(super) struct Done {
+    pub(super) link: LinkId,
+    /// Its number, if the peer wants to hear of it.
+    pub(super) delivery: Option<u32>,
+    pub(super) outcome: Outcome,
+    /// How much of what may be in flight it took.
+    pub(super) bytes: usize,
+    /// What is answered to a request.
+    pub(super) reply: Option<Reply>,
+}
+
+/// A delivery as the hub takes it.
+struct Prepared {
+    batch: Batch,
+    key: Option<String>,
+    /// The number of the first event, where the sender counts.
+    first: Option<i32>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
+    pub(super) fn on_delivery(&mut self, delivery: Delivery) {
+        let not_before = self.shared.environment.now() + self.acknowledgement_delay;
+        match self.links.get(&delivery.link) {
+            Some(Link::Sender(sender)) => {
+                let bytes = delivery.payload.len();
+                let send = send(sender, &delivery);
+                let (link, id) = (delivery.link, (!delivery.settled).then_some(delivery.id));
+                self.bytes_in_flight += bytes;
+                let pause = self.pause(not_before);
+                self.sends.push_back(Box::pin(async move {
+                    let outcome = match send.await {
+                        Ok(()) => Outcome::Accepted,
+                        Err(refusal) => rejected(&refusal),
+                    };
+                    if let Some(pause) = pause {
+                        pause.await;
+                    }
+                    Done { link, delivery: id, outcome, bytes, reply: None }
+                }));
+            }
+            Some(Link::Request(_)) => self.on_request(&delivery, not_before),
+            _ => {}
+        }
+    }
+
+    /// What has to be waited for before an outcome may be told.
+    pub(super) fn pause(&self, not_before: Monotonic) -> Option<BoxFuture<'static, ()>> {
+        let delayed = !self.acknowledgement_delay.is_zero();
+        delayed.then(|| self.shared.environment.sleep_until(not_before))
+    }
+
+    pub(super) fn on_done(&mut self, done: Done) {
+        let Done { link, delivery, outcome, bytes, reply } = done;
+        self.bytes_in_flight = self.bytes_in_flight.saturating_sub(bytes);
+        let connection = self.driver.connection();
+        if let Outcome::Rejected(Some(error)) = &outcome {
+            tracing::debug!(peer = %self.peer, tracking = self.tracking, %error, "a delivery was rejected");
+        }
+        if let Some(delivery) = delivery {
+            connection.settle(link, delivery, delivery, &outcome);
+        }
+        if let Some(reply) = reply {
+            return self.reply(reply);
+        }
+        if matches!(self.links.get(&link), Some(Link::Sender(_)))
+            && self.driver.connection().credit(link) < SENDER_CREDIT / 2
+        {
+            self.driver.connection().grant(link, SENDER_CREDIT);
+        }
+    }
+}
+
+/// Hands a delivery to the hub. What has to be known of it is taken out before the future is polled.
+fn send(
+    sender: &SenderLink,
+    delivery: &Delivery,
+) -> impl Future<Output = Result<(), Refusal>> + Send + 'static {
+    let (id, partition) = (delivery.id, sender.partition);
+    let producer = sender.producer.clone();
+    let numbered = sender.numbered.clone();
+    let prepared = prepare(sender, delivery);
+    async move {
+        let Prepared { batch, key, first } = prepared?;
+        let numbers = match (&numbered, first) {
+            (Some((numbered, epoch)), Some(first)) => Some(numbered.claim(*epoch, first, batch.len())?),
+            _ => None,
+        };
+        if numbers == Some(Numbers::Repeated) {
+            return Ok(());
+        }
+        let target = match (partition, &key) {
+            (Some(partition), _) => Target::Partition(partition),
+            (None, Some(key)) => Target::Key(key),
+            (None, None) => Target::Any,
+        };
+        let sent = producer.send_encoded(target, batch).await;
+        if let (Err(_), Some(Numbers::New { before }), Some((numbered, _))) = (&sent, numbers, &numbered) {
+            numbered.take_back(before);
+        }
+        sent.map(drop).map_err(|error| of_send(&error, id))
+    }
+}
+
+/// Takes a delivery apart. Each event is kept byte for byte.
+fn prepare(sender: &SenderLink, delivery: &Delivery) -> Result<Prepared, Refusal> {
+    let message = &delivery.payload[..];
+    let mut batch = sender.producer.batch();
+    let counts = sender.numbered.is_some();
+    let first = |event| if counts { number_of(event).map_err(|error| bad(error.into())) } else { Ok(None) };
+    if delivery.format != MESSAGE_FORMAT {
+        let key = partition_key(message).map_err(bad)?;
+        batch.push_message(key, message).map_err(|error| of_send(&error, delivery.id))?;
+        return Ok(Prepared { batch, key: key.map(str::to_owned), first: first(message)? });
+    }
+    let envelope = Envelope::open(message).map_err(bad)?;
+    let key = envelope.routing_key().map_err(bad)?.map(str::to_owned);
+    let mut number = None;
+    for event in envelope.events() {
+        if batch.is_empty() {
+            number = first(event)?;
+        }
+        let key = envelope.key_of(event).map_err(bad)?;
+        batch.push_message(key, event).map_err(|error| of_send(&error, delivery.id))?;
+    }
+    Ok(Prepared { batch, key, first: number })
+}
+
+fn bad(error: InvalidKeyType) -> Refusal {
+    Refusal::new(Condition::ArgumentError, format!("The message cannot be stored: {error}."))
+}

@@ -1,0 +1,57 @@
+//! What never changes about a hub, asked once.
+//!
+//! A hub describes itself between two commits, so asking may wait for the disk. Links are attached all the
+//! time, and these answers stay the same for the life of a log.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use ephor_core::ids::{LogId, PartitionId};
+use ephor_core::source::EventSource;
+use ephor_core::time::Timestamp;
+use ephor_hub::Hub;
+use futures_util::FutureExt;
+
+/// More are forgotten: hubs come and go, and asking again does no harm.
+const MOST: usize = 1024;
+
+/// What never changes about a hub.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    pub(crate) created_at: Timestamp,
+    pub(crate) max_event_bytes: u64,
+}
+
+/// The hubs that have been asked.
+#[derive(Debug, Default)]
+pub(crate) struct KnownHubs(Mutex<BTreeMap<LogId, Facts>>);
+
+impl KnownHubs {
+    pub(crate) fn of(&self, hub: &Hub) -> Facts {
+        let log = identity(hub).1;
+        let known = log.as_ref().and_then(|log| self.lock().get(log).copied());
+        known.unwrap_or_else(|| {
+            let description = hub.describe();
+            let facts =
+                Facts { created_at: description.created_at, max_event_bytes: description.max_event_bytes };
+            let mut known = self.lock();
+            if known.len() >= MOST {
+                known.clear();
+            }
+            known.insert(description.log, facts);
+            facts
+        })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<LogId, Facts>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Its partitions and its log. An embedded hub answers at once.
+pub(crate) fn identity(hub: &Hub) -> (Vec<PartitionId>, Option<LogId>) {
+    match hub.hub_properties().now_or_never() {
+        Some(Ok(properties)) => (properties.partitions, properties.log),
+        _ => ((0..hub.partition_count()).map(PartitionId).collect(), None),
+    }
+}

@@ -1,0 +1,239 @@
+//! Listening, and stopping.
+//!
+//! The order of stopping: nobody new is let in; every connection waits for its sends and answers them, says
+//! that it is closing, and waits for its peer; whoever takes longer than allowed is cut off.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ephor::environment::{Environment, TokioEnvironment};
+use ephor_hub::LocalNamespace;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::access::Policy;
+use crate::admission::{Admission, Ticket};
+use crate::config::{GatewayConfig, GatewayLimits, InvalidGateway};
+use crate::connection::Conversation;
+use crate::facts::KnownHubs;
+use crate::idempotence::Producers;
+use crate::tls::Tls;
+
+/// After the system could not give us a connection, for example because too many files are open.
+const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
+
+/// What all connections share.
+pub(crate) struct Shared {
+    pub(crate) namespace: Arc<LocalNamespace>,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) limits: GatewayLimits,
+    pub(crate) environment: Arc<dyn Environment>,
+    pub(crate) hubs: KnownHubs,
+    pub(crate) producers: Producers,
+    pub(crate) admission: Arc<Admission>,
+    /// The name of this end.
+    pub(crate) container: String,
+    allow_insecure: bool,
+    open_secret: bool,
+}
+
+/// The front door of a namespace. Clones are the same door, on as many addresses as are served.
+#[derive(Clone)]
+pub struct Gateway(Arc<Shared>);
+
+/// Why an address is not served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// Whoever can reach the address could do anything.
+    #[error(
+        "{address} can be reached from other machines and is not served without TLS and keys of your own \
+         ({missing}); add them, listen on 127.0.0.1, or set allow_insecure if nobody else is in that network"
+    )]
+    Insecure {
+        /// The address.
+        address: SocketAddr,
+        /// What is missing.
+        missing: &'static str,
+    },
+    /// The listener has no address.
+    #[error("the listener does not know its address: {0}")]
+    Listener(#[from] io::Error),
+}
+
+impl Gateway {
+    /// A door to these hubs.
+    pub fn new(namespace: Arc<LocalNamespace>, config: GatewayConfig) -> Result<Self, InvalidGateway> {
+        Self::with_environment(namespace, config, Arc::new(TokioEnvironment))
+    }
+
+    /// The same, with time and chance from outside.
+    pub fn with_environment(
+        namespace: Arc<LocalNamespace>,
+        config: GatewayConfig,
+        environment: Arc<dyn Environment>,
+    ) -> Result<Self, InvalidGateway> {
+        config.validate()?;
+        let open_secret = config.is_open_secret();
+        let GatewayConfig { keys, allow_insecure, limits } = config;
+        let container = format!("{:016x}{:016x}_G0", environment.random(), environment.random());
+        Ok(Self(Arc::new(Shared {
+            namespace,
+            policy: Arc::new(Policy::new(keys)),
+            admission: Admission::new(limits.connections, limits.unauthenticated),
+            producers: Producers::new(environment.random()),
+            limits,
+            environment,
+            hubs: KnownHubs::default(),
+            container,
+            allow_insecure,
+            open_secret,
+        })))
+    }
+
+    /// Serves plain TCP until `shutdown` completes, and returns when all connections are closed.
+    pub async fn serve(
+        &self,
+        listener: TcpListener,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), ServeError> {
+        self.serve_with(listener, None, shutdown).await
+    }
+
+    /// Serves TLS until `shutdown` completes, and returns when all connections are closed.
+    pub async fn serve_tls(
+        &self,
+        listener: TcpListener,
+        tls: &Tls,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), ServeError> {
+        self.serve_with(listener, Some(tls.clone()), shutdown).await
+    }
+
+    async fn serve_with(
+        &self,
+        listener: TcpListener,
+        tls: Option<Tls>,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), ServeError> {
+        let address = listener.local_addr()?;
+        self.check_exposure(address, tls.is_some())?;
+        let (stop, stopped) = watch::channel(false);
+        let mut tasks = JoinSet::new();
+        let mut shutdown = pin!(shutdown);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut shutdown => break,
+                Some(ended) = tasks.join_next(), if !tasks.is_empty() => report(ended),
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, peer)) => {
+                        let ticket = self.0.admission.enter();
+                        let task = talk(self.0.clone(), stream, peer, tls.clone(), ticket, stopped.clone());
+                        tasks.spawn(task);
+                    }
+                    Err(error) => {
+                        tracing::warn!(%address, %error, "no connection could be accepted");
+                        self.0.admission.make_room();
+                        let until = self.0.environment.now() + PAUSE_AFTER_ERROR;
+                        self.0.environment.sleep_until(until).await;
+                    }
+                },
+            }
+        }
+        drop(listener);
+        stop.send_replace(true);
+        let until = self.0.environment.now() + self.0.limits.time_to_stop;
+        let mut too_late = self.0.environment.sleep_until(until);
+        loop {
+            tokio::select! {
+                biased;
+                ended = tasks.join_next() => match ended {
+                    Some(ended) => report(ended),
+                    None => return Ok(()),
+                },
+                () = &mut too_late => {
+                    tracing::warn!(%address, connections = tasks.len(), "peers that did not close were cut off");
+                    tasks.shutdown().await;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn check_exposure(&self, address: SocketAddr, tls: bool) -> Result<(), ServeError> {
+        if address.ip().is_loopback() || self.0.allow_insecure {
+            return Ok(());
+        }
+        let missing = match (tls, self.0.open_secret) {
+            (true, false) => return Ok(()),
+            (false, false) => "there is no TLS",
+            (true, true) => "there is no key, or it is the development key",
+            (false, true) => "there is neither TLS nor a key, or it is the development key",
+        };
+        Err(ServeError::Insecure { address, missing })
+    }
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Gateway")
+            .field("namespace", self.0.namespace.name())
+            .field("limits", &self.0.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+fn report(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        tracing::error!(%error, "a connection's task panicked; the others go on");
+    }
+}
+
+/// One connection, from its first byte to its last.
+async fn talk(
+    shared: Arc<Shared>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    tls: Option<Tls>,
+    ticket: Ticket,
+    stopped: watch::Receiver<bool>,
+) {
+    // Answers are small and waited for.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%peer, %error, "could not ask for small packets at once");
+    }
+    let Some(tls) = tls else { return converse(shared, stream, peer, ticket, stopped).await };
+    let until = shared.environment.now() + shared.limits.time_to_open;
+    let mut too_late = shared.environment.sleep_until(until);
+    let handshake = tokio::select! {
+        biased;
+        () = ticket.evicted() => return,
+        handshake = tls.accept(stream) => handshake,
+        () = &mut too_late => return tracing::debug!(%peer, "no TLS handshake in time"),
+    };
+    match handshake {
+        Ok(stream) => converse(shared, stream, peer, ticket, stopped).await,
+        Err(error) => tracing::debug!(%peer, %error, "no TLS"),
+    }
+}
+
+async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
+    shared: Arc<Shared>,
+    stream: S,
+    peer: SocketAddr,
+    ticket: Ticket,
+    stopped: watch::Receiver<bool>,
+) {
+    let conversation = Conversation::new(shared, stream, peer, ticket);
+    Box::pin(conversation.run(stopped)).await;
+}

@@ -20,7 +20,7 @@ use crate::error::{HubError, SendError};
 use crate::files::Files;
 use crate::journal::layout::PartitionStart;
 use crate::journal::{Cursor, Damage, Journal, JournalConfig, Log, Payload, RecoveryReport};
-use crate::partition::{Partition, ReceiverDescription};
+use crate::partition::{Ended, Partition, ReceiverDescription};
 use crate::producer::Producer;
 use crate::receiver::{HubReceiver, source_error};
 use crate::writer::{Door, Partitions, Stored, Writer};
@@ -248,7 +248,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Frees at once what retention need not keep. It happens by itself too.
+    /// Frees at once what retention need not keep. It happens by itself too; in memory when somebody sends.
     pub fn enforce_retention(&self) {
         let mut writer = self.0.door.writer();
         if writer.check_open().is_ok() {
@@ -359,13 +359,13 @@ impl Hub {
     }
 
     /// Ends the hub in good order: stores what waits, tells the readers, closes the log.
-    pub(crate) fn close(&self, why: &Arc<str>) -> Result<(), HubError> {
-        self.0.door.close(why);
+    pub(crate) fn close(&self, ended: &Ended) -> Result<(), HubError> {
+        self.0.door.close(ended.why());
         // Whoever changes the record has finished, and finds the hub closed next time.
         let _record = self.record();
         let mut writer = self.0.door.writer();
-        writer.end(why);
-        self.partitions().iter().for_each(|partition| partition.end(why));
+        writer.end(ended.why());
+        self.partitions().iter().for_each(|partition| partition.end(ended));
         writer.journal.close().map_err(HubError::disk(format!("could not close hub {:?}", self.0.name)))
     }
 

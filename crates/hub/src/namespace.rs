@@ -23,6 +23,7 @@ use crate::files::{DiskFiles, Files, MemoryFiles};
 use crate::hub::{Hub, identity};
 use crate::journal::verify::{LogVerification, verify};
 use crate::lock::FolderLock;
+use crate::partition::Ended;
 
 const HUBS: &str = "hubs";
 
@@ -124,7 +125,7 @@ impl LocalNamespace {
     }
 
     /// Finds a hub, or creates it. One that is there grows to what is asked for, gets the groups that it lacks,
-    /// and the retention; a hub never shrinks.
+    /// and the retention. It never shrinks, and the size of its largest event stays as it was created with.
     pub fn ensure_hub(&self, wanted: &HubConfig) -> Result<Hub, HubError> {
         self.config.validate_hub(wanted)?;
         let mut hubs = self.hubs();
@@ -171,8 +172,8 @@ impl LocalNamespace {
         let Some(hub) = hubs.open.remove(&key(name)) else {
             return Err(hubs.not_open(name));
         };
-        let why = Arc::from(format!("hub {:?} was deleted", hub.name()));
-        if let Err(error) = hub.close(&why) {
+        let deleted = Ended::Deleted(Arc::from(format!("hub {:?} was deleted", hub.name())));
+        if let Err(error) = hub.close(&deleted) {
             tracing::warn!(hub = %hub.name(), %error, "closed a hub to delete it");
         }
         self.remove(hub.folder())
@@ -193,8 +194,8 @@ impl LocalNamespace {
         hubs.closed = true;
         let open = std::mem::take(&mut hubs.open);
         drop(hubs);
-        let why: Arc<str> = Arc::from("the hub is closed");
-        let results: Vec<_> = open.values().map(|hub| hub.close(&why)).collect();
+        let closed = Ended::Closed(Arc::from("the hub is closed"));
+        let results: Vec<_> = open.values().map(|hub| hub.close(&closed)).collect();
         results.into_iter().collect()
     }
 

@@ -36,7 +36,25 @@ struct State {
     recent: VecDeque<Frame>,
     groups: BTreeMap<ConsumerGroup, Receivers>,
     /// Why nobody can read it any more.
-    ended: Option<Arc<str>>,
+    ended: Option<Ended>,
+}
+
+/// Why a hub is no more.
+#[derive(Clone, Debug)]
+pub(crate) enum Ended {
+    /// Its process closes it; it may come back.
+    Closed(Arc<str>),
+    /// It is gone for good.
+    Deleted(Arc<str>),
+}
+
+impl Ended {
+    /// What senders are told.
+    pub(crate) fn why(&self) -> &Arc<str> {
+        match self {
+            Self::Closed(why) | Self::Deleted(why) => why,
+        }
+    }
 }
 
 /// What a receiver can have at once.
@@ -97,11 +115,11 @@ impl Partition {
     }
 
     /// Nobody can read it any more, in any group.
-    pub(crate) fn end(&self, why: &Arc<str>) {
+    pub(crate) fn end(&self, ended: &Ended) {
         let mut state = self.state();
-        state.ended = Some(why.clone());
+        state.ended = Some(ended.clone());
         state.recent.clear();
-        state.groups.values_mut().for_each(|receivers| receivers.cut(why));
+        state.groups.values_mut().for_each(|receivers| receivers.cut(ended.why()));
         drop(state);
         self.news.notify_waiters();
     }
@@ -195,10 +213,10 @@ impl Partition {
     /// Moves the number forward to what is kept, and tells what that passed over.
     pub(crate) fn take(&self, place: Option<&Arc<Place>>, next: &mut u64) -> Result<Taken, ReceiveError> {
         let state = self.state();
+        state.answer()?;
         if let Some(error) = place.and_then(|place| place.error()) {
             return Err(error);
         }
-        state.answer()?;
         *next = (*next).max(state.first);
         if *next >= state.next {
             return Ok(Taken::Nothing);
@@ -212,11 +230,8 @@ impl Partition {
 
     /// Whether the receiver in this place may still take what it has read from the log.
     pub(crate) fn may_take(&self, place: Option<&Arc<Place>>) -> Result<(), ReceiveError> {
-        let state = self.state();
-        match place.and_then(|place| place.error()) {
-            Some(error) => Err(error),
-            None => Ok(state.answer()?),
-        }
+        self.state().answer()?;
+        place.and_then(|place| place.error()).map_or(Ok(()), Err)
     }
 
     /// The newest event.
@@ -238,7 +253,11 @@ impl Partition {
 
 impl State {
     fn answer(&self) -> Result<(), SourceError> {
-        self.ended.as_deref().map_or(Ok(()), |why| Err(SourceError::Unavailable(why.into())))
+        match &self.ended {
+            None => Ok(()),
+            Some(Ended::Closed(why)) => Err(SourceError::Unavailable((&**why).into())),
+            Some(Ended::Deleted(why)) => Err(SourceError::NotFound { what: format!("the hub ({why})") }),
+        }
     }
 
     fn last(&self) -> Option<LastEnqueued> {

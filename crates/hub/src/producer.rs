@@ -17,7 +17,7 @@ const MOST_EXPECTED: usize = 256;
 /// Where a batch goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Target<'a> {
-    /// To the partitions in turn.
+    /// To the partitions in turn; the keys of the events travel with them and choose nothing.
     #[default]
     Any,
     /// To this partition.

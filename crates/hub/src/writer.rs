@@ -203,6 +203,7 @@ impl Door {
         queue_bytes: u64,
         name: &str,
     ) -> io::Result<Self> {
+        let waits_for_the_disk = writer.journal.waits_for_the_disk();
         let writer = Arc::new(Mutex::new(writer));
         let queue: Arc<(Mutex<Queue>, Condvar)> = Arc::default();
         let queue_bytes = u32::try_from(queue_bytes).unwrap_or(u32::MAX);
@@ -212,6 +213,7 @@ impl Door {
             room: room.clone(),
             writer: writer.clone(),
             clock: clock.clone(),
+            waits_for_the_disk,
         };
         let thread =
             std::thread::Builder::new().name(format!("hub {name}")).spawn(move || committing.run())?;
@@ -290,6 +292,7 @@ struct Committing {
     room: Arc<Semaphore>,
     writer: Arc<Mutex<Writer>>,
     clock: Arc<dyn Clock>,
+    waits_for_the_disk: bool,
 }
 
 /// However the committer ends, also by a panic: nobody waits for it any more.
@@ -343,7 +346,8 @@ impl Committing {
             }
         }
         let patience = (patience / 2).min(LONGEST_GATHERING);
-        if expected > 1 && !patience.is_zero() {
+        // From the page cache an answer costs nothing that company would save.
+        if self.waits_for_the_disk && expected > 1 && !patience.is_zero() {
             let deadline = self.clock.now() + patience;
             queue.wanted = expected;
             while queue.waiting.len() < expected && queue.closing.is_none() {

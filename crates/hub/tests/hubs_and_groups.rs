@@ -344,7 +344,7 @@ async fn deleting_a_hub_tells_its_receivers_and_its_senders() {
         let waiting = async {
             let delete = async { namespace.delete_hub("homes").unwrap() };
             let (received, read, ()) = tokio::join!(receiver.next(1, 1), tool.next(1, 1), delete);
-            let text = "the hub is not available: hub \"homes\" was deleted";
+            let text = "the hub (hub \"homes\" was deleted) does not exist";
             assert_eq!(received.unwrap_err().to_string(), text);
             assert_eq!(read.unwrap_err().to_string(), text);
         };
@@ -352,7 +352,7 @@ async fn deleting_a_hub_tells_its_receivers_and_its_senders() {
         let refused = producer.send(NewEvent::new("door")).await.unwrap_err();
         assert_eq!(refused.to_string(), "hub \"homes\" was deleted");
         let refused = hub.receiver(request("$Default")).await.unwrap_err().to_string();
-        assert_eq!(refused, "the hub is not available: hub \"homes\" was deleted");
+        assert_eq!(refused, "the hub (hub \"homes\" was deleted) does not exist");
     }
 }
 

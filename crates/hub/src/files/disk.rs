@@ -107,13 +107,6 @@ impl Files for DiskFiles {
         Ok(fs::metadata(&path).map_err(at("look at", &path))?.len())
     }
 
-    fn sync_soon(&self, file: &Arc<dyn File>) {
-        let file = file.clone();
-        // Whoever relies on it syncs by itself, and hears of errors then.
-        let thread = std::thread::Builder::new().name("hub writes back".to_owned());
-        drop(thread.spawn(move || drop(file.sync())));
-    }
-
     fn shown(&self, path: &str) -> String {
         if path.is_empty() {
             self.root.display().to_string()

@@ -54,11 +54,6 @@ pub trait Files: Debug + Send + Sync + 'static {
         self.open(path)?.len()
     }
 
-    /// A hint that a file will be synced later and may be written meanwhile. It promises nothing.
-    fn sync_soon(&self, file: &Arc<dyn File>) {
-        let _ = file;
-    }
-
     /// How errors and logs name this path.
     fn shown(&self, path: &str) -> String;
 

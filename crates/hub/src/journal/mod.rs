@@ -20,6 +20,7 @@ mod segment;
 pub(crate) mod verify;
 mod walk;
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +45,9 @@ pub(crate) use self::segment::Frame;
 /// So many numbers are set aside at a time when events are acknowledged before they are on disk: a power
 /// failure makes the numbers jump by at most this much.
 const RESERVED_AT_A_TIME: u64 = 1 << 16;
+
+/// So many sealed segments may wait to be written by the system.
+pub(super) const MOST_UNSYNCED: usize = 64;
 
 /// So much room is asked for beforehand: a file that does not grow is synced faster. For a commit that is not
 /// small it makes no difference.
@@ -73,7 +77,7 @@ pub(crate) struct Payload {
 /// What opening a log found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
-    /// Whether the log was closed in good order.
+    /// Whether nothing had to be looked for: the log was closed in good order, or had nothing to do for a while.
     pub clean: bool,
     /// Bytes of a commit that was cut short; nobody was told that it was stored.
     pub torn_bytes: u64,
@@ -98,8 +102,8 @@ pub(crate) struct Journal {
     /// The active segment must not be written any more.
     spoiled: bool,
     partitions: Vec<PartitionStart>,
-    /// The segment before, if it was acknowledged from the page cache and may not be on disk yet.
-    unsynced: Option<Arc<dyn File>>,
+    /// Sealed segments that were acknowledged from the page cache and may not be on disk yet.
+    unsynced: VecDeque<Arc<dyn File>>,
     /// Oldest first.
     sealed: Vec<Sealed>,
     /// Segments that are gone for readers, and whose files are still there.
@@ -291,12 +295,13 @@ impl Journal {
             let _ = self.active.file.set_len(self.end);
         }
         if !self.config.sync {
-            // Senders shall not wait for a whole segment: it is written meanwhile, and waited for at the next roll.
-            if let Some(before) = self.unsynced.take() {
-                before.sync()?;
+            // Senders shall not wait for a whole segment: the system writes it meanwhile.
+            self.unsynced.push_back(self.active.file.clone());
+            if self.unsynced.len() > MOST_UNSYNCED
+                && let Some(oldest) = self.unsynced.pop_front()
+            {
+                oldest.sync()?;
             }
-            self.log.files.sync_soon(&self.active.file);
-            self.unsynced = Some(self.active.file.clone());
         }
         let last = self.partitions.iter().filter_map(|state| Some(state.last?.1)).max();
         let header = SegmentHeader {
@@ -319,8 +324,8 @@ impl Journal {
 
     /// Closes the log in good order: opening it again need not look for its end.
     pub(crate) fn close(&mut self) -> io::Result<()> {
-        if let Some(before) = self.unsynced.take() {
-            before.sync()?;
+        while let Some(oldest) = self.unsynced.pop_front() {
+            oldest.sync()?;
         }
         if self.spoiled {
             // What counts of it is on disk unless it was acknowledged from the page cache.
@@ -332,6 +337,11 @@ impl Journal {
         self.mark.write(Mark { segment: self.active.number, position: self.end })?;
         self.mark.sync()?;
         self.log.files.sync_folder(&self.log.folder)
+    }
+
+    /// Whether a commit is on disk when it returns.
+    pub(crate) fn waits_for_the_disk(&self) -> bool {
+        self.config.sync
     }
 
     /// How many bytes the log takes.

@@ -3,6 +3,7 @@
 //! Older segments are not read. What counts from now on is on disk before anybody sees it: a process that
 //! was killed may have left its last writes, and the names of its files, in the page cache.
 
+use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use super::recovery::{Recovered, recover};
 use super::retention::Sealed;
 use super::segment::{Segment, read_header};
 use super::walk::{Step, Walk};
-use super::{Journal, JournalConfig, RecoveryReport, create_segment};
+use super::{Journal, JournalConfig, MOST_UNSYNCED, RecoveryReport, create_segment};
 use crate::files::{File, Files, is_disk_full};
 
 impl Journal {
@@ -44,9 +45,11 @@ impl Journal {
             None => Self::begin(log, mark, config, now)?,
         };
         journal.sealed_sizes(&numbers);
-        if let Some(before) = journal.sealed.last().filter(|_| !journal.report.clean) {
-            // Sealed in relaxed mode it may be in the page cache only. What is served from now on is on disk.
-            journal.log.files.open(&journal.log.path(&segment_name(before.number)))?.sync()?;
+        if !journal.report.clean {
+            // Sealed in relaxed mode they may be in the page cache only. What is served from now on is on disk.
+            for sealed in journal.sealed.iter().rev().take(MOST_UNSYNCED) {
+                journal.log.files.open(&journal.log.path(&segment_name(sealed.number)))?.sync()?;
+            }
         }
         journal.grow(partitions);
         journal.missing_segments(&numbers);
@@ -82,7 +85,7 @@ impl Journal {
             room: end,
             spoiled: false,
             partitions: Vec::new(),
-            unsynced: None,
+            unsynced: VecDeque::new(),
             sealed: Vec::new(),
             leftovers: Vec::new(),
             report,
@@ -169,7 +172,7 @@ impl Journal {
             room: end,
             spoiled,
             partitions,
-            unsynced: None,
+            unsynced: VecDeque::new(),
             sealed,
             leftovers: Vec::new(),
             report,

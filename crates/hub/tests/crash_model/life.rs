@@ -158,9 +158,9 @@ impl<'a> Life<'a> {
             Operation::DeleteGroup(group) => self.change_group(*group, false),
             Operation::Grow(partitions) => self.grow(*partitions),
             Operation::SealSegment => {
-                let sealed = self.homes().is_some_and(|hub| hub.seal_segment().is_ok());
-                if sealed {
-                    self.model().a_segment_was_sealed(HOMES, 0);
+                if let Some(hub) = self.homes() {
+                    // Whether it works or not, nothing that was promised changes.
+                    drop(hub.seal_segment());
                 }
                 Ok(())
             }
@@ -258,7 +258,6 @@ impl<'a> Life<'a> {
     /// Sends the first batch; and all others together, while the commit of the first is held back.
     fn send(&mut self, name: &str, sent: &[Sent]) -> Checked {
         let Ok(hub) = self.namespace.hub(name) else { return Ok(()) };
-        let segments = hub.describe().segments;
         let mut sending: Vec<(u32, Sending)> = Vec::new();
         if sent.len() > 1 {
             self.stage.hold();
@@ -283,24 +282,14 @@ impl<'a> Life<'a> {
         if !held {
             return Err("a commit does not begin".to_owned());
         }
-        let mut acknowledged = 0;
         for (batch, future) in sending {
             match self.runtime.block_on(future) {
-                Ok(receipt) => {
-                    self.model().acknowledged(name, batch, &receipt)?;
-                    acknowledged += 1;
-                }
+                Ok(receipt) => self.model().acknowledged(name, batch, &receipt)?,
                 Err(SendError::Disk(_) | SendError::DiskFull(_)) => {}
                 Err(error) => return Err(format!("sending: {error}")),
             }
         }
-        self.rest()?;
-        let rolled = !self.is_down() && hub.describe().segments > segments;
-        if rolled && acknowledged == 1 && sent.len() == 1 {
-            // This batch began a segment.
-            self.model().a_segment_was_sealed(name, 1);
-        }
-        Ok(())
+        self.rest()
     }
 
     /// Closes in good order and opens again; none if that was not survived.

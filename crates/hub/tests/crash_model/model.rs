@@ -44,8 +44,6 @@ pub struct HubModel {
     /// More than this may be freed.
     pub kept_bytes: Option<u64>,
     batches: Vec<Batch>,
-    /// So many of them were in sealed segments when the last one was sealed.
-    sealed: usize,
     /// Which event a number of a partition was ever used for.
     numbers: BTreeMap<(u32, u64), EventId>,
 }
@@ -73,7 +71,6 @@ impl Model {
             groups: BTreeMap::new(),
             kept_bytes,
             batches: Vec::new(),
-            sealed: 0,
             numbers: BTreeMap::new(),
         };
         self.hubs.insert(name.to_owned(), hub);
@@ -87,14 +84,6 @@ impl Model {
     pub fn all_is_on_disk(&mut self, name: &str) {
         let count = self.hub(name).batches.len();
         self.on_disk(name, count);
-    }
-
-    /// A segment was sealed, with all batches but so many of the last. The one before it is on disk.
-    pub fn a_segment_was_sealed(&mut self, name: &str, without_last: usize) {
-        let hub = self.hub(name);
-        let count = hub.batches.len().saturating_sub(without_last);
-        let on_disk = std::mem::replace(&mut hub.sealed, count);
-        self.on_disk(name, on_disk);
     }
 
     fn on_disk(&mut self, name: &str, count: usize) {

@@ -91,9 +91,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         max_message_size: u64,
         properties: impl IntoIterator<Item = (&'static str, Value<'static>)>,
     ) {
-        let tracking = (TRACKING_ID, Value::String(&self.tracking));
-        let others = properties.into_iter().map(|pair| -> (&str, Value<'_>) { pair });
-        let properties = Encoded::map([tracking].into_iter().chain(others));
+        let mut pairs = vec![(TRACKING_ID, Value::String(&self.tracking))];
+        for pair in properties {
+            pairs.push(pair);
+        }
+        let properties = Encoded::map(pairs);
         let answer = Attach {
             max_message_size: Some(max_message_size),
             properties: Some(properties),
@@ -166,6 +168,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let state = self.wait_for(opening);
         let receiver = ReceiverLink { address: address.clone(), hub, metrics, state, in_line: false };
         self.links.insert(link, Link::Receiver(Box::new(receiver)));
+        self.look_at_timer = true;
         Ok(())
     }
 

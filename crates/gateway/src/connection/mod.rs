@@ -84,6 +84,8 @@ pub(crate) struct Conversation<S> {
     /// A token that counts has to be here by then.
     authorize_by: Monotonic,
     timer: Option<(Monotonic, BoxFuture<'static, ()>)>,
+    /// Something has changed that the timer may depend on.
+    look_at_timer: bool,
     /// What our refusals are called in the peer's log and in ours.
     tracking: String,
 }
@@ -127,6 +129,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             acknowledgement_delay: Duration::ZERO,
             authorize_by: environment.now() + shared.limits.time_to_authorize,
             timer: None,
+            look_at_timer: true,
             tracking: format!("{:016x}{:016x}_G0", environment.random(), environment.random()),
             shared,
         }
@@ -135,7 +138,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     /// Serves the peer until it or we have enough.
     pub(crate) async fn run(mut self, mut stopped: watch::Receiver<bool>) {
         loop {
-            self.set_timer();
+            if std::mem::take(&mut self.look_at_timer) {
+                self.set_timer();
+            }
             match self.turn(&mut stopped).await {
                 Turn::Stop => {
                     let text = "The service is stopping; connect again.";
@@ -238,6 +243,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
 
     /// Lets the connection in once it has shown something that counts; or closes it if there are too many.
     fn admit_if_authenticated(&mut self) {
+        self.look_at_timer = true;
         if self.ticket.is_admitted() || !self.access.is_authenticated() {
             return;
         }
@@ -305,9 +311,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     /// Links whose tokens ran out end; receivers that wait for credit are alive.
     fn on_time(&mut self) {
         self.timer = None;
+        self.look_at_timer = true;
         let (now, namespace) = (self.now(), self.shared.namespace.name());
         if !self.ticket.is_admitted() && self.shared.environment.now() >= self.authorize_by {
             let text = "No token that counts was put in time.";
+            self.authorize_by = Monotonic::NEVER;
             self.driver.connection().close(Some(Error::new(condition::UNAUTHORIZED_ACCESS, text)));
             return;
         }

@@ -108,7 +108,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let Reading::Here { batch, sent, metrics, .. } = &mut found.state else { return };
         let connection = self.driver.connection();
         for event in batch.events().skip(*sent) {
-            // Without a look at credit first, an event would be put together for nothing.
             let offset = offset_of(event.sequence.0);
             let stamp = Stamp {
                 sequence: event.sequence,

@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Conversation;
 use super::link::{Link, Node, ReplyLink, RequestLink};
-use super::sending::Done;
+use super::sending::{AROUND_A_DELIVERY, Done};
 use crate::facts::identity;
 use crate::refusals::{entity, of_hub};
 
@@ -59,7 +59,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             }
         };
         let pause = self.pause(not_before);
-        let done = Done { link, delivery: id, outcome, bytes: delivery.payload.len(), reply };
+        let done =
+            Done { link, delivery: id, outcome, bytes: delivery.payload.len() + AROUND_A_DELIVERY, reply };
         self.bytes_in_flight += done.bytes;
         self.sends.push_back(Box::pin(async move {
             if let Some(pause) = pause {
@@ -134,8 +135,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 _ => None,
             })
         };
-        // One that the request names, or else the newest: older ones may be about to go.
-        let found = replies().filter(|(_, link)| named(link)).last().or_else(|| replies().last());
+        // One that the request names, or else the one that there is: not all SDKs name it as it is.
+        let found = replies().find(|(_, link)| named(link)).or_else(|| replies().next_back());
         let Some((id, _)) = found else {
             return tracing::debug!(peer = %self.peer, node = ?reply.node, "nobody takes the answer to a request");
         };

@@ -20,6 +20,9 @@ use super::{Conversation, rejected};
 use crate::idempotence::{Numbers, number_of};
 use crate::refusals::of_send;
 
+/// What a delivery takes beside its payload, roughly: many small ones are much as well.
+pub(super) const AROUND_A_DELIVERY: usize = 1 << 10;
+
 /// What became of a delivery.
 pub(super) struct Done {
     pub(super) link: LinkId,
@@ -45,7 +48,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let not_before = self.shared.environment.now() + self.acknowledgement_delay;
         match self.links.get(&delivery.link) {
             Some(Link::Sender(sender)) => {
-                let bytes = delivery.payload.len();
+                let bytes = delivery.payload.len() + AROUND_A_DELIVERY;
                 let send = send(sender, &delivery);
                 let (link, id) = (delivery.link, (!delivery.settled).then_some(delivery.id));
                 self.bytes_in_flight += bytes;

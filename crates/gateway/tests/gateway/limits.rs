@@ -1,0 +1,141 @@
+//! What peers may use up, and how a gateway stops: the offender is closed, the others notice nothing.
+
+use std::time::Duration;
+
+use ephor_amqp::connection::{ClientSasl, Closed};
+use ephor_amqp::performative::{Attach, Outcome};
+use ephor_core::event::NewEvent;
+use ephor_core::ids::PartitionId;
+use ephor_gateway::{GatewayConfig, GatewayLimits};
+use ephor_wire::selector::Start;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::client::{Client, encoded};
+use crate::server::{HUB, Server, within};
+
+async fn limited(limits: GatewayLimits) -> Server {
+    Server::with(GatewayConfig { limits, ..GatewayConfig::default() }).await
+}
+
+#[tokio::test]
+async fn a_flood_of_strangers_pushes_out_strangers_only() {
+    let server = limited(GatewayLimits { unauthenticated: 8, ..GatewayLimits::default() }).await;
+    let mut friend = Client::of(&server).await;
+    let sender = friend.sender(HUB).await;
+    let mut flood = Vec::new();
+    for _ in 0..100 {
+        flood.push(TcpStream::connect(server.address).await.unwrap());
+    }
+    // The first of them are gone, and one that means it comes in all the same.
+    let mut late = Client::of(&server).await;
+    late.sender(HUB).await;
+    within(async { assert_eq!(flood[0].read(&mut [0; 1]).await.unwrap_or(0), 0) }).await;
+    assert_eq!(friend.send(sender, 0, &encoded(&NewEvent::new("x"))).await, Outcome::Accepted);
+}
+
+#[tokio::test]
+async fn a_connection_too_many_is_told_so() {
+    let server = limited(GatewayLimits { connections: 1, ..GatewayLimits::default() }).await;
+    let mut first = Client::of(&server).await;
+    let mut second = Client::stranger(server.address).await;
+    let (asked, closed) = (Attach::receiver("replies", "$cbs"), Attach::sender("requests", "$cbs"));
+    let (replies, _) = second.attach(asked).await.unwrap();
+    second.connection().grant(replies, 1);
+    let (requests, _) = second.attach(closed).await.unwrap();
+    while second.connection().credit(requests) == 0 {
+        second
+            .wait(|event| matches!(event, ephor_amqp::connection::Event::Credit { .. }).then_some(()))
+            .await;
+    }
+    let token = crate::client::token("RootManageSharedAccessKey", "SAS_KEY_VALUE", Duration::from_secs(60));
+    let put = ephor_wire::cbs::PutToken {
+        audience: "sb://localhost/",
+        kind: ephor_wire::cbs::TokenKind::Sas,
+        token: &token,
+        expires_at: None,
+    };
+    let mut message = Vec::new();
+    put.write(&ephor_wire::exchange::RequestId::number(1), "replies", &mut message);
+    let _ = second.connection().send(requests, 0, true, &[&message]);
+    match second.closed().await {
+        Closed::ByPeer(Some(error)) => assert_eq!(error.condition, "amqp:resource-limit-exceeded"),
+        other => panic!("{other:?}"),
+    }
+    first.sender(HUB).await;
+}
+
+#[tokio::test]
+async fn a_stranger_who_never_puts_a_token_is_closed() {
+    let limits = GatewayLimits { time_to_authorize: Duration::from_millis(50), ..GatewayLimits::default() };
+    let server = limited(limits).await;
+    let mut client = Client::stranger(server.address).await;
+    match client.closed().await {
+        Closed::ByPeer(Some(error)) => assert_eq!(error.condition, "amqp:unauthorized-access"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn whoever_never_opens_is_cut_off() {
+    let limits = GatewayLimits { time_to_open: Duration::from_millis(50), ..GatewayLimits::default() };
+    let server = limited(limits).await;
+    let mut silent = TcpStream::connect(server.address).await.unwrap();
+    within(async { assert_eq!(silent.read(&mut [0; 64]).await.unwrap_or(0), 0) }).await;
+}
+
+#[tokio::test]
+async fn nonsense_closes_its_own_connection_only() {
+    let server = Server::start().await;
+    let mut friend = Client::of(&server).await;
+    for nonsense in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"AMQP\x00\x01\x00\x00\xff\xff\xff\xff\x02\x00\x00\x00"]
+    {
+        let mut stranger = TcpStream::connect(server.address).await.unwrap();
+        stranger.write_all(nonsense).await.unwrap();
+        // The header that would have been right, or a close with the reason.
+        within(async { assert_ne!(stranger.read(&mut [0; 64]).await.unwrap(), 0) }).await;
+    }
+    friend.sender(HUB).await;
+}
+
+#[tokio::test]
+async fn a_receiver_that_grants_credit_and_never_reads_does_not_disturb_the_others() {
+    let server = Server::start().await;
+    let producer = server.hub().producer();
+    for _ in 0..200 {
+        producer.send_to(PartitionId(0), NewEvent::new(vec![0; 100_000])).await.unwrap();
+    }
+    let mut deaf = Client::of(&server).await;
+    let link = deaf.receiver(0, Start::Earliest).await;
+    deaf.connection().grant(link, u32::MAX);
+    // The grant goes out, and then nobody reads.
+    let (_, first) = deaf.delivery().await;
+    assert!(first.len() > 100_000);
+    let mut other = Client::of(&server).await;
+    let link = other.receiver(0, Start::Earliest).await;
+    other.connection().grant(link, 200);
+    for _ in 0..200 {
+        other.delivery().await;
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_that_stops_answers_what_it_has_taken_and_says_why() {
+    let mut server = Server::start().await;
+    let mut client = Client::of(&server).await;
+    let sender = client.sender(HUB).await;
+    assert_eq!(client.send(sender, 0, &encoded(&NewEvent::new("x"))).await, Outcome::Accepted);
+    server.stop();
+    match client.closed().await {
+        Closed::ByPeer(Some(error)) => assert_eq!(error.condition, "amqp:connection:forced"),
+        other => panic!("{other:?}"),
+    }
+    // What the client says goodbye with is still to be written.
+    drop(client);
+    let address = server.address;
+    server.stopped().await;
+    let late = TcpStream::connect(address).await;
+    if let Ok(stream) = late {
+        assert!(Client::over(stream, ClientSasl::Anonymous).await.is_err());
+    }
+}

@@ -1,0 +1,11 @@
+//! The gateway, over real sockets, with our own engine as the client.
+
+#![allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
+
+mod access;
+mod client;
+mod limits;
+mod receiving;
+mod requests;
+mod sending;
+mod server;

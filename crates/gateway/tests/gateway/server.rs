@@ -1,0 +1,112 @@
+//! A gateway to a hub in memory, on a free port.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use ephor::environment::{Environment, TaskHandle, TokioEnvironment};
+use ephor_core::BoxFuture;
+use ephor_core::time::{Clock, Monotonic, Timestamp};
+use ephor_gateway::{Gateway, GatewayConfig};
+use ephor_hub::{Hub, HubConfig, LocalNamespace, NamespaceConfig};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+/// Far longer than anything here takes: a test that waits for what never comes shall fail, and say where.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The hub of every test.
+pub(crate) const HUB: &str = "homes";
+/// Its partitions.
+pub(crate) const PARTITIONS: u32 = 4;
+
+pub(crate) struct Server {
+    pub(crate) namespace: Arc<LocalNamespace>,
+    pub(crate) address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinSet<()>,
+}
+
+impl Server {
+    pub(crate) async fn start() -> Self {
+        Self::with(GatewayConfig::default()).await
+    }
+
+    pub(crate) async fn with(config: GatewayConfig) -> Self {
+        Self::on(config, Arc::new(TokioEnvironment)).await
+    }
+
+    pub(crate) async fn on(config: GatewayConfig, environment: Arc<dyn Environment>) -> Self {
+        let namespace = Arc::new(LocalNamespace::in_memory(NamespaceConfig::default()).unwrap());
+        namespace.create_hub(HubConfig::new(HUB, PARTITIONS).unwrap()).unwrap();
+        let gateway = Gateway::with_environment(namespace.clone(), config, environment).unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let stopped = async {
+                let _ = stopped.await;
+            };
+            gateway.serve(listener, stopped).await.unwrap();
+        });
+        Self { namespace, address, stop: Some(stop), task }
+    }
+
+    pub(crate) fn hub(&self) -> Hub {
+        self.namespace.hub(HUB).unwrap()
+    }
+
+    /// Tells the gateway to stop.
+    pub(crate) fn stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    /// Waits until it has stopped.
+    pub(crate) async fn stopped(mut self) {
+        self.stop();
+        within(self.task.join_next()).await.unwrap().unwrap();
+    }
+}
+
+/// Waits, but not for ever.
+#[expect(clippy::disallowed_methods, reason = "a test that hangs says nothing")]
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("this should have happened long ago")
+}
+
+/// A wall clock that can be put forward. Whoever sleeps looks at it all the time.
+#[derive(Debug, Default)]
+pub(crate) struct JumpingClock(AtomicI64);
+
+impl JumpingClock {
+    pub(crate) fn forward(&self, by: Duration) {
+        self.0.fetch_add(by.as_millis() as i64, Ordering::SeqCst);
+    }
+}
+
+impl Clock for JumpingClock {
+    fn now(&self) -> Monotonic {
+        TokioEnvironment.now()
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp(TokioEnvironment.wall().0 + self.0.load(Ordering::SeqCst))
+    }
+}
+
+impl Environment for JumpingClock {
+    fn sleep_until(&self, at: Monotonic) -> BoxFuture<'static, ()> {
+        let soon = self.now() + Duration::from_millis(5);
+        TokioEnvironment.sleep_until(at.min(soon))
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) -> TaskHandle {
+        TokioEnvironment.spawn(task)
+    }
+
+    fn random(&self) -> u64 {
+        TokioEnvironment.random()
+    }
+}

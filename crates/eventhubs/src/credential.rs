@@ -74,6 +74,8 @@ impl fmt::Debug for SharedKey {
 impl Credential for SharedKey {
     fn token<'a>(&'a self, audience: &'a str) -> BoxFuture<'a, Result<Token, BoxError>> {
         let expires_at = self.clock.wall() + self.life;
+        // A token says whole seconds; cut off, it would end before the time that it is renewed by.
+        let expires_at = Timestamp(expires_at.0.saturating_add(999).div_euclid(1_000).saturating_mul(1_000));
         let text = SecretString::from(sas::sign(audience, &self.name, &self.key, expires_at));
         Box::pin(std::future::ready(Ok(Token { kind: TokenKind::Sas, text, expires_at })))
     }
@@ -128,7 +130,8 @@ mod tests {
         assert!(read.is_signed_by(&Key::new("canary-key")));
         assert_eq!(read.key_name(), "root");
         let left = token.expires_at.since(SystemClock.wall());
-        assert!(left <= Duration::from_secs(60) && left > Duration::from_secs(50), "{left:?}");
+        assert!(left <= Duration::from_secs(61) && left > Duration::from_secs(50), "{left:?}");
+        assert_eq!(read.expires_at(), token.expires_at);
         let shown = format!("{credential:?} {token:?}");
         assert!(!shown.contains("canary") && !shown.contains("sig="), "{shown}");
     }

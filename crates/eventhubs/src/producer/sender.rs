@@ -8,6 +8,8 @@
 //!   busy              the others' answers are waited for, then, after a pause, what is left is sent again
 //!   link lost         a new link, and everything that has no answer is sent again, in the same order
 //! ```
+//!
+//! After a failure the first message goes alone, so that each attempt brings at least one of them further.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -38,6 +40,15 @@ struct Pending {
     attempts: u32,
     /// It is on its way; its answer is worth waiting for until then.
     outcome: Option<(oneshot::Receiver<Result<(), Failure>>, Instant)>,
+}
+
+/// Whom a failure is counted for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Concerns {
+    /// There is no link: nobody can send.
+    All,
+    /// The first message has failed, and of the others nothing is known.
+    First,
 }
 
 /// The link of the moment. Dropping it gives it up.
@@ -95,7 +106,7 @@ impl Sender {
                 match self.attach().await {
                     Ok(link) => self.link = Some(link),
                     Err(failure) => {
-                        self.after(&failure, |_| true).await;
+                        self.after(&failure, Concerns::All).await;
                         continue;
                     }
                 }
@@ -132,8 +143,9 @@ impl Sender {
     fn hand_over(&mut self) {
         let Some(link) = &self.link else { return };
         let deadline = Instant::now() + self.shared.options.answer_time;
+        let most = if self.failures > 0 { 1 } else { self.in_flight };
         let mut index = 0;
-        while let Some(pending) = self.pending.get_mut(index) {
+        while let Some(pending) = self.pending.get_mut(index).filter(|_| index < most) {
             if let Job::Send(message, _) = &pending.job {
                 if pending.outcome.is_none() {
                     let (reply, outcome) = oneshot::channel();
@@ -173,12 +185,12 @@ impl Sender {
                     first.outcome = None;
                 }
                 self.await_others().await;
-                self.after(&failure, |pending| pending.outcome.is_none()).await;
+                self.after(&failure, Concerns::First).await;
             }
             Class::Reopen => {
                 self.link = None;
                 self.take_stored();
-                self.after(&failure, |_| true).await;
+                self.after(&failure, Concerns::First).await;
             }
         }
     }
@@ -214,12 +226,15 @@ impl Sender {
     }
 
     /// Counts the failure, tells those who have waited long enough, and pauses.
-    async fn after(&mut self, failure: &Failure, concerns: impl Fn(&Pending) -> bool) {
+    async fn after(&mut self, failure: &Failure, concerns: Concerns) {
         self.failures = self.failures.saturating_add(1);
         let gives_up = failure.class() == Class::GiveUp;
         let most = self.shared.options.attempts;
-        for pending in std::mem::take(&mut self.pending) {
-            let attempts = pending.attempts + u32::from(concerns(&pending));
+        for (index, pending) in std::mem::take(&mut self.pending).into_iter().enumerate() {
+            // What went along with others and was not answered may try again; who waits while nothing succeeds
+            // shall not wait for each of those before.
+            let counts = index == 0 || concerns == Concerns::All || self.failures > 1;
+            let attempts = pending.attempts + u32::from(counts);
             if gives_up || attempts >= most {
                 let failure = SendFailure::of(failure, attempts, gives_up);
                 match pending.job {

@@ -1,0 +1,161 @@
+//! How a client is let in, and what it is told if it is not.
+#![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use common::{Stage, quick, receive, request, texts, within};
+use ephor_core::event::NewEvent;
+use ephor_core::ids::PartitionId;
+use ephor_core::source::{EventSource, OpenError, OpenRequest, SourceError};
+use ephor_core::{BoxError, BoxFuture};
+use ephor_eventhubs::{Credential, EventHubs, SendFailure, SharedKey, Token};
+use ephor_gateway::{Claims, GatewayConfig, Key, development_key};
+
+fn listen_only() -> GatewayConfig {
+    let key = ephor_gateway::SharedKey {
+        name: "listener".into(),
+        key: Key::new("canary-key"),
+        claims: Claims::LISTEN,
+        hub: None,
+    };
+    GatewayConfig { keys: vec![key], ..GatewayConfig::default() }
+}
+
+#[tokio::test]
+async fn a_wrong_key_a_missing_claim_and_an_unknown_hub_each_say_so_and_never_the_key() {
+    let stage = Stage::new(1);
+    let served = stage.serve_as(listen_only(), "127.0.0.1:0", false).await;
+    let key = |name: &str, key: &str| SharedKey::new(name, Key::new(key));
+    let client = |credential: SharedKey| served.builder().credential(credential).build().unwrap();
+
+    let stranger = client(key("listener", "canary-other"));
+    let error = stranger.hub_properties().await.unwrap_err();
+    assert!(matches!(error, SourceError::Unauthorized { .. }), "{error}");
+    let error = stranger.open(request("reader", None)).await.map(|_| ()).unwrap_err();
+    assert!(matches!(error, OpenError::Source(SourceError::Unauthorized { .. })), "{error}");
+    assert!(!format!("{error:?} {error}").contains("canary"));
+
+    let listener = client(key("listener", "canary-key"));
+    listener.hub_properties().await.unwrap();
+    listener.open(request("reader", None)).await.unwrap();
+    let error = listener.producer().send(NewEvent::new("x")).await.unwrap_err();
+    assert!(matches!(error.failure, SendFailure::Refused(_)), "{error}");
+    assert!(error.to_string().contains("Send") && !error.to_string().contains("canary"), "{error}");
+
+    let string = format!(
+        "Endpoint=amqp://127.0.0.1:{};SharedAccessKeyName=listener;SharedAccessKey=canary-key;EntityPath=nobody",
+        served.address.port()
+    );
+    let lost = EventHubs::connect(&string).unwrap();
+    let error = lost.hub_properties().await.unwrap_err();
+    assert!(matches!(error, SourceError::NotFound { .. }), "{error}");
+    let error = lost.open(request("reader", None)).await.map(|_| ()).unwrap_err();
+    assert!(matches!(error, OpenError::Source(SourceError::NotFound { .. })), "{error}");
+}
+
+/// Makes tokens that do not last, and counts them.
+#[derive(Clone, Debug)]
+struct ShortLived {
+    key: SharedKey,
+    made: Arc<AtomicUsize>,
+}
+
+impl Credential for ShortLived {
+    fn token<'a>(&'a self, audience: &'a str) -> BoxFuture<'a, Result<Token, BoxError>> {
+        self.made.fetch_add(1, Ordering::Relaxed);
+        self.key.token(audience)
+    }
+}
+
+#[tokio::test]
+async fn tokens_are_renewed_while_a_link_lives_and_not_after_it() {
+    let stage = Stage::new(1);
+    let served = stage.serve().await;
+    let development = development_key();
+    let key = SharedKey::new(development.name, development.key).with_life(Duration::from_secs(2));
+    let made = Arc::new(AtomicUsize::new(0));
+    let credential = ShortLived { key, made: made.clone() };
+    let client = served.builder().credential(credential).build().unwrap();
+    let mut receiver = client.open(request("reader", Some(1))).await.unwrap();
+    let until = |count| {
+        let made = made.clone();
+        async move {
+            while made.load(Ordering::Relaxed) < count {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    };
+    // Far beyond the life of the first.
+    within(60, until(4)).await;
+    stage.hub.producer().send_to(PartitionId(0), NewEvent::new("still here")).await.unwrap();
+    assert_eq!(texts(&within(20, receive(&mut receiver, 1)).await), ["still here"]);
+    receiver.close().await;
+    let after = made.load(Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(made.load(Ordering::Relaxed), after, "what nobody needs is not renewed");
+}
+
+/// Fails now and then, as a service far away does.
+#[derive(Debug)]
+struct Flaky(SharedKey, AtomicUsize);
+
+impl Credential for Flaky {
+    fn token<'a>(&'a self, audience: &'a str) -> BoxFuture<'a, Result<Token, BoxError>> {
+        match self.1.fetch_add(1, Ordering::Relaxed) % 2 {
+            0 => Box::pin(async { Err("the service of tokens is away".into()) }),
+            _ => self.0.token(audience),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_credential_that_fails_is_asked_again_and_its_words_are_told() {
+    let stage = Stage::new(1);
+    let served = stage.serve().await;
+    let key = || SharedKey::new(development_key().name, development_key().key);
+    let flaky = served.builder().credential(Flaky(key(), AtomicUsize::new(0))).build().unwrap();
+    flaky.open(request("reader", None)).await.unwrap();
+    let once = ephor_eventhubs::Options { attempts: 1, ..quick() };
+    let client =
+        served.builder().credential(Flaky(key(), AtomicUsize::new(0))).options(once).build().unwrap();
+    let error = client.open(request("reader", None)).await.map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("the service of tokens is away"), "{error}");
+}
+
+#[tokio::test]
+async fn who_trusts_nobody_else_does_not_trust_a_certificate_made_at_home() {
+    let stage = Stage::new(1);
+    let served = stage.serve_as(GatewayConfig::default(), "127.0.0.1:0", true).await;
+    served.client().hub_properties().await.unwrap();
+    let string = format!(
+        "Endpoint=sb://localhost:{};SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;\
+         EntityPath=homes",
+        served.address.port()
+    );
+    let once = ephor_eventhubs::Options { attempts: 1, ..quick() };
+    let builder = EventHubs::builder(&string).address("127.0.0.1", served.address.port()).options(once);
+    let error = builder.build().unwrap().hub_properties().await.unwrap_err();
+    assert!(error.to_string().contains("TLS"), "{error}");
+}
+
+#[tokio::test]
+async fn many_partitions_share_a_connection() {
+    let stage = Stage::new(100);
+    let served = stage.serve().await;
+    let client = served.client();
+    let mut receivers = Vec::new();
+    for id in 0..100 {
+        let request = OpenRequest { partition: PartitionId(id), ..request("reader", Some(1)) };
+        receivers.push(client.open(request).await.unwrap());
+        client.producer().send_to(PartitionId(id), NewEvent::new(id.to_string())).await.unwrap();
+    }
+    for (id, receiver) in receivers.iter_mut().enumerate() {
+        assert_eq!(texts(&within(20, receive(receiver, 1)).await), [id.to_string()]);
+    }
+    assert_eq!(client.hub_properties().await.unwrap().partitions.len(), 100);
+}

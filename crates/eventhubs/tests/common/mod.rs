@@ -1,0 +1,194 @@
+//! A hub in memory behind the real gateway, on a loopback port of its own.
+#![allow(dead_code, reason = "every test file uses a part of it")]
+#![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+
+pub(crate) mod peer;
+pub(crate) mod proxy;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use ephor_core::event::Event;
+use ephor_core::failure::Backoff;
+use ephor_core::ids::{ConsumerGroup, PartitionId};
+use ephor_core::position::StartPosition;
+use ephor_core::source::{OpenRequest, Receiver};
+use ephor_core::time::{Clock, Monotonic, Timestamp};
+use ephor_eventhubs::{Builder, ConnectionString, EventHubs, Options};
+use ephor_gateway::{Gateway, GatewayConfig, Tls};
+use ephor_hub::files::MemoryFiles;
+use ephor_hub::{Durability, Hub, HubConfig, LocalNamespace, NamespaceConfig, Retention};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// How long the hub keeps events, on a clock that the test moves.
+pub(crate) const AGE: Duration = Duration::from_secs(100_000 * 60);
+
+/// A clock that goes one millisecond further with every look, and wherever a test puts it.
+pub(crate) struct Ticking(AtomicI64);
+
+impl Ticking {
+    pub(crate) fn set(&self, wall: i64) {
+        self.0.store(wall, Ordering::Relaxed);
+    }
+}
+
+impl Clock for Ticking {
+    fn now(&self) -> Monotonic {
+        Monotonic(0)
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp(self.0.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// A hub that outlives its gateways.
+pub(crate) struct Stage {
+    pub(crate) hub: Hub,
+    pub(crate) clock: Arc<Ticking>,
+    namespace: Arc<LocalNamespace>,
+    certificates: tempfile::TempDir,
+}
+
+impl Stage {
+    /// With a hub called `homes` that has a second group called `second`.
+    pub(crate) fn new(partitions: u32) -> Self {
+        let clock = Arc::new(Ticking(AtomicI64::new(1_000_000_000_000)));
+        let config = NamespaceConfig { durability: Durability::Memory, ..NamespaceConfig::default() };
+        let namespace = LocalNamespace::on(Arc::new(MemoryFiles::default()), config, clock.clone()).unwrap();
+        let config = HubConfig {
+            retention: Retention { age: Some(AGE), bytes: None },
+            groups: vec!["second".parse().unwrap()],
+            ..HubConfig::new("homes", partitions).unwrap()
+        };
+        let hub = namespace.create_hub(config).unwrap();
+        let certificates = tempfile::tempdir().unwrap();
+        Self { hub, clock, namespace: Arc::new(namespace), certificates }
+    }
+
+    /// Serves the hub with the development key.
+    pub(crate) async fn serve(&self) -> Served {
+        self.serve_as(GatewayConfig::default(), "127.0.0.1:0", false).await
+    }
+
+    pub(crate) async fn serve_as(&self, config: GatewayConfig, address: &str, tls: bool) -> Served {
+        let gateway = Gateway::new(self.namespace.clone(), config).unwrap();
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let shutdown = async move { drop(stopped.await) };
+        let (tls, certificate) = match tls {
+            true => {
+                let (tls, path) =
+                    Tls::for_development(self.certificates.path(), &["localhost", "127.0.0.1"]).unwrap();
+                (Some(tls), Some(std::fs::read(path).unwrap()))
+            }
+            false => (None, None),
+        };
+        let task = tokio::spawn(async move {
+            match tls {
+                Some(tls) => gateway.serve_tls(listener, &tls, shutdown).await.unwrap(),
+                None => gateway.serve(listener, shutdown).await.unwrap(),
+            }
+        });
+        Served { address, stop: Some(stop), task, certificate }
+    }
+}
+
+/// A gateway, while it lives.
+pub(crate) struct Served {
+    pub(crate) address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+    certificate: Option<Vec<u8>>,
+}
+
+impl Served {
+    /// A client of this gateway.
+    pub(crate) fn client(&self) -> EventHubs {
+        self.builder().build().unwrap()
+    }
+
+    pub(crate) fn builder(&self) -> Builder {
+        self.builder_at(self.address)
+    }
+
+    /// A client that goes through another address.
+    pub(crate) fn builder_at(&self, address: SocketAddr) -> Builder {
+        let builder = match &self.certificate {
+            None => {
+                let host = address.ip().to_string().parse().unwrap();
+                EventHubs::builder_for(ConnectionString::development(&host, address.port(), None))
+            }
+            Some(pem) => EventHubs::builder(&format!(
+                "Endpoint=sb://localhost:{};SharedAccessKeyName=RootManageSharedAccessKey;\
+                 SharedAccessKey=SAS_KEY_VALUE",
+                address.port()
+            ))
+            .address(address.ip().to_string(), address.port())
+            .extra_root(pem.clone()),
+        };
+        builder.hub("homes").options(quick())
+    }
+
+    /// Ends it in good order.
+    pub(crate) async fn stop(mut self) {
+        drop(self.stop.take());
+        (&mut self.task).await.unwrap();
+    }
+
+    /// Ends it in the middle of everything.
+    pub(crate) fn kill(self) {}
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Options for tests in which things go wrong often.
+pub(crate) fn quick() -> Options {
+    Options {
+        backoff: Backoff { first: Duration::from_millis(5), most: Duration::from_millis(100) },
+        attempts: 20,
+        ..Options::default()
+    }
+}
+
+/// A receiver of the first partition, from the beginning.
+pub(crate) fn request(name: &str, epoch: Option<u64>) -> OpenRequest {
+    OpenRequest {
+        group: ConsumerGroup::default_group(),
+        partition: PartitionId(0),
+        start: StartPosition::Earliest,
+        epoch: epoch.map(ephor_core::epoch::Epoch::from_stored),
+        receiver: name.into(),
+        prefetch_events: 300,
+        prefetch_bytes: 1 << 20,
+    }
+}
+
+/// Receives until there are so many.
+pub(crate) async fn receive(receiver: &mut Box<dyn Receiver>, count: usize) -> Vec<Event> {
+    let mut events = Vec::new();
+    while events.len() < count {
+        let left = count - events.len();
+        receiver.receive(&mut events, left).await.unwrap();
+    }
+    events
+}
+
+pub(crate) fn texts(events: &[Event]) -> Vec<&str> {
+    events.iter().map(|event| event.text().unwrap()).collect()
+}
+
+/// Fails a test that hangs.
+pub(crate) async fn within<T>(seconds: u64, what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(seconds), what).await.expect("nothing happened for too long")
+}

@@ -1,0 +1,297 @@
+//! A hub that does what a test tells it: detaches, repeats itself, is busy, or says nothing at all.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ephor_amqp::Connection;
+use ephor_amqp::connection::{Config, Delivery, Event, LinkId, Sent, ServerSasl};
+use ephor_amqp::driver::Driver;
+use ephor_amqp::performative::{Attach, Error, Outcome, Role};
+use ephor_core::event::NewEvent;
+use ephor_core::position::{Offset, SequenceNumber};
+use ephor_core::time::Timestamp;
+use ephor_eventhubs::EventHubs;
+use ephor_wire::annotations::{Stamp, deliver};
+use ephor_wire::batch::Envelope;
+use ephor_wire::cbs::{self, PutToken};
+use ephor_wire::exchange::Request;
+use ephor_wire::message;
+use ephor_wire::selector::Start;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// What a hub does on a link that receives, one after the other.
+#[derive(Clone)]
+pub(crate) enum Act {
+    /// Sends an event with this number, when there is credit.
+    Send(u64),
+    /// Sends an event with this number and so many bytes.
+    SendLarge(u64, usize),
+    /// Sends something that is no event.
+    SendJunk,
+    /// Ends the link.
+    Detach(Option<Error>),
+    /// Ends the connection.
+    Close,
+}
+
+/// What a hub does about a link that is asked for.
+pub(crate) enum Answer {
+    Accept(Vec<Act>),
+    Refuse(Error),
+    Silence,
+}
+
+/// What a hub does about a message.
+pub(crate) enum Fate {
+    Settle(Outcome),
+    /// Stores it, and ends the connection before saying so.
+    StoreAndCut,
+    Silence,
+}
+
+/// What becomes of the link with this number.
+type OnReceiver = Box<dyn FnMut(usize, &Attach) -> Answer + Send>;
+
+/// What a test tells a hub; the numbers count from 0.
+pub(crate) struct Script {
+    pub(crate) receiver: OnReceiver,
+    pub(crate) message: Box<dyn FnMut(usize) -> Fate + Send>,
+    /// Whether tokens are answered.
+    pub(crate) answer_tokens: bool,
+}
+
+impl Default for Script {
+    fn default() -> Self {
+        Self {
+            receiver: Box::new(|_, _| Answer::Accept(vec![])),
+            message: Box::new(|_| Fate::Settle(Outcome::Accepted)),
+            answer_tokens: true,
+        }
+    }
+}
+
+/// What a hub saw.
+#[derive(Default)]
+pub(crate) struct Seen {
+    pub(crate) connections: usize,
+    /// Where receivers began.
+    pub(crate) starts: Vec<Start>,
+    /// Their epochs.
+    pub(crate) epochs: Vec<Option<i64>>,
+    /// For what tokens were put.
+    pub(crate) tokens: Vec<String>,
+    /// The bodies of all messages that were not refused, in the order in which they came.
+    pub(crate) stored: Vec<String>,
+    /// How many messages came.
+    pub(crate) messages: usize,
+    /// Events that were sent.
+    pub(crate) sent: usize,
+    pub(crate) detached: usize,
+}
+
+struct Shared {
+    script: Mutex<Script>,
+    seen: Mutex<Seen>,
+}
+
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+impl Peer {
+    pub(crate) async fn start(script: Script) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared { script: Mutex::new(script), seen: Mutex::default() });
+        let ours = shared.clone();
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                ours.seen.lock().unwrap().connections += 1;
+                tokio::spawn(Talk::new(ours.clone(), stream).run());
+            }
+        });
+        Self { address, shared, task }
+    }
+
+    pub(crate) fn client(&self, options: ephor_eventhubs::Options) -> EventHubs {
+        let port = self.address.port();
+        let string =
+            ephor_eventhubs::ConnectionString::development(&"127.0.0.1".parse().unwrap(), port, None);
+        EventHubs::builder_for(string).hub("homes").options(options).build().unwrap()
+    }
+
+    pub(crate) fn seen<T>(&self, look: impl FnOnce(&Seen) -> T) -> T {
+        look(&self.shared.seen.lock().unwrap())
+    }
+
+    /// Waits until the hub has seen what is looked for.
+    pub(crate) async fn until(&self, look: impl Fn(&Seen) -> bool) {
+        while !self.seen(&look) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct Talk {
+    shared: Arc<Shared>,
+    driver: Driver<TcpStream>,
+    /// What is still to be done on each link.
+    acts: BTreeMap<LinkId, VecDeque<Act>>,
+    replies: Option<LinkId>,
+    requests: Option<LinkId>,
+    cut: bool,
+}
+
+impl Talk {
+    fn new(shared: Arc<Shared>, stream: TcpStream) -> Self {
+        let connection = Connection::server(Config::new("peer"), ServerSasl::default(), Duration::ZERO);
+        let driver = Driver::new(stream, connection);
+        Self { shared, driver, acts: BTreeMap::new(), replies: None, requests: None, cut: false }
+    }
+
+    async fn run(mut self) {
+        while let Some(event) = self.driver.next().await {
+            match event {
+                Event::AttachRequested { link, attach, .. } => self.on_attach(link, &attach),
+                Event::Credit { link, .. } => self.act(link),
+                Event::Delivery(delivery) if self.requests == Some(delivery.link) => {
+                    self.on_request(&delivery)
+                }
+                Event::Delivery(delivery) => self.on_message(&delivery),
+                Event::Detached { .. } => self.shared.seen.lock().unwrap().detached += 1,
+                _ => {}
+            }
+            if self.cut {
+                return;
+            }
+        }
+    }
+
+    fn on_attach(&mut self, link: LinkId, attach: &Attach) {
+        let answer = Attach { max_message_size: Some(10_000), ..attach.answer() };
+        let connection = self.driver.connection();
+        let address = |terminus: Option<String>| terminus.unwrap_or_default();
+        match attach.role {
+            Role::Sender => {
+                connection.accept(link, answer);
+                connection.grant(link, 100);
+                if address(attach.target.clone().and_then(|target| target.address)) == "$cbs" {
+                    self.requests = Some(link);
+                }
+            }
+            Role::Receiver => {
+                let source = attach.source.clone().unwrap_or_default();
+                if source.address.as_deref() == Some("$cbs") {
+                    connection.accept(link, answer);
+                    self.replies = Some(link);
+                    return;
+                }
+                let mut seen = self.shared.seen.lock().unwrap();
+                let number = seen.starts.len();
+                let filter = source.filter.as_ref().map(|filter| filter.as_bytes()).unwrap_or_default();
+                seen.starts.push(Start::from_filter(filter).unwrap());
+                let epoch = attach.properties.as_ref().and_then(|map| map.get("com.microsoft:epoch"));
+                seen.epochs.push(epoch.map(|value| match value {
+                    ephor_amqp::Value::Long(epoch) => epoch,
+                    other => panic!("an epoch is a long, not {other:?}"),
+                }));
+                match (self.shared.script.lock().unwrap().receiver)(number, attach) {
+                    Answer::Accept(acts) => {
+                        connection.accept(link, answer);
+                        self.acts.insert(link, acts.into());
+                    }
+                    Answer::Refuse(error) => connection.refuse(link, error),
+                    Answer::Silence => {}
+                }
+            }
+        }
+    }
+
+    fn act(&mut self, link: LinkId) {
+        let Some(acts) = self.acts.get_mut(&link) else { return };
+        let connection = self.driver.connection();
+        while let Some(act) = acts.front() {
+            let payload = match act {
+                Act::Send(number) => event(*number, number.to_string()),
+                Act::SendLarge(number, bytes) => event(*number, "x".repeat(*bytes)),
+                Act::SendJunk => b"junk".to_vec(),
+                Act::Detach(error) => {
+                    connection.detach(link, error.clone());
+                    acts.pop_front();
+                    continue;
+                }
+                Act::Close => {
+                    connection.close(None);
+                    return;
+                }
+            };
+            match connection.send(link, 0, true, &[&payload]) {
+                Sent::Sent(_) => {
+                    self.shared.seen.lock().unwrap().sent += 1;
+                    acts.pop_front();
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn on_request(&mut self, delivery: &Delivery) {
+        let request = Request::read(&delivery.payload).unwrap();
+        let put = PutToken::of(&request).unwrap();
+        self.shared.seen.lock().unwrap().tokens.push(put.audience.to_owned());
+        let connection = self.driver.connection();
+        connection.settle(delivery.link, delivery.id, delivery.id, &Outcome::Accepted);
+        if self.shared.script.lock().unwrap().answer_tokens {
+            let mut reply = Vec::new();
+            cbs::write_accepted(request.id.as_ref(), &mut reply);
+            assert!(matches!(connection.send(self.replies.unwrap(), 0, true, &[&reply]), Sent::Sent(_)));
+        }
+    }
+
+    fn on_message(&mut self, delivery: &Delivery) {
+        let mut seen = self.shared.seen.lock().unwrap();
+        let number = seen.messages;
+        seen.messages += 1;
+        let fate = (self.shared.script.lock().unwrap().message)(number);
+        if !matches!(fate, Fate::Settle(Outcome::Rejected(_))) {
+            let envelope = Envelope::open(&delivery.payload).unwrap();
+            for event in envelope.events() {
+                let body = message::decode(&Bytes::copy_from_slice(event)).unwrap().body;
+                seen.stored.push(String::from_utf8(body.to_vec()).unwrap());
+            }
+        }
+        match fate {
+            Fate::Settle(outcome) => {
+                self.driver.connection().settle(delivery.link, delivery.id, delivery.id, &outcome);
+            }
+            Fate::StoreAndCut => self.cut = true,
+            Fate::Silence => {}
+        }
+    }
+}
+
+fn event(number: u64, body: String) -> Vec<u8> {
+    let (mut encoded, mut delivered) = (Vec::new(), Vec::new());
+    message::encode(&NewEvent::new(body), &mut encoded).unwrap();
+    let stamp = Stamp {
+        sequence: SequenceNumber(number),
+        offset: &Offset::number(number * 32),
+        enqueued_at: Timestamp(1),
+        partition_key: None,
+        metrics: None,
+    };
+    deliver(&encoded, &stamp, &mut delivered).unwrap();
+    delivered
+}

@@ -1,0 +1,219 @@
+//! What a receiver makes of hubs that do what hubs sometimes do.
+#![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::peer::{Act, Answer, Peer, Script};
+use common::{quick, receive, request, within};
+use ephor_amqp::performative::Error;
+use ephor_core::position::SequenceNumber;
+use ephor_core::source::{EventSource, OpenError, OpenRequest, ReceiveError, SourceError};
+use ephor_eventhubs::Options;
+use ephor_wire::selector::Start;
+
+/// A hub whose links for receivers do these things, each link its own.
+async fn hub(links: Vec<Answer>) -> Peer {
+    let mut links: Vec<Option<Answer>> = links.into_iter().map(Some).collect();
+    let receiver = move |number: usize, _: &_| match links.get_mut(number).and_then(Option::take) {
+        Some(answer) => answer,
+        None => Answer::Accept(vec![]),
+    };
+    Peer::start(Script { receiver: Box::new(receiver), ..Script::default() }).await
+}
+
+fn events(numbers: impl IntoIterator<Item = u64>) -> Vec<Act> {
+    numbers.into_iter().map(Act::Send).collect()
+}
+
+fn and(mut acts: Vec<Act>, last: Act) -> Answer {
+    acts.push(last);
+    Answer::Accept(acts)
+}
+
+fn behind(number: u64) -> Start {
+    Start::Sequence { number: SequenceNumber(number), inclusive: false }
+}
+
+async fn numbers(receiver: &mut Box<dyn ephor_core::source::Receiver>, count: usize) -> Vec<u64> {
+    within(20, receive(receiver, count)).await.iter().map(|event| event.sequence.0).collect()
+}
+
+#[tokio::test]
+async fn links_that_end_for_reasons_of_their_own_are_made_again_behind_the_last_event() {
+    let idle = Error::new("amqp:link:detach-forced", "The link is force detached. Details: IdleTimerExpired");
+    let busy = Error::new("com.microsoft:server-busy", "wait");
+    let peer = hub(vec![
+        and(events(0..3), Act::Detach(Some(idle))),
+        and(events(3..5), Act::Detach(None)),
+        and(vec![], Act::Detach(Some(busy.clone()))),
+        Answer::Refuse(busy),
+        and(events([5]), Act::Close),
+        and(vec![], Act::Detach(Some(Error::new("com.example:unheard-of", "?")))),
+        Answer::Accept(events(6..9)),
+    ])
+    .await;
+    let client = peer.client(quick());
+    let mut receiver = client.open(request("reader", Some(4))).await.unwrap();
+    assert_eq!(numbers(&mut receiver, 9).await, Vec::from_iter(0..9));
+    let starts = peer.seen(|seen| seen.starts.clone());
+    let expected = [Start::Earliest, behind(2), behind(4), behind(4), behind(4), behind(5), behind(5)];
+    assert_eq!(starts, expected);
+    assert!(peer.seen(|seen| seen.epochs.iter().all(|epoch| *epoch == Some(4))), "the epoch is kept");
+    assert_eq!(peer.seen(|seen| seen.connections), 2, "only a lost connection is made again");
+}
+
+#[tokio::test]
+async fn a_hub_that_repeats_itself_is_not_believed() {
+    let peer =
+        hub(vec![and(events([0, 1, 2, 1, 2, 3]), Act::Detach(None)), Answer::Accept(events(0..6))]).await;
+    let client = peer.client(quick());
+    let mut receiver = client.open(request("reader", None)).await.unwrap();
+    assert_eq!(numbers(&mut receiver, 6).await, Vec::from_iter(0..6));
+}
+
+#[tokio::test]
+async fn who_is_stolen_from_hands_out_nothing_more_and_stays_disconnected() {
+    let text = "New receiver 'next' with higher epoch of '9' is created hence current receiver 'reader' with epoch \
+                '4' is getting disconnected. If you are recreating the receiver, make sure a higher epoch is used.";
+    let peer = hub(vec![and(events(0..3), Act::Detach(Some(Error::new("amqp:link:stolen", text))))]).await;
+    let client = peer.client(quick());
+    let mut receiver = client.open(request("reader", Some(4))).await.unwrap();
+    let mut events = Vec::new();
+    for _ in 0..3 {
+        let error = loop {
+            match within(20, receiver.receive(&mut events, 10)).await {
+                Ok(()) => {}
+                Err(error) => break error,
+            }
+        };
+        let ReceiveError::Disconnected { epoch, by, message } = error else { panic!("{error}") };
+        assert_eq!((epoch.map(|epoch| epoch.get()), by.as_deref()), (Some(9), Some("next")));
+        assert_eq!(message, text);
+    }
+    assert_eq!(peer.seen(|seen| seen.starts.len()), 1, "nobody tries to get back what another holds");
+}
+
+#[tokio::test]
+async fn all_places_taken_is_final_for_a_new_receiver_and_passes_for_one_that_lost_its_own() {
+    let full =
+        || Error::new("amqp:resource-limit-exceeded", "Exceeded the maximum number of allowed receivers");
+    let peer = hub(vec![Answer::Refuse(full())]).await;
+    match peer.client(quick()).open(request("reader", None)).await.map(|_| ()) {
+        Err(OpenError::TooManyReceivers { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    let peer = hub(vec![
+        and(events([0]), Act::Detach(None)),
+        Answer::Refuse(full()),
+        Answer::Refuse(full()),
+        Answer::Accept(events([1])),
+    ])
+    .await;
+    let mut receiver = peer.client(quick()).open(request("reader", None)).await.unwrap();
+    assert_eq!(numbers(&mut receiver, 2).await, [0, 1]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_helped_is_told_at_once() {
+    let gone = Error::new("amqp:not-found", "The messaging entity 'sb://h/homes' could not be found.");
+    let peer = hub(vec![and(events([0]), Act::Detach(Some(gone)))]).await;
+    let client = peer.client(quick());
+    let mut receiver = client.open(request("reader", None)).await.unwrap();
+    let mut events = Vec::new();
+    let error = loop {
+        match within(20, receiver.receive(&mut events, 10)).await {
+            Ok(()) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, ReceiveError::Source(SourceError::NotFound { .. })), "{error}");
+    let denied =
+        Error::new("amqp:unauthorized-access", "Unauthorized access. 'Listen' claim(s) are required");
+    let peer = hub(vec![Answer::Refuse(denied)]).await;
+    let error = peer.client(quick()).open(request("reader", None)).await.map(|_| ()).unwrap_err();
+    assert!(matches!(error, OpenError::Source(SourceError::Unauthorized { .. })), "{error}");
+    assert_eq!(peer.seen(|seen| seen.starts.len()), 1);
+}
+
+#[tokio::test]
+async fn what_is_no_event_is_told_and_not_skipped() {
+    let mut acts = events(0..2);
+    acts.push(Act::SendJunk);
+    let peer = hub(vec![and(acts, Act::Send(3)), Answer::Accept(events(2..4))]).await;
+    let client = peer.client(quick());
+    let mut receiver = client.open(request("reader", None)).await.unwrap();
+    let mut all = Vec::new();
+    let error = loop {
+        match within(20, receiver.receive(&mut all, 10)).await {
+            Ok(()) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(error.to_string().contains("not an event"), "{error}");
+    assert_eq!(all.iter().map(|event| event.sequence.0).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(numbers(&mut receiver, 2).await, [2, 3]);
+    assert_eq!(peer.seen(|seen| seen.starts[1].clone()), behind(1));
+}
+
+#[tokio::test]
+async fn no_more_comes_than_was_asked_for() {
+    let peer = hub(vec![Answer::Accept(events(0..1_000))]).await;
+    let client = peer.client(quick());
+    let small = OpenRequest { prefetch_events: 10, ..request("reader", None) };
+    let mut receiver = client.open(small).await.unwrap();
+    peer.until(|seen| seen.sent == 10).await;
+    assert_eq!(numbers(&mut receiver, 1_000).await, Vec::from_iter(0..1_000));
+
+    let large = (0..100).map(|number| Act::SendLarge(number, 50_000)).collect();
+    let peer = hub(vec![Answer::Accept(large)]).await;
+    let client = peer.client(quick());
+    let few_bytes = OpenRequest { prefetch_bytes: 200_000, ..request("reader", None) };
+    let mut receiver = client.open(few_bytes).await.unwrap();
+    // More than the bound may be on the way when the first shows how large they are, but not all.
+    peer.until(|seen| seen.sent > 0).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(peer.seen(|seen| seen.sent) <= 32, "{}", peer.seen(|seen| seen.sent));
+    assert_eq!(numbers(&mut receiver, 40).await, Vec::from_iter(0..40));
+    assert!(peer.seen(|seen| seen.sent) <= 46, "{}", peer.seen(|seen| seen.sent));
+    assert_eq!(numbers(&mut receiver, 60).await, Vec::from_iter(40..100));
+}
+
+#[tokio::test]
+async fn a_hub_that_does_not_answer_is_given_up_and_asked_anew() {
+    let peer = hub(vec![Answer::Silence, Answer::Accept(events([0]))]).await;
+    let patience = Duration::from_millis(150);
+    let options = Options { connect_time: patience, answer_time: patience, ..quick() };
+    let client = peer.client(options);
+    let mut receiver = within(20, client.open(request("reader", None))).await.unwrap();
+    assert_eq!(numbers(&mut receiver, 1).await, [0]);
+    assert_eq!(peer.seen(|seen| seen.connections), 2);
+}
+
+#[tokio::test]
+async fn a_hub_that_answers_no_token_is_unavailable_and_nothing_hangs() {
+    let peer = Peer::start(Script { answer_tokens: false, ..Script::default() }).await;
+    let patience = Duration::from_millis(50);
+    let options = Options { connect_time: patience, answer_time: patience, attempts: 2, ..quick() };
+    let error = within(20, peer.client(options).open(request("reader", None))).await.map(|_| ()).unwrap_err();
+    assert!(matches!(error, OpenError::Source(SourceError::Unavailable(_))), "{error}");
+    assert!(error.to_string().contains("did not answer"), "{error}");
+}
+
+#[tokio::test]
+async fn a_receiver_that_is_dropped_is_detached() {
+    let peer = hub(vec![]).await;
+    let client = peer.client(quick());
+    let receiver = client.open(request("reader", None)).await.unwrap();
+    drop(receiver);
+    within(20, peer.until(|seen| seen.detached == 1)).await;
+    // Also when the opening itself is dropped.
+    let peer = hub(vec![Answer::Silence]).await;
+    let client = peer.client(quick());
+    let opening =
+        tokio::time::timeout(Duration::from_millis(100), client.open(request("reader", None))).await;
+    assert!(opening.is_err());
+    within(20, peer.until(|seen| seen.detached == 1)).await;
+}

@@ -187,6 +187,6 @@ async fn the_certificate_for_development_is_made_once_and_can_be_trusted() {
     };
     let mut outcome = None;
     let shutdown = async { outcome = Some(within(client).await) };
-    gateway.serve_tls(listener, &tls, shutdown).await.unwrap();
+    Box::pin(gateway.serve_tls(listener, &tls, shutdown)).await.unwrap();
     assert_eq!(outcome, Some(ephor_amqp::performative::Outcome::Accepted));
 }

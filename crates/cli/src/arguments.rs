@@ -1,0 +1,113 @@
+//! What can be written on the command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// An event hub on your machine, and tools for every event hub.
+#[derive(Debug, Parser)]
+#[command(name = "ephor", version, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start an event hub that the Azure SDKs connect to
+    Dev(Dev),
+    /// Send events: from the arguments, or the lines of standard input
+    Send(Send),
+    /// Print events as they come
+    Tail(Tail),
+    /// Read a whole data folder to see whether every bit is as it was written
+    Verify(Verify),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Dev {
+    /// Where events are kept
+    #[arg(long, value_name = "DIR", default_value = "ephor-data", conflicts_with = "memory")]
+    pub(crate) data: PathBuf,
+    /// Keep everything in memory, and forget it at the end
+    #[arg(long)]
+    pub(crate) memory: bool,
+    /// Answer senders before events are on disk; a power failure may lose the newest
+    #[arg(long, conflicts_with = "memory")]
+    pub(crate) relaxed: bool,
+    /// Where to listen for AMQP; port 0 picks a free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:5672")]
+    pub(crate) amqp: SocketAddr,
+    /// Where to listen for AMQP over TLS, with a certificate made for development
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) amqps: Option<SocketAddr>,
+    /// Where to answer GET /health
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:5300")]
+    pub(crate) http: SocketAddr,
+    /// A hub to have, as NAME or NAME:PARTITIONS; may be given several times
+    #[arg(long = "hub", value_name = "NAME[:PARTITIONS]")]
+    pub(crate) hubs: Vec<String>,
+    /// A consumer group to have; may be given several times
+    #[arg(long = "group", value_name = "HUB/GROUP")]
+    pub(crate) groups: Vec<String>,
+    /// Hubs from a file: ours, or the Config.json of the Microsoft emulator
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// How to find a hub.
+#[derive(Debug, Args)]
+pub(crate) struct Connection {
+    /// The connection string
+    #[arg(
+        long,
+        env = "EPHOR_CONNECTION",
+        hide_env_values = true,
+        default_value = "Endpoint=sb://127.0.0.1:5672;SharedAccessKeyName=RootManageSharedAccessKey;\
+                         SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true"
+    )]
+    pub(crate) connection: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Send {
+    /// The hub
+    pub(crate) hub: String,
+    /// The bodies of the events; none: one event for each line of standard input
+    pub(crate) bodies: Vec<String>,
+    /// Send to this partition
+    #[arg(long, conflicts_with = "key")]
+    pub(crate) partition: Option<u32>,
+    /// Send to the partition that this key chooses
+    #[arg(long)]
+    pub(crate) key: Option<String>,
+    #[command(flatten)]
+    pub(crate) to: Connection,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Tail {
+    /// The hub
+    pub(crate) hub: String,
+    /// Only this partition
+    #[arg(long)]
+    pub(crate) partition: Option<u32>,
+    /// The consumer group
+    #[arg(long, default_value = "$Default")]
+    pub(crate) group: String,
+    /// Begin with the oldest event instead of the next
+    #[arg(long)]
+    pub(crate) from_beginning: bool,
+    /// End after so many events
+    #[arg(long, short = 'n')]
+    pub(crate) count: Option<u64>,
+    #[command(flatten)]
+    pub(crate) of: Connection,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    /// The data folder
+    pub(crate) data: PathBuf,
+}

@@ -1,0 +1,90 @@
+//! `GET /health`, answered as the Microsoft emulator does, so that scripts written for it work.
+//!
+//! Nothing else is served here yet, and so little HTTP needs no library.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+const HEALTHY: &str = r#"{"status":"healthy","message":"Service is healthy."}"#;
+const UNKNOWN: &str = r#"{"status":"not found","message":"There is only GET /health."}"#;
+
+/// No request that we answer is longer.
+const LONGEST_REQUEST: usize = 8 << 10;
+/// Whoever takes longer to ask is not answered.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// So many may ask at a time.
+const MOST_AT_A_TIME: usize = 64;
+
+/// Answers until told to stop.
+pub(super) async fn serve(listener: TcpListener, stopped: impl Future<Output = ()>) {
+    let mut stopped = std::pin::pin!(stopped);
+    let mut asking = JoinSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut stopped => return,
+            Some(_) = asking.join_next() => {}
+            accepted = listener.accept(), if asking.len() < MOST_AT_A_TIME => {
+                // A connection that failed before it began is the peer's trouble.
+                if let Ok((stream, _)) = accepted {
+                    asking.spawn(answer_in_time(stream));
+                }
+            }
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the outermost shell: a real peer takes real time")]
+async fn answer_in_time(stream: TcpStream) {
+    drop(tokio::time::timeout(PATIENCE, answer(stream)).await);
+}
+
+async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
+    let mut request = Vec::new();
+    while !request.windows(4).any(|end| end == b"\r\n\r\n") {
+        let mut part = [0; 1024];
+        let read = stream.read(&mut part).await?;
+        request.extend_from_slice(&part[..read]);
+        if read == 0 || request.len() > LONGEST_REQUEST {
+            return Ok(());
+        }
+    }
+    let (status, body) = reply(&request);
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(body.as_bytes()).await?;
+    stream.shutdown().await
+}
+
+fn reply(request: &[u8]) -> (&'static str, &'static str) {
+    let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let mut words = line.split(|byte| *byte == b' ');
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let path = path.split(|byte| *byte == b'?').next().unwrap_or_default();
+    match (method, path) {
+        (b"GET" | b"HEAD", b"/health") => ("200 OK", HEALTHY),
+        _ => ("404 Not Found", UNKNOWN),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_health_is_answered() {
+        assert_eq!(reply(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"), ("200 OK", HEALTHY));
+        assert_eq!(reply(b"GET /health?x=1 HTTP/1.1\r\n\r\n").0, "200 OK");
+        for other in
+            ["GET / HTTP/1.1\r\n\r\n", "POST /health HTTP/1.1\r\n\r\n", "GET /healthy x\r\n\r\n", "\r\n\r\n"]
+        {
+            assert_eq!(reply(other.as_bytes()).0, "404 Not Found", "{other}");
+        }
+    }
+}

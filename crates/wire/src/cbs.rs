@@ -81,7 +81,13 @@ impl<'a> PutToken<'a> {
     }
 }
 
-/// Writes the response that says yes. The one that says no is [`crate::exchange::write_refusal`].
+/// Writes the response that says no: by status and text alone. Azure's Python SDK shows neither of them if there
+/// is an `error-condition` beside.
+pub fn write_refused(id: Option<&RequestId>, refusal: &Refusal, into: &mut Vec<u8>) {
+    write_response(id, refusal.condition.status(), &refusal.text, None, into, encode::null);
+}
+
+/// Writes the response that says yes.
 pub fn write_accepted(id: Option<&RequestId>, into: &mut Vec<u8>) {
     write_response(id, ACCEPTED, "Accepted", None, into, encode::null);
 }

@@ -82,7 +82,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         if let Err(refusal) = answered {
             let condition = &refusal.condition;
             tracing::info!(peer = %self.peer, ?node, %condition, text = refusal.text, "a request was refused");
-            write_refusal(request.id.as_ref(), &refusal, into);
+            match node {
+                Node::Cbs => cbs::write_refused(request.id.as_ref(), &refusal, into),
+                Node::Management { .. } => write_refusal(request.id.as_ref(), &refusal, into),
+            }
         }
     }
 

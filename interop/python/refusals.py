@@ -56,9 +56,10 @@ def expired():
 
 def unknown_hub():
     words = ("The messaging entity", "could not be found")
-    raises("ConnectionLostError", *words, act=lambda: send(hub="nowhere"))
     receive(*words, kind="ConnectionLostError", hub="nowhere")
-    raises("EventHubError", *words, act=lambda: describe(hub="nowhere"))
+    # Before it sends, this client asks for the partitions; of a refusal there it shows the number only.
+    raises("ConnectError", "Status code: 404", act=lambda: send(hub="nowhere"))
+    raises("ConnectError", "Status code: 404", act=lambda: describe(hub="nowhere"))
 
 
 def unknown_group():
@@ -67,8 +68,10 @@ def unknown_group():
 
 def unknown_partition():
     words = ("The specified partition is invalid", "between 0 and 3")
-    raises("ConnectError", *words, act=lambda: send(partition="4"))
     receive(*words, kind="ConnectError", partition="4")
+    raises("ConnectError", "Invalid partition 4", act=lambda: send(partition="4"))  # said by the client itself
+    with producer(HUB) as client:
+        raises("ConnectError", act=lambda: client.get_partition_properties("4"))
 
 
 OPERATIONS = {

@@ -1,0 +1,23 @@
+// Runs the operations and prints one line for each: name, `ok` or `failed`, text, seconds.
+import ownership from "./ownership.js";
+import positions from "./positions.js";
+import refusals from "./refusals.js";
+import restart from "./restart.js";
+import sending from "./sending.js";
+import values from "./values.js";
+
+const only = process.argv.slice(2);
+for (const [name, operation] of [sending, positions, values, ownership, refusals, restart].flatMap(Object.entries)) {
+  if (only.length && !only.some((word) => name.includes(word))) continue;
+  const start = Date.now();
+  let result = "ok";
+  let text = "";
+  try {
+    await operation();
+  } catch (error) {
+    result = "failed";
+    text = `${error.code ?? error.name}: ${error.message}`.replace(/\s+/g, " ").slice(0, 300);
+  }
+  console.log([name, result, text, ((Date.now() - start) / 1000).toFixed(1)].join("\t"));
+}
+process.exit(0);

@@ -2,7 +2,7 @@
 import { createHmac } from "node:crypto";
 import { CONNECTION, consumer, isError, producer, raises, receiving, using } from "./client.js";
 
-const HUB = "javascript-sending";
+const HUB = "javascript-refusals";
 const FIELDS = Object.fromEntries(
   CONNECTION.split(";").filter(Boolean).map((part) => [part.split("=", 1)[0], part.slice(part.indexOf("=") + 1)]),
 );

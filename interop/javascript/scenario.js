@@ -13,7 +13,7 @@ for (const [name, operation] of [sending, positions, values, ownership, refusals
   let result = "ok";
   let text = "";
   try {
-    await operation();
+    text = (await operation()) ?? "";
   } catch (error) {
     result = "failed";
     text = `${error.code ?? error.name}: ${error.message}`.replace(/\s+/g, " ").slice(0, 300);

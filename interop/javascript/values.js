@@ -37,7 +37,11 @@ async function properties() {
   const [event] = await through({ body: "typed", properties: { ...sent } });
   const expected = { ...sent, date: sent.date.getTime() }; // this client gives dates back as milliseconds
   equal(Object.keys(event.properties).sort(), Object.keys(expected).sort(), "names:");
-  for (const name in expected) equal(event.properties[name], expected[name], name);
+  for (const name in expected) {
+    const found = event.properties[name];
+    // Of bytes this client makes an object of numbers; so it does with every server.
+    equal(name === "bytes" ? Buffer.from(Object.values(found)) : found, expected[name], name);
+  }
 }
 
 async function systemProperties() {
@@ -68,7 +72,8 @@ async function kindsOfBodies() {
   const found = (await through(...sent)).map((event) => event.getRawAmqpMessage());
   for (const [n, message] of found.entries()) {
     equal(message.bodyType, sent[n].bodyType, "kind:");
-    const body = sent[n].bodyType === "data" ? Buffer.from(message.body) : message.body;
+    let body = message.body?.typecode ? message.body.content : message.body; // sequences stay a section here
+    if (message.bodyType === "data") body = Buffer.from(body);
     equal(JSON.stringify(body), JSON.stringify(sent[n].body), sent[n].bodyType);
   }
 }

@@ -10,7 +10,7 @@ from azure.eventhub import EventData
 
 from client import CONNECTION, Receiver, consumer, is_error, producer, raises
 
-HUB = "python-sending"
+HUB = "python-refusals"
 FIELDS = dict(part.split("=", 1) for part in CONNECTION.strip(";").split(";"))
 
 
@@ -27,6 +27,20 @@ def describe(hub=HUB, connection=CONNECTION):
 def receive(*words, kind, **options):
     with Receiver(**{"hub": HUB, "position": "-1", **options}) as receiver:
         is_error(receiver.error(), kind, *words)
+
+
+def at_links(kind, *words, hub=HUB, partition="0"):
+    """The sender and the receiver alone, which the public ways open only after asking for the partitions."""
+    with producer(hub) as client:
+        link = client._create_producer(partition_id=partition)
+        raises(kind, *words, act=lambda: link.send(EventData("refused"), timeout=5))
+    with consumer(hub) as client:
+        link = client._create_consumer("$Default", partition, "-1", lambda event: None)
+
+        def open_link():
+            for _ in range(100):
+                link.receive()
+        raises(kind, *words, act=open_link)
 
 
 def everything_refused(connection):
@@ -56,8 +70,9 @@ def expired():
 
 def unknown_hub():
     words = ("The messaging entity", "could not be found")
-    receive(*words, kind="ConnectionLostError", hub="nowhere")
-    # Before it sends, this client asks for the partitions; of a refusal there it shows the number only.
+    at_links("ConnectionLostError", *words, hub="nowhere")
+    # Before anything else this client asks for the partitions; of a refusal there it shows the number only.
+    receive("Status code: 404", kind="ConnectError", hub="nowhere")
     raises("ConnectError", "Status code: 404", act=lambda: send(hub="nowhere"))
     raises("ConnectError", "Status code: 404", act=lambda: describe(hub="nowhere"))
 
@@ -68,10 +83,13 @@ def unknown_group():
 
 def unknown_partition():
     words = ("The specified partition is invalid", "between 0 and 3")
-    receive(*words, kind="ConnectError", partition="4")
-    raises("ConnectError", "Invalid partition 4", act=lambda: send(partition="4"))  # said by the client itself
+    at_links("ConnectError", *words, partition="4")
+    # The public ways ask for the partitions first, and say so themselves.
+    receive("Wrong partition id:4", kind="ValueError", partition="4")
+    raises("ConnectError", "Invalid partition 4", act=lambda: send(partition="4"))
     with producer(HUB) as client:
         raises("ConnectError", act=lambda: client.get_partition_properties("4"))
+
 
 
 OPERATIONS = {

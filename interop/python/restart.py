@@ -72,8 +72,8 @@ def busy():
         raise AssertionError(f"{len(stored) - len(acknowledged)} events stored twice by {kills} kills")
     equal(stored, sorted(stored), "order:")
     equal(sorted(set(handed)), list(range(end + 1)), "handed out:")
-    print(f"note\t{len(acknowledged)} sent, {len(stored) - len(acknowledged)} stored twice by a retry, "
-          f"{len(handed) - len(set(handed))} handed out twice", file=sys.stderr)
+    return (f"{len(acknowledged)} sent, {len(stored) - len(acknowledged)} stored twice by a retry, "
+          f"{len(handed) - len(set(handed))} handed out twice")
 
 
 OPERATIONS = {

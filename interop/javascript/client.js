@@ -55,7 +55,7 @@ export class Receiver {
     this.errors = [];
     this.client = consumer(hub, group, connection, options);
     this.subscription = this.client.subscribe(
-      partition,
+      ...(partition === null ? [] : [partition]), // null: all of them
       {
         processEvents: async (events, context) => {
           this.events.push(...events);

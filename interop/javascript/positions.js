@@ -60,6 +60,13 @@ async function enqueuedTime() {
   await from({ enqueuedOn: events[2].enqueuedTimeUtc.getTime() - 1 }, [2, 3, 4, 5]);
 }
 
+async function allPartitions() {
+  await filled();
+  await send(HUB, [{ body: "other" }], { partitionId: "1" });
+  const expected = (await last(HUB, "0")) + (await last(HUB, "1")) + 2;
+  await receiving(HUB, earliestEventPosition, { partition: null }, (receiver) => receiver.take(expected));
+}
+
 async function tracking() {
   const event = (await filled()).at(-1);
   await receiving(HUB, earliestEventPosition, { track: true }, async (receiver) => {
@@ -78,5 +85,6 @@ export default {
   "receive from a sequence number": sequenceNumber,
   "receive from an offset": offset,
   "receive from an enqueued time": enqueuedTime,
+  "receive all partitions at once": allPartitions,
   "know the last enqueued event while receiving": tracking,
 };

@@ -40,6 +40,14 @@ async function expired() {
   await everythingRefused(signature(now - 600));
 }
 
+const runsOut = () => {
+  const connection = signature(Math.floor(Date.now() / 1000) + 8);
+  return receiving(HUB, { offset: "-1" }, { partition: "3", connection }, async (receiver) => {
+    await receiver.attached();
+    isError(await receiver.error(), "UnauthorizedError", true);
+  });
+};
+
 async function unknownHub() {
   const error = ["MessagingEntityNotFoundError", false];
   const words = ["The messaging entity", "could not be found"];
@@ -61,6 +69,7 @@ async function unknownPartition() {
 export default {
   "a bad key": badKey,
   "an expired token": expired,
+  "a token that runs out while receiving": runsOut,
   "an unknown hub": unknownHub,
   "an unknown group": unknownGroup,
   "an unknown partition": unknownPartition,

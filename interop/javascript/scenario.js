@@ -14,7 +14,8 @@ for (const [name, operation] of [sending, positions, values, ownership, refusals
   let text = "";
   try {
     text = (await operation()) ?? "";
-  } catch (error) {
+  } catch (caught) {
+    const error = caught.errors?.at(-1) ?? caught; // after several tries: what the last one met
     result = "failed";
     text = `${error.code ?? error.name}: ${error.message}`.replace(/\s+/g, " ").slice(0, 300);
   }

@@ -1,5 +1,6 @@
 // Sending, and what the hub says about itself.
-import { consumer, equal, last, producer, receiving, send, using } from "./client.js";
+import { EventHubBufferedProducerClient } from "@azure/event-hubs";
+import { CONNECTION, consumer, equal, last, producer, receiving, send, using } from "./client.js";
 
 const HUB = "javascript-sending";
 const PARTITIONS = ["0", "1", "2", "3"];
@@ -62,6 +63,22 @@ async function sendToPartition() {
   });
 }
 
+const sendBuffered = () =>
+  stored(100, async () => {
+    let sent = 0;
+    const failed = [];
+    const client = new EventHubBufferedProducerClient(CONNECTION, HUB, {
+      onSendEventsSuccessHandler: async ({ events }) => void (sent += events.length),
+      onSendEventsErrorHandler: async ({ error }) => void failed.push(error),
+    });
+    for (let n = 0; n < 100; n++) {
+      await client.enqueueEvent({ body: `event ${n}` }, { partitionKey: `key ${n % 7}` });
+    }
+    await client.flush();
+    await client.close();
+    equal([sent, failed], [100, []], "told:");
+  });
+
 async function describeHub() {
   for (const make of [producer, consumer]) {
     await using(make(HUB), async (client) => {
@@ -92,6 +109,7 @@ export default {
   "send a batch without a key": sendBatch,
   "send a batch with a key": sendWithKey,
   "send a batch to a partition": sendToPartition,
+  "send through the client's buffer": sendBuffered,
   "describe the hub": describeHub,
   "describe a partition": describePartition,
 };

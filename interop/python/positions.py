@@ -65,6 +65,15 @@ def enqueued_time():
     after(events[2].enqueued_time, [2, 3, 4, 5], inclusive=True)
 
 
+def all_partitions():
+    filled()
+    with producer(HUB) as client:
+        client.send_event(EventData("other"), partition_id="1")
+    expected = last(HUB, "0") + last(HUB, "1") + 2
+    with Receiver(HUB, "-1", None) as receiver:
+        receiver.take(expected)
+
+
 def tracking():
     events = filled()
     with Receiver(HUB, "-1", track=True) as receiver:
@@ -84,5 +93,6 @@ OPERATIONS = {
     "receive from a sequence number": sequence_number,
     "receive from an offset": offset,
     "receive from an enqueued time": enqueued_time,
+    "receive all partitions at once": all_partitions,
     "know the last enqueued event while receiving": tracking,
 }

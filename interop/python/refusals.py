@@ -68,6 +68,13 @@ def expired():
     everything_refused(signature(int(time.time()) - 600))
 
 
+def runs_out():
+    """Whoever sees it first, this client or the hub: the receiver ends as one that may not receive."""
+    with Receiver(HUB, "-1", "3", connection=signature(int(time.time()) + 8)) as receiver:
+        receiver.attached()
+        is_error(receiver.error(), "AuthenticationError")
+
+
 def unknown_hub():
     words = ("The messaging entity", "could not be found")
     at_links("ConnectionLostError", *words, hub="nowhere")
@@ -95,6 +102,7 @@ def unknown_partition():
 OPERATIONS = {
     "a bad key": bad_key,
     "an expired token": expired,
+    "a token that runs out while receiving": runs_out,
     "an unknown hub": unknown_hub,
     "an unknown group": unknown_group,
     "an unknown partition": unknown_partition,

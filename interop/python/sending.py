@@ -66,6 +66,20 @@ def send_to_partition():
         equal({event.partition_key for event in events}, {None}, "key:")
 
 
+def send_buffered():
+    before = everywhere()
+    sent, failed = [], []
+    client = producer(HUB, buffered_mode=True, max_wait_time=1,
+                      on_success=lambda events, partition: sent.extend(events),
+                      on_error=lambda events, partition, error: failed.append(error))
+    with client:
+        for number in range(100):
+            client.send_event(EventData(f"event {number}"), partition_key=f"key {number % 7}")
+        client.flush()
+    equal((len(sent), failed), (100, []), "told:")
+    equal(sum(everywhere()) - sum(before), 100, "stored:")
+
+
 def describe_hub():
     for make in (producer, consumer):
         with make(HUB) as client:
@@ -96,6 +110,7 @@ OPERATIONS = {
     "send a batch without a key": send_batch,
     "send a batch with a key": send_with_key,
     "send a batch to a partition": send_to_partition,
+    "send through the client's buffer": send_buffered,
     "describe the hub": describe_hub,
     "describe a partition": describe_partition,
 }

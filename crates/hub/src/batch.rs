@@ -5,7 +5,8 @@
 
 use bytes::Bytes;
 use ephor_amqp::check::check;
-use ephor_amqp::{Malformed, Sections};
+use ephor_amqp::message::BodyKind;
+use ephor_amqp::{Malformed, Reader, Sections};
 use ephor_core::event::{Event, NewEvent, Properties};
 use ephor_core::partition_key;
 use ephor_core::position::{Offset, SequenceNumber};
@@ -242,11 +243,21 @@ impl StoredBatch {
     }
 }
 
-/// Whether bytes are a message, without decoding its body.
+/// Whether bytes are a message, without decoding a body of bytes. A body of values is looked into: what is
+/// nested too deeply would stop readers whose libraries cannot bear it.
 fn check_message(encoded: &[u8]) -> Result<(), Malformed> {
     let found = Sections::scan(encoded)?;
     let maps = [found.message_annotations, found.properties, found.application_properties];
-    maps.into_iter().flatten().try_for_each(|section| check(&encoded[section.value..section.end]))
+    maps.into_iter().flatten().try_for_each(|section| check(&encoded[section.value..section.end]))?;
+    if found.body.kind == BodyKind::Data {
+        return Ok(());
+    }
+    let body = &encoded[found.body.whole];
+    let mut reader = Reader::new(body);
+    while !reader.is_empty() {
+        check(&body[reader.skip()?])?;
+    }
+    Ok(())
 }
 
 /// What can be shown of a message that is well-formed and yet says something that has no meaning.

@@ -575,3 +575,27 @@ async fn closing_stores_what_waits_and_answers_everybody() {
     }
     assert_eq!(refused, 7);
 }
+
+#[tokio::test]
+async fn a_body_that_is_nested_too_deeply_is_refused() {
+    // An amqp-value of lists in lists: each says how long it is, so the innermost is written first.
+    let nested = |levels: usize| {
+        let mut value = vec![0x45];
+        for _ in 0..levels {
+            let size = u32::try_from(value.len() + 4).unwrap();
+            let mut outer = vec![0xd0];
+            outer.extend_from_slice(&size.to_be_bytes());
+            outer.extend_from_slice(&1u32.to_be_bytes());
+            outer.append(&mut value);
+            value = outer;
+        }
+        [&[0x00, 0x53, 0x77][..], &value].concat()
+    };
+    let namespace = LocalNamespace::in_memory(NamespaceConfig::default()).unwrap();
+    let hub = namespace.create_hub(homes(1)).unwrap();
+    let mut batch = hub.producer().batch();
+    batch.push_message(None, &nested(10)).unwrap();
+    let refused = batch.push_message(None, &nested(2_000)).unwrap_err();
+    assert!(matches!(refused, SendError::Unencodable(_)), "{refused}");
+    assert_eq!(batch.len(), 1);
+}

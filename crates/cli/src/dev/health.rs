@@ -14,9 +14,11 @@ const UNKNOWN: &str = r#"{"status":"not found","message":"There is only GET /hea
 /// No request that we answer is longer.
 const LONGEST_REQUEST: usize = 8 << 10;
 /// Whoever takes longer to ask is not answered.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(1);
 /// So many may ask at a time.
-const MOST_AT_A_TIME: usize = 64;
+const MOST_AT_A_TIME: usize = 256;
+/// After the system could not give us a connection, for example because too many files are open.
+const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
 
 /// Answers until told to stop.
 pub(super) async fn serve(listener: TcpListener, stopped: impl Future<Output = ()>) {
@@ -28,13 +30,18 @@ pub(super) async fn serve(listener: TcpListener, stopped: impl Future<Output = (
             () = &mut stopped => return,
             Some(_) = asking.join_next() => {}
             accepted = listener.accept(), if asking.len() < MOST_AT_A_TIME => {
-                // A connection that failed before it began is the peer's trouble.
-                if let Ok((stream, _)) = accepted {
-                    asking.spawn(answer_in_time(stream));
+                match accepted {
+                    Ok((stream, _)) => drop(asking.spawn(answer_in_time(stream))),
+                    Err(_) => pause().await,
                 }
             }
         }
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the outermost shell: real trouble takes real time")]
+async fn pause() {
+    tokio::time::sleep(PAUSE_AFTER_ERROR).await;
 }
 
 #[expect(clippy::disallowed_methods, reason = "the outermost shell: a real peer takes real time")]

@@ -98,7 +98,7 @@ impl KeyRing {
 /// compared as a whole: `a/b` does not lie below `a`.
 fn is_for(hub: Option<&HubName>, audience: &Scope) -> bool {
     let Some(hub) = hub else { return true };
-    audience.address().and_then(|address| address.hub().cloned()).is_some_and(|asked| same_hub(hub, &asked))
+    audience.address().and_then(Address::hub).is_some_and(|asked| same_hub(hub, asked))
 }
 
 fn same_hub(one: &HubName, other: &HubName) -> bool {
@@ -123,8 +123,8 @@ impl Grant {
     pub fn covers_hub(&self, hub: &HubName) -> bool {
         match (&self.hub, self.audience.address()) {
             (Some(own), _) => same_hub(own, hub),
-            (None, Some(address)) => address.hub().is_none_or(|asked| same_hub(asked, hub)),
-            (None, None) => true,
+            (None, None | Some(Address::Management { hub: None })) => true,
+            (None, Some(address)) => address.hub().is_some_and(|asked| same_hub(asked, hub)),
         }
     }
 

@@ -1,46 +1,79 @@
 //! What a token is for: everything at and below a URI.
 
-use crate::address::{self, Address};
+use crate::address::{self, Address, same_name};
 
-/// A host and a path, compared without scheme, port, case and slashes around.
+/// A host and what is named there, compared without scheme, port, case and slashes around.
+///
+/// What is named is compared as a whole and not by its letters: a hub's name may contain slashes, and `a/b` is
+/// another hub than `a`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
     host: Option<String>,
-    path: String,
+    /// None for the whole namespace.
+    named: Option<Address>,
 }
 
 impl Scope {
-    /// Reads a URI such as `sb://host:port/hub`. One without scheme is a path on any host.
+    /// Reads a URI such as `sb://host:port/hub`. One without scheme is a path on any host. None if the path is
+    /// not empty and names nothing that there could be.
     pub fn parse(uri: &str) -> Option<Self> {
         let (authority, path) = address::split(uri).ok()?;
-        Some(Self { host: authority.map(host), path: path.to_ascii_lowercase() })
+        let named = match path.is_empty() {
+            true => None,
+            false => Some(Address::parse_path(&path).ok()?),
+        };
+        Some(Self { host: authority.map(host), named })
     }
 
-    /// Whether the other lies at it or below. Segments count, not letters: `hub` does not cover `hub2`.
+    /// Whether the other lies at it or below.
     pub fn covers(&self, other: &Self) -> bool {
         let same_host = match (&self.host, &other.host) {
             (Some(one), Some(other)) => one == other,
             _ => true,
         };
-        same_host && below(&other.path, &self.path)
+        same_host
+            && match (&self.named, &other.named) {
+                (None, _) => true,
+                (Some(_), None) => false,
+                (Some(outer), Some(inner)) => lies_below(inner, outer),
+            }
     }
 
     /// Whether an address on the same host lies at it or below.
     pub fn covers_address(&self, address: &Address) -> bool {
-        below(&address.to_string().to_ascii_lowercase(), &self.path)
+        self.named.as_ref().is_none_or(|named| lies_below(address, named))
     }
 
-    /// What the path names; none for a whole namespace.
-    pub fn address(&self) -> Option<Address> {
-        Address::parse_path(&self.path).ok()
+    /// What is named; none for a whole namespace.
+    pub fn address(&self) -> Option<&Address> {
+        self.named.as_ref()
     }
 }
 
-fn below(path: &str, scope: &str) -> bool {
-    match path.strip_prefix(scope) {
-        Some(rest) => scope.is_empty() || rest.is_empty() || rest.starts_with('/'),
-        None => false,
-    }
+/// Whether one address is another, or a part of what it names.
+fn lies_below(inner: &Address, outer: &Address) -> bool {
+    let same_hub = match (inner.hub(), outer.hub()) {
+        (Some(one), Some(other)) => same_name(one.as_str(), other.as_str()),
+        (None, None) => true,
+        _ => false,
+    };
+    same_hub
+        && match (outer, inner) {
+            (Address::Hub { .. }, _) => true,
+            (
+                Address::Group { group, .. },
+                Address::Group { group: other, .. } | Address::Consumer { group: other, .. },
+            ) => same_name(group.as_str(), other.as_str()),
+            (
+                Address::Consumer { group, partition, .. },
+                Address::Consumer { group: other, partition: number, .. },
+            ) => same_name(group.as_str(), other.as_str()) && partition == number,
+            (Address::Partition { partition, .. }, Address::Partition { partition: number, .. }) => {
+                partition == number
+            }
+            (Address::Cbs, Address::Cbs) | (Address::Management { .. }, Address::Management { .. }) => true,
+            _ => false,
+        }
 }
 
 /// The host of an authority, without its port.
@@ -76,8 +109,22 @@ mod tests {
             ("sb://localhost/hub/Partitions/1", "sb://localhost/hub"),
             ("sb://other/hub", "sb://localhost/hub"),
             ("sb://[::1]/hub", "sb://[::2]/hub"),
+            ("sb://h/a", "sb://h/a/b"),
+            ("sb://h/a", "sb://h/a/b/Partitions/0"),
+            ("sb://h/a", "sb://h/a/b/ConsumerGroups/$Default/Partitions/0"),
+            ("sb://h/hub/ConsumerGroups/one", "sb://h/hub/ConsumerGroups/two/Partitions/0"),
+            ("sb://h/hub", "sb://h"),
+            ("sb://h/hub", "sb://h/$management"),
         ] {
             assert!(!scope(outer).covers(&scope(inner)), "{outer} {inner}");
         }
+    }
+
+    #[test]
+    fn a_path_that_names_nothing_is_no_scope() {
+        for uri in ["sb://h/other/Partitions/zz", "sb://h/other/$$$"] {
+            assert_eq!(Scope::parse(uri), None, "{uri}");
+        }
+        assert!(Scope::parse("sb://h/").unwrap().address().is_none());
     }
 }

@@ -9,7 +9,7 @@ use ephor_core::epoch::Epoch;
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::source::{EventSource, OpenRequest};
 use ephor_hub::Hub;
-use ephor_wire::address::{Address, InvalidAddress};
+use ephor_wire::address::{Address, InvalidAddress, MAX_ADDRESS_LENGTH};
 use ephor_wire::condition::{Condition, Refusal, texts};
 use ephor_wire::sas::Claims;
 use ephor_wire::selector::Start;
@@ -27,6 +27,9 @@ const REQUEST_CREDIT: u32 = 50;
 /// read.
 pub(super) const SENDER_CREDIT: u32 = 1000;
 
+/// Links that a connection may have before it has put a token: enough for `$cbs`, several times over.
+const LINKS_OF_A_STRANGER: usize = 16;
+
 /// What the service says of a link whose messages have no size of their own.
 const USUAL_MESSAGE_SIZE: u64 = 1 << 20;
 
@@ -41,6 +44,9 @@ const TRACKING_ID: &str = "com.microsoft:tracking-id";
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     pub(super) fn on_attach(&mut self, session: SessionId, link: LinkId, attach: Attach) {
+        if let Err(refusal) = self.check_attach(&attach) {
+            return self.refuse(link, refusal, None);
+        }
         let address = match attach.role {
             Role::Sender => attach.target.as_ref().and_then(|target| target.address.as_deref()),
             Role::Receiver => attach.source.as_ref().and_then(|source| source.address.as_deref()),
@@ -81,6 +87,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 }
             }
         }
+    }
+
+    /// Whether a link may be remembered at all: names are short, and strangers have few links.
+    fn check_attach(&self, attach: &Attach) -> Result<(), Refusal> {
+        let source = attach.source.as_ref().and_then(|source| source.address.as_deref());
+        let target = attach.target.as_ref().and_then(|target| target.address.as_deref());
+        let names = [Some(attach.name.as_str()), source, target];
+        if let Some(long) = names.into_iter().flatten().find(|name| name.len() > MAX_ADDRESS_LENGTH) {
+            let text = format!(
+                "A name or address has {} bytes; at most {MAX_ADDRESS_LENGTH} are allowed.",
+                long.len()
+            );
+            return Err(Refusal::new(Condition::InvalidField, text));
+        }
+        if !self.ticket.is_admitted() && self.links.len() >= LINKS_OF_A_STRANGER {
+            let text = format!("Without a token a connection has at most {LINKS_OF_A_STRANGER} links.");
+            return Err(Refusal::new(Condition::ResourceLimitExceeded, text));
+        }
+        Ok(())
     }
 
     /// Accepts a link as it was asked for.

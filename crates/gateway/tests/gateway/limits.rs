@@ -139,3 +139,22 @@ async fn a_gateway_that_stops_answers_what_it_has_taken_and_says_why() {
         assert!(Client::over(stream, ClientSasl::Anonymous).await.is_err());
     }
 }
+
+#[tokio::test]
+async fn a_stranger_has_few_links_and_nobody_a_long_name() {
+    let server = limited(GatewayLimits::default()).await;
+    let mut stranger = Client::stranger(server.address).await;
+    for number in 0..16 {
+        stranger.attach(Attach::sender(format!("requests-{number}"), "$cbs")).await.unwrap();
+    }
+    let refused = stranger.attach(Attach::sender("one more", "$cbs")).await.unwrap_err();
+    assert_eq!(refused.condition, "amqp:resource-limit-exceeded");
+
+    let mut friend = Client::of(&server).await;
+    for number in 0..30 {
+        friend.attach(Attach::sender(format!("sender-{number}"), HUB)).await.unwrap();
+    }
+    friend.attach(Attach::sender("n".repeat(2_048), HUB)).await.unwrap();
+    let refused = friend.attach(Attach::sender("n".repeat(2_049), HUB)).await.unwrap_err();
+    assert_eq!(refused.condition, "amqp:invalid-field");
+}

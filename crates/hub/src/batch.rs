@@ -7,7 +7,7 @@ use bytes::Bytes;
 use ephor_amqp::check::check;
 use ephor_amqp::message::BodyKind;
 use ephor_amqp::{Malformed, Reader, Sections};
-use ephor_core::event::{Event, NewEvent, Properties};
+use ephor_core::event::{Event, NewEvent};
 use ephor_core::partition_key;
 use ephor_core::position::{Offset, SequenceNumber};
 use ephor_core::time::Timestamp;
@@ -70,55 +70,41 @@ impl Batch {
         })
     }
 
+    /// Writes a record around a message of about this size. If anything is wrong, nothing is written.
     fn record(
         &mut self,
         key: Option<&str>,
         about: usize,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), SendError>,
     ) -> Result<(), SendError> {
-        let start = self.bytes.len();
-        let written = self.write_record(key, about, write);
-        match &written {
-            Ok(()) => self.count += 1,
-            Err(_) => self.bytes.truncate(start),
-        }
-        written
-    }
-
-    fn write_record(
-        &mut self,
-        key: Option<&str>,
-        about: usize,
-        write: impl FnOnce(&mut Vec<u8>) -> Result<(), SendError>,
-    ) -> Result<(), SendError> {
-        let start = self.bytes.len();
         if let Some(key) = key {
             partition_key::check(key)?;
         }
-        let size = (about + key.map_or(0, str::len)) as u64;
-        if size > self.max_event_bytes {
-            return Err(SendError::EventTooLarge { size, limit: self.max_event_bytes });
-        }
+        // Known before anything is copied, if the body alone is too large.
+        self.check_event(about + key.map_or(0, str::len))?;
+        let start = self.bytes.len();
         self.bytes.extend_from_slice(&[0; RECORD_HEADER]);
         self.bytes.extend_from_slice(key.unwrap_or_default().as_bytes());
         let message = self.bytes.len();
-        write(&mut self.bytes)?;
-        let size = (self.bytes.len() - start - RECORD_HEADER) as u64;
-        if size > self.max_event_bytes {
-            return Err(SendError::EventTooLarge { size, limit: self.max_event_bytes });
+        let written = write(&mut self.bytes)
+            .and_then(|()| self.check_event(self.bytes.len() - start - RECORD_HEADER))
+            .and_then(|()| check_batch(self.bytes.len()));
+        if let Err(error) = written {
+            self.bytes.truncate(start);
+            return Err(error);
         }
-        if self.bytes.len() > MAX_BATCH_BYTES {
-            return Err(SendError::BatchTooLarge {
-                size: self.bytes.len() as u64,
-                limit: MAX_BATCH_BYTES as u64,
-            });
-        }
+        self.count += 1;
         let message_length = (self.bytes.len() - message) as u32;
         // A key that was checked is far shorter.
         let key_length = key.map_or(NO_KEY, |key| key.len() as u16);
         self.bytes[start..start + 4].copy_from_slice(&message_length.to_le_bytes());
         self.bytes[start + 4..start + 6].copy_from_slice(&key_length.to_le_bytes());
         Ok(())
+    }
+
+    fn check_event(&self, size: usize) -> Result<(), SendError> {
+        let (size, limit) = (size as u64, self.max_event_bytes);
+        if size > limit { Err(SendError::EventTooLarge { size, limit }) } else { Ok(()) }
     }
 
     /// Makes room for so many more events with a body of about this size.
@@ -134,6 +120,11 @@ impl Batch {
         let checksum = crc32c::crc32c(&self.bytes);
         Payload { bytes: Bytes::from(self.bytes), count: self.count, checksum }
     }
+}
+
+fn check_batch(size: usize) -> Result<(), SendError> {
+    let (size, limit) = (size as u64, MAX_BATCH_BYTES as u64);
+    if size > limit { Err(SendError::BatchTooLarge { size, limit }) } else { Ok(()) }
 }
 
 /// Events of one partition, in order, as they were read. Clones share the bytes.
@@ -229,7 +220,11 @@ impl StoredBatch {
         into.reserve(self.len());
         into.extend(self.events().map(|stored| {
             let message = self.records.slice_ref(stored.message);
-            let decoded = message::decode(&message).unwrap_or_else(|_| readable_part(&message));
+            let decoded = match Sections::scan(&message) {
+                Ok(sections) => message::decode_leniently(&message, &sections),
+                // Refused at the door: it cannot be here. If it is, it is handed on as it is.
+                Err(_) => message::Decoded::only_body(message),
+            };
             Event {
                 sequence: stored.sequence,
                 offset: offset_of(stored.sequence.0),
@@ -258,16 +253,6 @@ fn check_message(encoded: &[u8]) -> Result<(), Malformed> {
         check(&body[reader.skip()?])?;
     }
     Ok(())
-}
-
-/// What can be shown of a message that is well-formed and yet says something that has no meaning.
-fn readable_part(message: &Bytes) -> message::Decoded {
-    let body = Sections::scan(message).map_or(0..message.len(), |sections| sections.body.content);
-    message::Decoded {
-        body: message.slice(body),
-        properties: Properties::default(),
-        system_properties: Properties::default(),
-    }
 }
 
 fn record_length(record: &[u8]) -> usize {

@@ -1,5 +1,7 @@
 //! One hub: its partitions, groups and log. In process it is an `EventSource`.
 
+mod changes;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,18 +14,19 @@ use ephor_core::source::{
     EventSource, HubProperties, OpenError, OpenRequest, PartitionProperties, Receiver, SourceError,
 };
 use ephor_core::time::{Clock, Timestamp};
+use ephor_wire::address::same_name;
 
 use crate::batch::{StoredBatch, number_of};
 use crate::catalog::HubRecord;
-use crate::config::{Durability, HubConfig, MAX_PARTITIONS, NamespaceConfig, Retention, same_name};
+use crate::committer::Door;
+use crate::config::{Durability, NamespaceConfig, Retention};
 use crate::error::{HubError, SendError};
 use crate::files::Files;
-use crate::journal::layout::PartitionStart;
 use crate::journal::{Cursor, Damage, Journal, JournalConfig, Log, Payload, RecoveryReport};
 use crate::partition::{Ended, Partition, ReceiverDescription};
 use crate::producer::Producer;
 use crate::receiver::{HubReceiver, source_error};
-use crate::writer::{Door, Partitions, Stored, Writer};
+use crate::writer::{Partitions, Stored, Writer};
 
 /// A hub. Clones are the same hub.
 #[derive(Clone)]
@@ -188,83 +191,6 @@ impl Hub {
         self.partitions().iter().flat_map(|partition| partition.receivers()).collect()
     }
 
-    /// Creates a consumer group, or finds the one that is there; names are compared without case.
-    pub fn create_group(&self, name: &str) -> Result<ConsumerGroup, HubError> {
-        let group: ConsumerGroup = name.parse()?;
-        let mut record = self.record();
-        if let Some(present) = find_group(&record, &group) {
-            return Ok(present);
-        }
-        let mut config = as_config(&record);
-        config.groups.push(group.clone());
-        self.0.config.validate_hub(&config)?;
-        self.change(&mut record, |record| record.groups.push(group.clone()))?;
-        Ok(group)
-    }
-
-    /// Deletes a consumer group. Its receivers are told.
-    pub fn delete_group(&self, name: &str) -> Result<(), HubError> {
-        let mut record = self.record();
-        let asked: ConsumerGroup = name.parse()?;
-        let not_found = || HubError::NoSuchGroup { hub: self.0.name.clone(), group: name.to_owned() };
-        let group = find_group(&record, &asked).ok_or_else(not_found)?;
-        if group == ConsumerGroup::default_group() {
-            return Err(HubError::GroupStays(group.to_string()));
-        }
-        self.change(&mut record, |record| record.groups.retain(|one| *one != group))?;
-        drop(record);
-        let why = Arc::from(format!("consumer group {group:?} of hub {:?} was deleted", self.0.name));
-        self.partitions().iter().for_each(|partition| partition.cut_group(&group, &why));
-        Ok(())
-    }
-
-    /// Adds partitions until there are this many. Keys may choose other partitions from then on.
-    pub fn grow(&self, partitions: u32) -> Result<(), HubError> {
-        let mut record = self.record();
-        if partitions < record.partitions {
-            let (hub, present) = (self.0.name.clone(), record.partitions);
-            return Err(HubError::CannotShrink { hub, present, wanted: partitions });
-        }
-        let config = HubConfig { partitions, ..as_config(&record) };
-        self.0.config.validate_hub(&config)?;
-        // The record first: a partition that holds events must be known after a crash.
-        self.change(&mut record, |record| record.partitions = partitions)?;
-        self.0.door.writer().journal.grow(partitions);
-        let mut present = self.0.partitions.write().unwrap_or_else(PoisonError::into_inner);
-        let new = present.len() as u32..partitions.min(MAX_PARTITIONS);
-        present.extend(new.map(|id| Partition::new(id, 0, PartitionStart::default())));
-        Ok(())
-    }
-
-    /// From now on this is kept.
-    pub fn set_retention(&self, retention: Retention) -> Result<(), HubError> {
-        let mut record = self.record();
-        let config = HubConfig { retention, ..as_config(&record) };
-        self.0.config.validate_hub(&config)?;
-        self.change(&mut record, |record| record.retention = retention)?;
-        let Retention { age, bytes } = self.0.config.effective_retention(retention);
-        self.0.door.writer().journal.retain(age, bytes);
-        self.0.door.nudge();
-        Ok(())
-    }
-
-    /// Frees at once what retention need not keep. It happens by itself too; in memory when somebody sends.
-    pub fn enforce_retention(&self) {
-        let mut writer = self.0.door.writer();
-        if writer.check_open().is_ok() {
-            writer.enforce_retention(self.0.clock.wall());
-        }
-    }
-
-    /// Begins a new segment, so that what was stored before can be freed without what comes after.
-    pub fn seal_segment(&self) -> Result<(), HubError> {
-        let now = self.0.clock.wall();
-        let mut writer = self.0.door.writer();
-        writer.check_open()?;
-        let rolled = writer.journal.roll(now);
-        rolled.map_err(HubError::disk("could not begin a new segment"))
-    }
-
     /// Opens a receiver in a consumer group, by the rules of epochs.
     pub async fn receiver(&self, request: OpenRequest) -> Result<HubReceiver, OpenError> {
         let OpenRequest { group, partition: id, start, epoch, receiver: name, .. } = request;
@@ -388,17 +314,6 @@ impl Hub {
     fn record(&self) -> MutexGuard<'_, HubRecord> {
         self.0.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// Changes the record, on disk first.
-    fn change(&self, record: &mut HubRecord, change: impl FnOnce(&mut HubRecord)) -> Result<(), HubError> {
-        // Whoever still holds a closed hub must not write into a folder that another may have open.
-        self.0.door.writer().check_open()?;
-        let mut changed = record.clone();
-        change(&mut changed);
-        changed.store(&*self.0.files, &self.0.folder)?;
-        *record = changed;
-        Ok(())
-    }
 }
 
 impl EventSource for Hub {
@@ -442,11 +357,6 @@ fn find_group(record: &HubRecord, asked: &ConsumerGroup) -> Option<ConsumerGroup
         return Some(default);
     }
     record.groups.iter().find(|group| same_name(group.as_str(), asked.as_str())).cloned()
-}
-
-fn as_config(record: &HubRecord) -> HubConfig {
-    let HubRecord { name, partitions, retention, max_event_bytes, groups, .. } = record.clone();
-    HubConfig { name, partitions, retention, max_event_bytes, groups }
 }
 
 /// What every checksum of this log is mixed with: the log id, which is 16 hexadecimal digits.

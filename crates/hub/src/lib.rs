@@ -13,17 +13,18 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `namespace.rs` | all hubs of a data folder: create, list, delete, verify |
+//! | `namespace.rs`, `verification.rs` | all hubs of a data folder: create, list, delete; verify |
 //! | `catalog.rs`, `config/` | what a hub is: on disk, and as configured |
-//! | `hub.rs` | one hub: groups, growth, retention, receivers; an `EventSource` |
+//! | `hub.rs`, `hub/changes.rs` | one hub: receivers; groups, growth, retention; an `EventSource` |
 //! | `producer.rs`, `batch.rs` | sending, and how events are encoded |
 //! | `partition.rs`, `receiver.rs` | reading, and who may |
-//! | `writer.rs` | group commit: what turns sends into commits |
+//! | `committer.rs`, `writer.rs` | group commit: what turns sends into commits, and what becomes of them |
 //! | `journal/` | the log on disk: layout, commit, recovery, index, reading, retention |
 //! | `files/`, `lock.rs` | the seam to the disk |
 
 mod batch;
 mod catalog;
+mod committer;
 pub mod config;
 mod error;
 pub mod files;
@@ -34,6 +35,7 @@ mod namespace;
 mod partition;
 mod producer;
 mod receiver;
+mod verification;
 mod writer;
 
 pub use batch::{Batch, MAX_BATCH_BYTES, StoredBatch, StoredEvent, offset_of};
@@ -44,9 +46,10 @@ pub use hub::{Hub, HubDescription};
 pub use journal::verify::LogVerification;
 pub use journal::{Damage, RecoveryReport};
 pub use lock::{FolderLock, LockError};
-pub use namespace::{HubVerification, LocalNamespace, verify_files, verify_folder};
+pub use namespace::LocalNamespace;
 pub use partition::ReceiverDescription;
 pub use producer::{Producer, Receipt, Target};
 pub use receiver::HubReceiver;
+pub use verification::{HubVerification, verify_files, verify_folder};
 
 pub use ephor_core::event::NewEvent;

@@ -12,20 +12,20 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ephor::environment::SystemClock;
+use ephor::environment::{Environment, SystemClock, TokioEnvironment};
 use ephor_core::ids::{HubName, LogId, Namespace};
 use ephor_core::time::Clock;
+use ephor_wire::address::same_name;
 
 use crate::catalog::{HubRecord, deleted_folder_name, folder_name, is_deleted, is_folder_of};
-use crate::config::{Durability, HubConfig, NamespaceConfig, same_name};
+use crate::config::{Durability, HubConfig, NamespaceConfig};
 use crate::error::HubError;
 use crate::files::{DiskFiles, Files, MemoryFiles};
-use crate::hub::{Hub, identity};
-use crate::journal::verify::{LogVerification, verify};
+use crate::hub::Hub;
 use crate::lock::FolderLock;
 use crate::partition::Ended;
 
-const HUBS: &str = "hubs";
+pub(crate) const HUBS: &str = "hubs";
 
 /// The hubs of one data folder. Closing or dropping it closes them all.
 pub struct LocalNamespace {
@@ -250,7 +250,7 @@ impl LocalNamespace {
             return Err(broken);
         }
         let name = hub.name.clone();
-        let log_id = LogId::new(&format!("{:016x}", unguessable()));
+        let log_id = LogId::new(&format!("{:016x}", TokioEnvironment.random()));
         let folder = format!("{HUBS}/{}", folder_name(&name, &log_id));
         let failed = |error| HubError::Disk { what: format!("could not create hub {name:?}"), error };
         self.files.create_folder(&folder).map_err(failed)?;
@@ -330,80 +330,12 @@ impl fmt::Debug for LocalNamespace {
     }
 }
 
-/// What [`verify_folder`] found in one hub.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HubVerification {
-    /// The hub; none if not even that can be read.
-    pub hub: Option<HubName>,
-    /// Its folder.
-    pub folder: String,
-    /// What is wrong with its record.
-    pub record: Result<(), String>,
-    /// What its log is like, or why it cannot be read at all.
-    pub log: Result<LogVerification, String>,
-}
-
-impl HubVerification {
-    /// Whether everything is as it was written.
-    pub fn is_intact(&self) -> bool {
-        self.record.is_ok() && self.log.as_ref().is_ok_and(|log| log.damage.is_empty())
-    }
-}
-
-/// Reads everything in a data folder that no process has open, and changes nothing.
-pub fn verify_folder(folder: impl AsRef<Path>) -> Result<Vec<HubVerification>, HubError> {
-    let folder = folder.as_ref();
-    let _lock = FolderLock::acquire(folder)?;
-    verify_files(&DiskFiles::new(folder.to_owned()))
-}
-
-/// Reads everything in these files, and changes nothing.
-pub fn verify_files(files: &dyn Files) -> Result<Vec<HubVerification>, HubError> {
-    let list = files.list(HUBS).map_err(HubError::disk("could not list the hubs"))?;
-    let verified = list.iter().filter(|name| !is_deleted(name)).filter_map(|name| {
-        let folder = format!("{HUBS}/{name}");
-        let shown = files.shown(&folder);
-        Some(match HubRecord::load(files, &folder) {
-            // A creation that was cut short; the next start removes it.
-            Err(crate::catalog::CatalogError::Missing { .. }) if is_unfinished(files, &folder) => {
-                return None;
-            }
-            Ok(record) => HubVerification {
-                folder: shown,
-                record: Ok(()),
-                log: verify(files, &folder, identity(&record.log_id)).map_err(|error| error.to_string()),
-                hub: Some(record.name),
-            },
-            Err(error) => {
-                // The log id is part of the folder's name, so that the log can be read all the same.
-                let log_id = name.rsplit_once('.').map_or("", |(_, log_id)| log_id);
-                let log = verify(files, &folder, identity(&LogId::new(log_id)));
-                HubVerification {
-                    hub: None,
-                    folder: shown,
-                    record: Err(error.to_string()),
-                    log: log.map_err(|error| error.to_string()),
-                }
-            }
-        })
-    });
-    Ok(verified.collect())
-}
-
-/// Whether a folder without record holds nothing that anybody could miss.
-fn is_unfinished(files: &dyn Files, folder: &str) -> bool {
-    let names = files.list(folder).unwrap_or_else(|_| vec![String::new()]);
-    names.iter().all(|name| name.starts_with("hub.json"))
-}
-
 fn key(name: &str) -> String {
     name.to_ascii_lowercase()
 }
 
-/// A random number whose seed is the operating system's: identities rest on it.
-fn unguessable() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    let mut hasher = std::hash::RandomState::new().build_hasher();
-    hasher.write_u64(fastrand::u64(..));
-    hasher.finish()
+/// Whether a folder without record holds nothing that anybody could miss.
+pub(crate) fn is_unfinished(files: &dyn Files, folder: &str) -> bool {
+    let names = files.list(folder).unwrap_or_else(|_| vec![String::new()]);
+    names.iter().all(|name| name.starts_with("hub.json"))
 }

@@ -10,13 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
 
-use common::Ticking;
+use common::{Ticking, files_for};
 use ephor_core::ids::PartitionId;
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 use ephor_core::source::{EventSource, OpenError, OpenRequest, Receiver};
 use ephor_core::time::Timestamp;
 use ephor_hub::config::DEFAULT_RECENT_BYTES;
-use ephor_hub::files::{DiskFiles, Files, MemoryFiles};
 use ephor_hub::{
     Durability, Hub, HubConfig, HubReceiver, LocalNamespace, NamespaceConfig, NewEvent, Target, offset_of,
 };
@@ -39,11 +38,7 @@ impl House {
     fn new(durability: Durability, recent_bytes: u64, partitions: u32) -> Self {
         eprintln!("durability {durability}, {recent_bytes} recent bytes");
         let clock = Ticking::new(START, 0);
-        let folder = (durability != Durability::Memory).then(|| tempfile::tempdir().unwrap());
-        let files: Arc<dyn Files> = match &folder {
-            Some(folder) => Arc::new(DiskFiles::new(folder.path().to_owned())),
-            None => Arc::new(MemoryFiles::default()),
-        };
+        let (files, folder) = files_for(durability);
         let segment_bytes = 8 << 10;
         let config =
             NamespaceConfig { durability, recent_bytes, segment_bytes, ..NamespaceConfig::default() };

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::Ticking;
+use common::{Ticking, files_for};
 use ephor::environment::SystemClock;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::{SequenceNumber, StartPosition};
@@ -43,11 +43,7 @@ impl House {
     fn new(durability: Durability, recent_bytes: u64, retention: Retention) -> Self {
         eprintln!("durability {durability}, {recent_bytes} recent bytes");
         let clock = Ticking::new(START, 0);
-        let folder = (durability != Durability::Memory).then(|| tempfile::tempdir().unwrap());
-        let files: Arc<dyn Files> = match &folder {
-            Some(folder) => Arc::new(DiskFiles::new(folder.path().to_owned())),
-            None => Arc::new(MemoryFiles::default()),
-        };
+        let (files, folder) = files_for(durability);
         let config = settings(durability, recent_bytes);
         let namespace = LocalNamespace::on(files, config, clock.clone()).unwrap();
         let hub = HubConfig { retention, ..HubConfig::new("homes", 2).unwrap() };

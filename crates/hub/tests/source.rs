@@ -7,13 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::Ticking;
+use common::{Ticking, files_for};
 use ephor_core::event::NewEvent;
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::{SequenceNumber, StartPosition};
 use ephor_core::source::EventSource;
 use ephor_hub::config::DEFAULT_RECENT_BYTES;
-use ephor_hub::files::{DiskFiles, Files, MemoryFiles};
 use ephor_hub::{Durability, Hub, HubConfig, LocalNamespace, NamespaceConfig, Retention};
 use ephor_testkit::conformance::source::SourceFixture;
 
@@ -31,11 +30,7 @@ struct Fixture {
 impl Fixture {
     fn make(partitions: u32, durability: Durability, recent_bytes: u64) -> Self {
         let clock = Ticking::new(START, 1);
-        let folder = (durability != Durability::Memory).then(|| tempfile::tempdir().unwrap());
-        let files: Arc<dyn Files> = match &folder {
-            Some(folder) => Arc::new(DiskFiles::new(folder.path().to_owned())),
-            None => Arc::new(MemoryFiles::default()),
-        };
+        let (files, folder) = files_for(durability);
         let config = NamespaceConfig { durability, recent_bytes, ..NamespaceConfig::default() };
         let namespace = LocalNamespace::on(files, config, clock.clone()).unwrap();
         let config = HubConfig {

@@ -10,13 +10,14 @@
 //! Keys are compared without case, `PartitionCount` is a number or a text, and what is not known is noted and
 //! passed over. The emulator's own limits (10 hubs, 32 partitions) are not ours.
 
+use ephor_wire::address::same_name;
 use std::collections::BTreeMap;
 
 use ephor_core::ids::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
 
 use super::NamespaceConfig;
 use super::file::{ConfigFile, missing_name, new_hub, partitions};
-use super::hub::{HubConfig, same_name};
+use super::hub::HubConfig;
 use super::invalid::{InvalidConfig, Place};
 use super::json::{Node, Object, Value};
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ephor_core::ids::{ConsumerGroup, DEFAULT_CONSUMER_GROUP, HubName, InvalidName};
+use ephor_wire::address::same_name;
 
 use super::invalid::{InvalidConfig, Place, within};
 use super::quantity::{format_duration, format_size};
@@ -127,11 +128,6 @@ impl HubConfig {
         }
         Ok(())
     }
-}
-
-/// Whether the service takes two names of hubs or groups for one. Names are ASCII.
-pub fn same_name(one: &str, other: &str) -> bool {
-    one.eq_ignore_ascii_case(other)
 }
 
 /// A number that may not even fit its field: files have large ones.

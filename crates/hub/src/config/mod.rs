@@ -24,12 +24,13 @@ mod tests;
 use std::time::Duration;
 
 use ephor_core::ids::Namespace;
+use ephor_wire::address::same_name;
 
 pub use durability::{Durability, UnknownDurability};
 pub use file::{ConfigFile, ConfigFileError};
 pub use hub::{
     DEFAULT_MAX_EVENT_BYTES, DEFAULT_PARTITIONS, DEFAULT_RETENTION_AGE, HubConfig, MAX_GROUPS,
-    MAX_MAX_EVENT_BYTES, MAX_PARTITIONS, MAX_RETENTION_AGE, MIN_RETENTION_AGE, Retention, same_name,
+    MAX_MAX_EVENT_BYTES, MAX_PARTITIONS, MAX_RETENTION_AGE, MIN_RETENTION_AGE, Retention,
 };
 pub use invalid::{InvalidConfig, Place};
 
@@ -49,7 +50,7 @@ pub const DEFAULT_RECENT_BYTES: u64 = 16 << 20;
 /// [`NamespaceConfig::queue_bytes`].
 pub const DEFAULT_QUEUE_BYTES: u64 = 64 << 20;
 /// [`NamespaceConfig::vanish_after`], as the service has it.
-pub const DEFAULT_VANISH_AFTER: Duration = Duration::from_secs(10 * 60);
+pub const DEFAULT_VANISH_AFTER: Duration = ephor_core::receivers::DEFAULT_VANISH_AFTER;
 /// A receiver between two calls is silent, too.
 pub const MIN_VANISH_AFTER: Duration = Duration::from_secs(1);
 /// A day: the place of a receiver that vanished is wanted again before.

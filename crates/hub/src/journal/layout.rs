@@ -205,7 +205,7 @@ impl SegmentHeader {
 }
 
 /// A hub has no more partitions.
-pub(crate) const MAX_PARTITIONS: usize = 1_024;
+pub(crate) const MAX_PARTITIONS: usize = crate::config::MAX_PARTITIONS as usize;
 
 impl PartitionStart {
     pub(crate) fn encode(&self, into: &mut Vec<u8>) {

@@ -5,6 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use ephor_core::time::{Clock, Monotonic, Timestamp};
+use ephor_hub::Durability;
+use ephor_hub::files::{DiskFiles, Files, MemoryFiles};
+
+/// Where a hub of this durability lives: in a folder that goes with the guard, or in memory.
+pub(crate) fn files_for(durability: Durability) -> (Arc<dyn Files>, Option<tempfile::TempDir>) {
+    if durability == Durability::Memory {
+        return (Arc::new(MemoryFiles::default()), None);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    (Arc::new(DiskFiles::new(folder.path().to_owned())), Some(folder))
+}
 
 /// A clock that moves on by a step whenever it is asked for the wall time, or stands where it is put.
 #[derive(Debug)]

@@ -1,3 +1,5 @@
+//! What the hub writes on delivery, byte for byte, and how a client reads it.
+
 use bytes::Bytes;
 use ephor_core::event::Value;
 use ephor_core::position::{Offset, SequenceNumber};

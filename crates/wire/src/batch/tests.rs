@@ -1,3 +1,5 @@
+//! Envelopes are split and packed without a byte lost.
+
 use bytes::Bytes;
 use ephor_core::event::NewEvent;
 use proptest::prelude::*;

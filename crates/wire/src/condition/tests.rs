@@ -1,3 +1,5 @@
+//! Every condition has its symbol, its class and the words of the service.
+
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::SequenceNumber;

@@ -1,3 +1,5 @@
+//! All forms of the field are read, and no secret is shown.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Requests and responses, as each SDK writes and reads them.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Descriptions have exactly the types that the SDKs insist on.
+
 use proptest::prelude::*;
 
 use super::*;

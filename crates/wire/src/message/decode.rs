@@ -23,6 +23,13 @@ pub struct Decoded {
     pub system_properties: Properties,
 }
 
+impl Decoded {
+    /// A body, and nothing beside it.
+    pub fn only_body(body: Bytes) -> Self {
+        Self { body, properties: Properties::default(), system_properties: Properties::default() }
+    }
+}
+
 /// Reads a message. What it gives out are slices of `message`, copied only where a body of several
 /// data sections has to become one.
 pub fn decode(message: &Bytes) -> Result<Decoded, Malformed> {
@@ -32,11 +39,8 @@ pub fn decode(message: &Bytes) -> Result<Decoded, Malformed> {
 /// Reads a message whose sections are known. If something in it has no meaning, such as a property
 /// without a name, the body is all that is given out.
 pub fn decode_leniently(message: &Bytes, sections: &Sections) -> Decoded {
-    decode_sections(message, sections).unwrap_or_else(|_| Decoded {
-        body: message.slice(sections.body.content.clone()),
-        properties: Properties::default(),
-        system_properties: Properties::default(),
-    })
+    decode_sections(message, sections)
+        .unwrap_or_else(|_| Decoded::only_body(message.slice(sections.body.content.clone())))
 }
 
 fn decode_sections(message: &Bytes, sections: &Sections) -> Result<Decoded, Malformed> {

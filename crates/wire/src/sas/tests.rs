@@ -1,3 +1,5 @@
+//! Tokens of the SDKs are verified, and open what they are for and nothing else.
+
 use ephor_core::ids::HubName;
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! Selectors of every SDK, and nothing that only looks like one.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,0 +1,291 @@
+//! What turns sends into commits: one thread for each hub on disk, none for a hub in memory.
+//!
+//!   senders ─► queue (bounded in bytes) ─► committer: one write, one sync ─► readers, then senders
+//!
+//! While a commit waits for the disk the next one gathers. A committer that has
+//! just answered many senders waits a moment for them to come back: otherwise
+//! every other commit would carry only the first who did.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ephor_core::time::Clock;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use crate::error::SendError;
+use crate::journal::Payload;
+use crate::writer::{Stored, Writer};
+
+/// No commit takes more than about this much: whoever comes later shall not wait for a flood.
+const MOST_BYTES_PER_COMMIT: usize = 8 << 20;
+
+/// So long at most a committer waits for senders to come back.
+const LONGEST_GATHERING: Duration = Duration::from_millis(1);
+
+/// A batch that waits to be stored.
+struct Waiting {
+    partition: u32,
+    payload: Payload,
+    answer: oneshot::Sender<Result<Stored, SendError>>,
+    _room: OwnedSemaphorePermit,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    /// The committer sleeps until so many wait, and need not be woken before.
+    wanted: usize,
+    /// Somebody changed what is due.
+    look_again: bool,
+    /// Why nothing more is taken.
+    closing: Option<Arc<str>>,
+}
+
+/// The way to the writer.
+pub(crate) struct Door {
+    writer: Arc<Mutex<Writer>>,
+    clock: Arc<dyn Clock>,
+    /// None for a hub in memory: whoever sends stores.
+    committer: Option<Committer>,
+}
+
+struct Committer {
+    queue: Arc<(Mutex<Queue>, Condvar)>,
+    room: Arc<Semaphore>,
+    queue_bytes: u32,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Door {
+    /// Everyone who sends stores at once.
+    pub(crate) fn direct(writer: Writer, clock: Arc<dyn Clock>) -> Self {
+        let writer = writer.freeing_at_once();
+        Self { writer: Arc::new(Mutex::new(writer)), clock, committer: None }
+    }
+
+    /// A thread stores what has gathered.
+    pub(crate) fn with_committer(
+        writer: Writer,
+        clock: Arc<dyn Clock>,
+        queue_bytes: u64,
+        name: &str,
+    ) -> io::Result<Self> {
+        let waits_for_the_disk = writer.journal.waits_for_the_disk();
+        let writer = Arc::new(Mutex::new(writer));
+        let queue: Arc<(Mutex<Queue>, Condvar)> = Arc::default();
+        let queue_bytes = u32::try_from(queue_bytes).unwrap_or(u32::MAX);
+        let room = Arc::new(Semaphore::new(queue_bytes as usize));
+        let committing = Committing {
+            queue: queue.clone(),
+            room: room.clone(),
+            writer: writer.clone(),
+            clock: clock.clone(),
+            waits_for_the_disk,
+        };
+        let thread =
+            std::thread::Builder::new().name(format!("hub {name}")).spawn(move || committing.run())?;
+        let thread = Mutex::new(Some(thread));
+        let committer = Some(Committer { queue, room, queue_bytes, thread });
+        Ok(Self { writer, clock, committer })
+    }
+
+    /// Stores a batch. Once it waits in the queue, dropping the future does not take it back.
+    pub(crate) async fn store(&self, partition: u32, payload: Payload) -> Result<Stored, SendError> {
+        let Some(committer) = &self.committer else {
+            let stored = self.writer().commit(&[(partition, payload)], self.clock.wall())?;
+            return stored.first().copied().ok_or(SendError::EmptyBatch);
+        };
+        let bytes = u32::try_from(payload.bytes.len()).unwrap_or(u32::MAX).min(committer.queue_bytes);
+        let room = committer.room.clone().acquire_many_owned(bytes).await;
+        let room = room.map_err(|_| committer.queue().closed())?;
+        let (answer, answered) = oneshot::channel();
+        {
+            let ready = &committer.queue.1;
+            let mut queue = committer.queue();
+            if queue.closing.is_some() {
+                return Err(queue.closed());
+            }
+            queue.waiting.push_back(Waiting { partition, payload, answer, _room: room });
+            if queue.waiting.len() >= queue.wanted {
+                ready.notify_one();
+            }
+        }
+        answered.await.unwrap_or_else(|_| Err(committer.queue().closed()))
+    }
+
+    /// The writer, between two commits.
+    pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
+        // A commit that panicked left the journal behind its last good one.
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the committer look again at when it must act.
+    pub(crate) fn nudge(&self) {
+        if let Some(committer) = &self.committer {
+            committer.queue.0.lock().unwrap_or_else(PoisonError::into_inner).look_again = true;
+            committer.queue.1.notify_one();
+        }
+    }
+
+    /// Stores what waits, and ends the committer.
+    pub(crate) fn close(&self, why: &Arc<str>) {
+        let Some(committer) = &self.committer else { return };
+        committer.queue().closing.get_or_insert_with(|| why.clone());
+        committer.room.close();
+        committer.queue.1.notify_one();
+        let thread = committer.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the committer of a hub panicked");
+        }
+    }
+}
+
+impl Committer {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    /// What a sender is told whom nobody will answer.
+    fn closed(&self) -> SendError {
+        SendError::Closed(self.closing.clone().unwrap_or_else(|| "the hub is closed".into()))
+    }
+}
+
+/// The committer's own side.
+struct Committing {
+    queue: Arc<(Mutex<Queue>, Condvar)>,
+    room: Arc<Semaphore>,
+    writer: Arc<Mutex<Writer>>,
+    clock: Arc<dyn Clock>,
+    waits_for_the_disk: bool,
+}
+
+/// However the committer ends, also by a panic: nobody waits for it any more.
+struct LastWords {
+    queue: Arc<(Mutex<Queue>, Condvar)>,
+    room: Arc<Semaphore>,
+}
+
+impl Drop for LastWords {
+    fn drop(&mut self) {
+        self.room.close();
+        let mut queue = self.queue.0.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.closing.get_or_insert_with(|| Arc::from("the hub's committer is gone; restart the program"));
+        queue.waiting.clear();
+    }
+}
+
+impl Committing {
+    fn run(self) {
+        let _last_words = LastWords { queue: self.queue.clone(), room: self.room.clone() };
+        let mut answered = 0;
+        // What the last commit took: nobody is made to wait longer for company.
+        let mut took = Duration::ZERO;
+        while let Some(taken) = self.gather(answered, took) {
+            let began = self.clock.now();
+            answered = self.commit(taken);
+            took = self.clock.now().since(began);
+        }
+    }
+
+    /// Waits for something to store, and takes it; none when the hub closes and nothing is left.
+    fn gather(&self, expected: usize, patience: Duration) -> Option<Vec<Waiting>> {
+        let (queue, ready) = &*self.queue;
+        let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+        while queue.waiting.is_empty() {
+            if queue.closing.is_some() {
+                return None;
+            }
+            queue.look_again = false;
+            drop(queue);
+            let due = self.rest();
+            queue = self.queue.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if queue.waiting.is_empty() && queue.closing.is_none() && !queue.look_again {
+                queue.wanted = 1;
+                queue = match due {
+                    Some(until) => ready
+                        .wait_timeout(queue, until)
+                        .map_or_else(|error| error.into_inner().0, |woken| woken.0),
+                    None => ready.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                };
+            }
+        }
+        let patience = (patience / 2).min(LONGEST_GATHERING);
+        // From the page cache an answer costs nothing that company would save.
+        if self.waits_for_the_disk && expected > 1 && !patience.is_zero() {
+            let deadline = self.clock.now() + patience;
+            queue.wanted = expected;
+            while queue.waiting.len() < expected && queue.closing.is_none() {
+                let left = deadline.since(self.clock.now());
+                if left.is_zero() {
+                    break;
+                }
+                let (woken, waited) = ready.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner);
+                queue = woken;
+                // By this machine's time, whatever the clock says: one in a test may stand still.
+                if waited.timed_out() {
+                    break;
+                }
+            }
+        }
+        let mut bytes = 0;
+        let enough = queue.waiting.iter().position(|waiting| {
+            let full = bytes > 0 && bytes + waiting.payload.bytes.len() > MOST_BYTES_PER_COMMIT;
+            bytes += waiting.payload.bytes.len();
+            full
+        });
+        let count = enough.unwrap_or(queue.waiting.len());
+        Some(queue.waiting.drain(..count).collect())
+    }
+
+    /// Nothing to store: leaves a mark, frees what is due, and tells when the next thing will be.
+    fn rest(&self) -> Option<Duration> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.journal.note_durable();
+        let now = self.clock.wall();
+        if writer.journal.is_overdue(now) {
+            writer.enforce_retention(now);
+        }
+        /// What could not be freed is tried again, but not all the time.
+        const AGAIN: Duration = Duration::from_secs(60);
+        if writer.journal.is_overdue(now) {
+            return Some(AGAIN);
+        }
+        writer.journal.due().map(|due| due.since(now))
+    }
+
+    fn commit(&self, taken: Vec<Waiting>) -> usize {
+        let (mut batches, mut answers) = (Vec::with_capacity(taken.len()), Vec::with_capacity(taken.len()));
+        for Waiting { partition, payload, answer, _room } in taken {
+            batches.push((partition, payload));
+            answers.push((answer, _room));
+        }
+        let result = {
+            let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+            writer.commit(&batches, self.clock.wall())
+        };
+        let count = answers.len();
+        match result {
+            // Whoever has gone away has taken its answer with it.
+            Ok(stored) => {
+                answers.into_iter().zip(stored).for_each(|((answer, _), one)| drop(answer.send(Ok(one))))
+            }
+            Err(error) => {
+                tracing::warn!(batches = count, %error, "a commit failed");
+                answers.into_iter().for_each(|(answer, _)| drop(answer.send(Err(error.clone()))));
+            }
+        }
+        count
+    }
+}
+
+impl std::fmt::Debug for Door {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Door").field("committer", &self.committer.is_some()).finish_non_exhaustive()
+    }
+}

@@ -94,8 +94,6 @@ use crate::connection::{Connection, Event};
 
 /// What is read at once, to begin with: many connections never say more than a few frames.
 const FIRST_READ: usize = 4 * 1024;
-/// What is read at once when much comes.
-const LARGEST_READ: usize = 128 * 1024;
 /// So much waits that it is written before anything else.
 const WRITE_FIRST: usize = 64 * 1024;
 /// How often a driver goes on by itself before it lets others.
@@ -210,6 +208,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         if !self.connection.wants_input() {
             return false;
         }
+        let most = self.connection.config().limits.read.max(FIRST_READ);
+        self.read_size = self.read_size.min(most);
         let input = self.connection.input();
         if input.capacity() - input.len() < self.read_size / 2 {
             input.reserve(self.read_size);
@@ -217,7 +217,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         let room = input.capacity() - input.len();
         match pin!(self.stream.read_buf(input)).poll(context) {
             Poll::Ready(Ok(0)) => self.connection.on_lost("the peer closed the transport"),
-            Poll::Ready(Ok(count)) if count == room => self.read_size = (room * 2).min(LARGEST_READ),
+            Poll::Ready(Ok(count)) if count == room => self.read_size = (room * 2).min(most),
             Poll::Ready(Ok(_)) => {}
             Poll::Ready(Err(error)) => self.connection.on_lost(format!("cannot read: {error}")),
             Poll::Pending => return false,

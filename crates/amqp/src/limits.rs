@@ -19,8 +19,10 @@ pub struct Limits {
     pub frame: u32,
     /// The largest frame that is written, to a peer that takes it: 64 KiB.
     pub frame_out: u32,
-    /// The highest channel, and so one less than the number of sessions: 254.
+    /// The highest channel: 254.
     pub channel_max: u16,
+    /// All sessions of the connection: 255.
+    pub sessions: usize,
     /// The highest handle of a session, and so one less than the number of its links: 255.
     pub handle_max: u32,
     /// All links of the connection: 1,024.
@@ -37,6 +39,8 @@ pub struct Limits {
     /// All bytes of deliveries of which the end has not come yet, or could not be written yet because of
     /// the peer's window: 8 MiB.
     pub incomplete: usize,
+    /// What a driver reads at once when much comes: 128 KiB.
+    pub read: usize,
     /// Bytes that wait for the peer to read them before nothing more is sent of one's own accord: 256 KiB.
     pub output: usize,
     /// Bytes that wait for the peer to read them before nothing more is read: 1 MiB.
@@ -59,12 +63,14 @@ impl Default for Limits {
             frame: 64 * KIB as u32,
             frame_out: 64 * KIB as u32,
             channel_max: 254,
+            sessions: 255,
             handle_max: 255,
             links: 1_024,
             window: 5_000,
             message: MIB as u64 + MESSAGE_OVERHEAD,
             unsettled: 16_384,
             incomplete: 8 * MIB,
+            read: 128 * KIB,
             output: 256 * KIB,
             output_when_deaf: MIB,
             time_to_open: Duration::from_secs(30),

@@ -57,10 +57,10 @@ impl Connection {
                 let heartbeat = self.clock.heartbeat.map(|every| self.clock.written_at + every);
                 earliest(silent, heartbeat)
             }
-            Phase::Closing | Phase::Broken => Some(self.clock.close_by.unwrap_or_default()),
-            Phase::Closed => None,
+            Phase::Closed if !self.has_output() => return None,
+            Phase::Closing | Phase::Broken | Phase::Closed => Some(self.clock.close_by.unwrap_or_default()),
         };
-        if self.phase == Phase::Closed && !self.has_output() { None } else { earliest(stuck, phase) }
+        earliest(stuck, phase)
     }
 
     /// Lets time pass. `now` never goes back. Says whether something came of it: an event, bytes to write,
@@ -99,7 +99,8 @@ impl Connection {
                 }
             }
             Phase::Open => self.keep_alive(now),
-            Phase::Closing | Phase::Broken => {
+            Phase::Closed if !self.has_output() => {}
+            Phase::Closing | Phase::Broken | Phase::Closed => {
                 let by = *self.clock.close_by.get_or_insert(now + self.config.limits.time_to_close);
                 if now >= by {
                     if self.phase == Phase::Closing {
@@ -109,7 +110,6 @@ impl Connection {
                     self.output.discard();
                 }
             }
-            Phase::Closed => {}
         }
     }
 

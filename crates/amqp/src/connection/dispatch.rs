@@ -4,7 +4,7 @@ use bytes::Buf;
 
 use super::event::{Closed, Event};
 use super::session::Channel;
-use super::slots::{LinkId, SessionId};
+use super::slots::{LinkId, SessionId, Table};
 use super::{Connection, Phase, Side};
 use crate::frame::{FrameHeader, TYPE_AMQP, TYPE_SASL};
 use crate::performative::{BadPerformative, Error, Performative, Sasl, Transfer, condition};
@@ -175,10 +175,10 @@ impl Connection {
     /// their session.
     #[inline]
     pub(super) fn session_on(&self, channel: u16, what: &'static str) -> Handled<Option<SessionId>> {
-        match self.channels_in.get(usize::from(channel)) {
-            Some(&Channel::Begun(session)) => Ok(Some(session)),
+        match self.channels_in.get(channel) {
+            Some(Channel::Begun(session)) => Ok(Some(session)),
             Some(Channel::Ended) => Ok(None),
-            Some(Channel::Unused) | None => Err(Violation::of_connection(
+            None => Err(Violation::of_connection(
                 condition::NOT_ALLOWED,
                 format!("{what} on channel {channel}, which has no session"),
             )),
@@ -221,13 +221,17 @@ impl Connection {
 
     /// Ends the connection because the peer broke a rule.
     pub(super) fn fail(&mut self, error: Error) {
-        match self.phase {
+        self.phase = match self.phase {
             Phase::Broken | Phase::Closed => return,
-            Phase::Opening | Phase::Open => self.write_close(Some(error.clone())),
-            // There is no way to say why: either nothing has been agreed on, or it was said already.
-            Phase::Header { .. } | Phase::Sasl | Phase::Decision | Phase::Closing => {}
-        }
-        self.phase = Phase::Broken;
+            Phase::Opening | Phase::Open => {
+                self.write_close(Some(error.clone()));
+                Phase::Broken
+            }
+            // It was said already.
+            Phase::Closing => Phase::Broken,
+            // Nothing has been agreed on: there is no way to say why, and nothing to wait for.
+            Phase::Header { .. } | Phase::Sasl | Phase::Decision => Phase::Closed,
+        };
         self.input.clear();
         self.forget_everything();
         self.events.push_back(Event::Closed(Closed::Failed(error)));
@@ -249,8 +253,8 @@ impl Connection {
     pub(super) fn forget_everything(&mut self) {
         self.sessions = Default::default();
         self.links = Default::default();
-        self.channels_in = Vec::new();
-        self.channels_out = Vec::new();
+        self.channels_in = Table::default();
+        self.channels_out = Table::default();
         self.accepting.clear();
         self.unfinished.clear();
         self.unfinished_bytes = 0;

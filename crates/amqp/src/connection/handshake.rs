@@ -62,9 +62,20 @@ impl Connection {
         Step::Again
     }
 
+    /// The end, at once: such a peer has nothing to say that would be understood.
     fn not_amqp(&mut self, header: [u8; 8]) -> Step {
-        self.phase = Phase::Broken;
-        let why = format!("the peer began with {:?}", String::from_utf8_lossy(&header));
+        self.phase = Phase::Closed;
+        self.input.clear();
+        let guess = match header {
+            // A record with a handshake, of any version.
+            [0x16, 3, ..] => ", which looks like TLS",
+            [b'G', b'E', b'T', b' ', ..] | [b'P', b'O', b'S', b'T', ..] | [b'H', b'T', b'T', b'P', ..] => {
+                ", which looks like HTTP"
+            }
+            [b'A', b'M', b'Q', b'P', ..] => ", another version of AMQP",
+            _ => "",
+        };
+        let why = format!("the peer began with \"{}\"{guess}", header.escape_ascii());
         Step::Event(Event::Closed(Closed::Lost(why)))
     }
 

@@ -105,6 +105,7 @@ impl Connection {
         found.state = LinkState::Detaching { told: true };
         self.write_bare_attach(link);
         self.write_detach(link, true, Some(error));
+        self.forget_name(link);
     }
 
     /// Detaches a link, for a reason or without one. [`Event::Detached`] tells when the peer agreed.
@@ -135,6 +136,16 @@ impl Connection {
         }
         self.forget_messages(link);
         self.write_detach(link, true, error);
+        self.forget_name(link);
+    }
+
+    /// A link that waits for the peer's `detach` needs no name, and peers like to take their time.
+    fn forget_name(&mut self, link: LinkId) {
+        if let Some(found) = self.links.get_mut(link)
+            && found.peer_handle.is_some()
+        {
+            found.name = String::new();
+        }
     }
 
     pub(super) fn on_attach(&mut self, session: SessionId, attach: Box<Attach>) -> Handled<Option<Event>> {

@@ -54,12 +54,13 @@ pub use event::{Blocked, Closed, Delivery, Event, Sent};
 pub use slots::{LinkId, SessionId};
 
 use crate::frame::MIN_MAX_FRAME_SIZE;
+use crate::limits::Limits;
 use crate::performative::Role;
 use clock::Clock;
 use link::Link;
 use output::Output;
 use session::{Channel, Session};
-use slots::Slots;
+use slots::{Slots, Table};
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,9 +102,9 @@ pub struct Connection {
     sessions: Slots<Session>,
     links: Slots<Link>,
     /// By the peer's numbers.
-    channels_in: Vec<Channel>,
+    channels_in: Table<Channel>,
     /// By ours.
-    channels_out: Vec<Option<SessionId>>,
+    channels_out: Table<SessionId>,
     /// Our `open` is out.
     open_sent: bool,
     /// The largest frame that the peer takes.
@@ -144,8 +145,8 @@ impl Connection {
             events: VecDeque::new(),
             sessions: Slots::default(),
             links: Slots::default(),
-            channels_in: Vec::new(),
-            channels_out: Vec::new(),
+            channels_in: Table::default(),
+            channels_out: Table::default(),
             open_sent: false,
             peer_frame: MIN_MAX_FRAME_SIZE,
             transfer_frame: MIN_MAX_FRAME_SIZE as usize,
@@ -259,7 +260,15 @@ impl Connection {
         self.links.len()
     }
 
-    /// What it was told to begin with.
+    /// Other limits from now on: for a peer that has shown who it is, or whose time is over. What it has
+    /// been told of them should stay as it was: `frame`, `channel_max`, `handle_max` and `window`. Links
+    /// that are attached keep the size of their messages.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.output.set_high(limits.output);
+        self.config.limits = limits;
+    }
+
+    /// How it was told to be.
     pub fn config(&self) -> &Config {
         &self.config
     }

@@ -32,6 +32,11 @@ impl Output {
         Self { high, ..Self::default() }
     }
 
+    /// So much may wait from now on.
+    pub(super) fn set_high(&mut self, high: usize) {
+        self.high = high;
+    }
+
     #[inline]
     pub(super) fn pending(&self) -> &[u8] {
         &self.bytes[self.written..]

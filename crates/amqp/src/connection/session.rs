@@ -22,8 +22,6 @@ const FIRST_TRANSFER: u32 = 1;
 /// What is known of a channel of the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Channel {
-    /// Never used.
-    Unused,
     /// A session.
     Begun(SessionId),
     /// There was one.
@@ -132,9 +130,9 @@ impl Session {
 
 impl Connection {
     /// Begins a session. Links may be attached at once. `None` if the connection is not open, or the peer
-    /// allows no more of them.
+    /// or our own limits allow no more of them.
     pub fn begin(&mut self) -> Option<SessionId> {
-        if !self.is_open() {
+        if !self.is_open() || self.sessions.len() >= self.config.limits.sessions {
             return None;
         }
         let channel = self.free_channel(None)?;
@@ -149,13 +147,16 @@ impl Connection {
             let description = format!("begin on channel {peer_channel}, beyond {}", limits.channel_max);
             return Err(Violation::of_connection(condition::FRAMING_ERROR, description));
         }
-        let index = usize::from(peer_channel);
-        if let Some(Channel::Begun(_)) = self.channels_in.get(index) {
+        if let Some(Channel::Begun(_)) = self.channels_in.get(peer_channel) {
             let description = format!("a second begin on channel {peer_channel}");
             return Err(Violation::of_connection(condition::NOT_ALLOWED, description));
         }
         let by_peer = begin.remote_channel.is_none();
         let session = match begin.remote_channel {
+            None if self.sessions.len() >= limits.sessions => {
+                let description = format!("more sessions than the {} that are allowed", limits.sessions);
+                return Err(Violation::of_connection(condition::RESOURCE_LIMIT_EXCEEDED, description));
+            }
             None => {
                 let channel = self.free_channel(Some(peer_channel)).ok_or_else(|| {
                     let description = "all channels that the peer allows are in use";
@@ -164,7 +165,7 @@ impl Connection {
                 self.add_session(channel)
             }
             Some(ours) => {
-                let found = self.channels_out.get(usize::from(ours)).copied().flatten();
+                let found = self.channels_out.get(ours);
                 let asked = found.filter(|&id| {
                     self.sessions.get(id).is_some_and(|session| session.peer_channel.is_none())
                 });
@@ -174,10 +175,7 @@ impl Connection {
                 })?
             }
         };
-        if self.channels_in.len() <= index {
-            self.channels_in.resize(index + 1, Channel::Unused);
-        }
-        self.channels_in[index] = Channel::Begun(session);
+        self.channels_in.set(peer_channel, Channel::Begun(session));
         if let Some(found) = self.sessions.get_mut(session) {
             let before = found.state;
             found.on_begin(peer_channel, &begin);
@@ -232,29 +230,24 @@ impl Connection {
 
     fn add_session(&mut self, channel: u16) -> SessionId {
         let session = self.sessions.insert(Session::new(channel, self.config.limits.window));
-        let index = usize::from(channel);
-        if self.channels_out.len() <= index {
-            self.channels_out.resize(index + 1, None);
-        }
-        self.channels_out[index] = Some(session);
+        self.channels_out.set(channel, session);
         session
     }
 
     fn remove_session(&mut self, session: SessionId) {
         self.forget_links(session);
         let Some(found) = self.sessions.remove(session) else { return };
-        self.channels_out[usize::from(found.channel)] = None;
+        self.channels_out.remove(found.channel);
         if let Some(channel) = found.peer_channel {
-            self.channels_in[usize::from(channel)] = Channel::Ended;
+            self.channels_in.set(channel, Channel::Ended);
+            self.channels_in.forget_many(|channel| channel == Channel::Ended);
         }
     }
 
     /// The wanted channel if it is free, since that is what most peers expect; or the first that is.
     fn free_channel(&self, wanted: Option<u16>) -> Option<u16> {
-        let is_free = |channel: &u16| {
-            *channel <= self.peer_channel_max
-                && self.channels_out.get(usize::from(*channel)).is_none_or(Option::is_none)
-        };
+        let is_free =
+            |channel: &u16| *channel <= self.peer_channel_max && self.channels_out.get(*channel).is_none();
         wanted.filter(is_free).or_else(|| (0..=self.peer_channel_max).find(is_free))
     }
 

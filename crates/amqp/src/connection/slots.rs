@@ -1,8 +1,11 @@
-//! A place for each session and each link, and keys that never mean another one.
+//! A place for each session and each link, and keys that never mean another one; and a table of the
+//! numbers that peers choose.
 //!
 //! Channels and handles are used again as soon as they are free, by some peers at once. A key has the
 //! number of its place and of its tenant, so that an owner who comes late finds nothing instead of the
 //! next tenant.
+
+use std::collections::BTreeMap;
 
 /// Names one session of a connection, for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -106,9 +109,78 @@ impl<T> Slots<T> {
     }
 }
 
+/// The numbers below this lie in a row. Nearly all peers begin at 0.
+const IN_A_ROW: u16 = 256;
+/// More numbers beyond are not remembered after their time.
+const MOST_BEYOND: usize = 256;
+
+/// Values by the numbers of channels. One high number does not make room for all below it.
+pub(super) struct Table<T> {
+    low: Vec<Option<T>>,
+    high: BTreeMap<u16, T>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { low: Vec::new(), high: BTreeMap::new() }
+    }
+}
+
+impl<T: Copy> Table<T> {
+    #[inline]
+    pub(super) fn get(&self, number: u16) -> Option<T> {
+        match number < IN_A_ROW {
+            true => self.low.get(usize::from(number)).copied().flatten(),
+            false => self.high.get(&number).copied(),
+        }
+    }
+
+    pub(super) fn set(&mut self, number: u16, value: T) {
+        if number >= IN_A_ROW {
+            self.high.insert(number, value);
+            return;
+        }
+        let index = usize::from(number);
+        if self.low.len() <= index {
+            self.low.resize(index + 1, None);
+        }
+        self.low[index] = Some(value);
+    }
+
+    pub(super) fn remove(&mut self, number: u16) {
+        self.high.remove(&number);
+        if let Some(value) = self.low.get_mut(usize::from(number)) {
+            *value = None;
+        }
+    }
+
+    /// Forgets high numbers whose time is over, once there are many.
+    pub(super) fn forget_many(&mut self, is_over: impl Fn(T) -> bool) {
+        if self.high.len() > MOST_BEYOND {
+            self.high.retain(|_, value| !is_over(*value));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_keeps_few_of_the_high_numbers_that_are_over() {
+        let mut table = Table::default();
+        for number in 0..5_000 {
+            table.set(number, 'x');
+            table.forget_many(|value| value == 'x');
+        }
+        table.set(4_999, 'y');
+        table.forget_many(|value| value == 'x');
+        assert_eq!((table.get(0), table.get(255), table.get(4_999)), (Some('x'), Some('x'), Some('y')));
+        assert!(table.high.len() <= MOST_BEYOND && table.low.len() == usize::from(IN_A_ROW));
+        table.remove(4_999);
+        table.remove(0);
+        assert_eq!((table.get(0), table.get(4_999)), (None, None));
+    }
 
     #[test]
     fn a_key_never_means_the_next_tenant() {

@@ -98,6 +98,9 @@ fn whoever_speaks_something_else_gets_the_right_header_and_the_end() {
         assert!(matches!(events[..], [Event::Closed(Closed::Lost(_))]), "{wrong:?}");
         assert_eq!(server.output(), Protocol::Amqp.header());
         assert!(raw::tell(&mut server, &[b"more"]).is_empty(), "nothing after it is read");
+        assert!(!server.wants_input());
+        server.wrote(8);
+        assert!(server.is_finished(), "and nobody waits for the peer");
     }
 }
 
@@ -189,4 +192,29 @@ fn the_golden_handshake_is_these_bytes() {
     expected.extend([0x00, 0x53, 0x11, 0xc0, 21, 8, 0x60, 0, 1, 0x52, 1, 0x70, 0, 0, 0x13, 0x88]);
     expected.extend([0x70, 0, 0, 0x13, 0x88, 0x52, 255, 0x40, 0x40, 0x40]);
     assert_eq!(output, expected);
+}
+
+#[test]
+fn what_a_peer_speaks_instead_is_guessed() {
+    for (said, guess) in [
+        (&b"GET / HTTP/1.1\r\n"[..], "\"GET / HT\", which looks like HTTP"),
+        (
+            b"\x16\x03\x01\x02\x00\x01\x00\x01",
+            "\"\\x16\\x03\\x01\\x02\\x00\\x01\\x00\\x01\", which looks like TLS",
+        ),
+        (b"AMQP\x00\x00\x09\x01", "\"AMQP\\x00\\x00\\t\\x01\", another version of AMQP"),
+        (b"........", "\"........\""),
+    ] {
+        let (_, events) = raw::server(config("s"), &[said]);
+        assert_eq!(events, [Event::Closed(Closed::Lost(format!("the peer began with {guess}")))]);
+    }
+}
+
+#[test]
+fn nonsense_within_sasl_is_the_end_at_once() {
+    let (mut server, events) = raw::server(config("s"), &[&raw::header(Protocol::Sasl), &[0xff; 8]]);
+    assert!(matches!(events[..], [Event::Closed(Closed::Failed(_))]), "{events:?}");
+    let waiting = server.output().len();
+    server.wrote(waiting);
+    assert!(server.is_finished());
 }

@@ -1,6 +1,6 @@
 //! Every limit is kept, and says its name.
 
-use ephor_amqp::connection::{Closed, Config, Event};
+use ephor_amqp::connection::{Blocked, Closed, Config, Event, Sent};
 use ephor_amqp::frame::Protocol;
 use ephor_amqp::limits::Limits;
 use ephor_amqp::performative::{Attach, Error, Open, condition};
@@ -63,6 +63,46 @@ fn channels_are_limited() {
     let bytes = [raw::header(Protocol::Amqp), raw::open(), raw::begin(3), raw::begin(4)].concat();
     let (_, events) = raw::server(config, &[&bytes]);
     assert_eq!(closed(&events).description(), "begin on channel 4, beyond 3");
+}
+
+#[test]
+fn sessions_are_limited_and_limits_can_be_raised() {
+    let config = limited(|limits| {
+        limits.channel_max = 4_999;
+        limits.sessions = 2;
+    });
+    let mut server = raw::server(config, &[&raw::header(Protocol::Amqp), &raw::open()]).0;
+    // High channels are as good as low ones, and one that is free again can be used again.
+    let events = raw::tell(&mut server, &[&raw::begin(4_999), &raw::begin(0), &raw::end(4_999)]);
+    assert!(
+        matches!(events[..], [Event::Begun { .. }, Event::Begun { .. }, Event::Ended { .. }]),
+        "{events:?}"
+    );
+    assert!(matches!(raw::tell(&mut server, &[&raw::begin(4_999)])[..], [Event::Begun { .. }]));
+    let raised = Limits { sessions: 3, ..server.config().limits.clone() };
+    server.set_limits(raised);
+    assert!(matches!(raw::tell(&mut server, &[&raw::begin(1)])[..], [Event::Begun { .. }]));
+    let events = raw::tell(&mut server, &[&raw::begin(2)]);
+    assert_eq!(closed(&events).condition, condition::RESOURCE_LIMIT_EXCEEDED);
+    assert_eq!(closed(&events).description(), "more sessions than the 3 that are allowed");
+}
+
+#[test]
+fn more_may_wait_for_a_peer_once_the_limit_is_raised() {
+    let mut server = raw::begun(limited(|limits| limits.output = 1_000));
+    let events =
+        raw::tell(&mut server, &[&raw::attach(1, 0, Attach::receiver("a", "b")), &raw::link_flow(1, 0, 9)]);
+    let Some(Event::AttachRequested { link, attach, .. }) = events.into_iter().next() else { panic!() };
+    server.accept(link, attach.answer());
+    assert!(matches!(server.send(link, 0, true, &[&[0; 2_000]]), Sent::Sent(_)));
+    assert_eq!(server.send(link, 0, true, &[&[0; 2_000]]), Sent::Blocked(Blocked::Room));
+    let waiting = server.output().len();
+    server.wrote(waiting);
+    let raised = Limits { output: 100_000, ..server.config().limits.clone() };
+    server.set_limits(raised);
+    for _ in 0..5 {
+        assert!(matches!(server.send(link, 0, true, &[&[0; 2_000]]), Sent::Sent(_)));
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ephor_amqp::Connection;
 use ephor_amqp::connection::{ClientSasl, Config, Event, ServerSasl};
 use ephor_amqp::frame::{FrameHeader, Protocol};
-use ephor_amqp::performative::{Attach, Begin, Flow, Open, Performative};
+use ephor_amqp::performative::{Attach, Begin, End, Flow, Open, Performative};
 
 pub(crate) fn frame(kind: u8, channel: u16, body: &[u8]) -> Vec<u8> {
     let mut bytes = (body.len() as u32 + 8).to_be_bytes().to_vec();
@@ -32,6 +32,10 @@ pub(crate) fn open() -> Vec<u8> {
 pub(crate) fn begin(channel: u16) -> Vec<u8> {
     let begin = Begin { next_outgoing_id: 0, incoming_window: 100, outgoing_window: 100, ..Begin::default() };
     amqp(channel, |into| begin.write(into))
+}
+
+pub(crate) fn end(channel: u16) -> Vec<u8> {
+    amqp(channel, |into| End { error: None }.write(into))
 }
 
 pub(crate) fn attach(channel: u16, handle: u32, attach: Attach) -> Vec<u8> {

@@ -116,6 +116,15 @@ impl Gateway {
         self.serve_with(listener, Some(tls.clone()), shutdown).await
     }
 
+    /// Serves one peer over a stream that is there already, until one of the two has enough. Who can reach the
+    /// stream, and whether it can be listened in on, is the caller's to know.
+    pub async fn serve_stream(&self, stream: impl AsyncRead + AsyncWrite + Unpin, peer: SocketAddr) {
+        let ticket = self.0.admission.enter();
+        // Nobody tells it to stop: it ends when this future is dropped.
+        let (_stop, stopped) = watch::channel(false);
+        converse(self.0.clone(), stream, peer, ticket, stopped).await;
+    }
+
     async fn serve_with(
         &self,
         listener: TcpListener,

@@ -148,6 +148,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         while self.next().await.is_some() {}
     }
 
+    /// Writes what the transport takes at once, and does not wait for the rest.
+    pub async fn write_now(&mut self) {
+        poll_fn(|context| {
+            self.write(context);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Event>> {
         if self.connection.output_length() >= WRITE_FIRST {
             self.write(context);

@@ -1,5 +1,9 @@
 //! Which tokens a connection has put, and what they permit.
+//!
+//! A connection may have many links and many tokens. Each link remembers which of them covers it, so that
+//! looking after the links takes one look at one token each.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ephor_core::ids::{HubName, Namespace};
@@ -45,19 +49,30 @@ impl Policy {
 #[derive(Debug)]
 pub(crate) struct Access {
     policy: Arc<Policy>,
-    grants: Vec<Grant>,
+    /// By the number that links remember. A renewed one keeps its number.
+    grants: BTreeMap<u64, Grant>,
+    next: u64,
     most: usize,
 }
+
+/// Which grant covers a link, as far as is known: where to look first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cover(Option<u64>);
 
 impl Access {
     /// Nothing yet, and at most so many tokens.
     pub(crate) fn new(policy: Arc<Policy>, most: usize) -> Self {
-        Self { policy, grants: Vec::new(), most }
+        Self { policy, grants: BTreeMap::new(), next: 0, most }
     }
 
-    /// Whether something that counts has been shown, or nothing has to be.
-    pub(crate) fn is_authenticated(&self) -> bool {
-        self.policy.is_open() || !self.grants.is_empty()
+    /// Whether something that counts has been shown and still does, or nothing has to be.
+    pub(crate) fn is_authenticated(&self, now: Timestamp) -> bool {
+        self.policy.is_open() || self.grants.values().any(|grant| !grant.is_expired(now))
+    }
+
+    fn add(&mut self, grant: Grant) {
+        self.next += 1;
+        self.grants.insert(self.next, grant);
     }
 
     /// A name and a key, as SASL PLAIN has them. They permit what a token made with them would, for as long
@@ -69,7 +84,7 @@ impl Access {
         };
         let Some(found) = self.policy.key(name, &Key::new(key)) else { return self.policy.is_open() };
         let Some(everywhere) = Scope::parse("") else { return false };
-        self.grants.push(Grant {
+        self.add(Grant {
             claims: found.claims,
             expires_at: Timestamp(i64::MAX),
             key_name: found.name.clone(),
@@ -89,38 +104,46 @@ impl Access {
             return Err(Refusal::new(Condition::UnauthorizedAccess, text));
         }
         let grant = self.policy.ring.authorize(put.token, put.audience, now)?;
-        self.grants.retain(|old| old.audience != grant.audience);
+        if let Some(older) = self.grants.values_mut().find(|old| old.audience == grant.audience) {
+            *older = grant;
+            return Ok(());
+        }
         if self.grants.len() >= self.most {
             // Those of links that are long gone.
-            self.grants.retain(|old| !old.is_expired(now));
+            self.grants.retain(|_, old| !old.is_expired(now));
         }
         if self.grants.len() >= self.most {
             let text = format!("More than {} tokens on one connection.", self.most);
             return Err(Refusal::new(Condition::ResourceLimitExceeded, text));
         }
-        self.grants.push(grant);
+        self.add(grant);
         Ok(())
     }
 
-    /// Whether something may be done at an address.
+    /// Whether something may be done at an address, and which grant says so. The one that did so before is
+    /// asked first.
     pub(crate) fn check(
         &self,
         needed: Claims,
         address: &Address,
+        before: Cover,
         namespace: &Namespace,
         now: Timestamp,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Cover, Refusal> {
         if self.policy.is_open() {
-            return Ok(());
+            return Ok(before);
+        }
+        let permits = |grant: &Grant| grant.claims.contains(needed) && grant.covers(address);
+        let known = before.0.and_then(|number| self.grants.get(&number));
+        if known.is_some_and(|grant| permits(grant) && !grant.is_expired(now)) {
+            return Ok(before);
         }
         let mut expired = false;
-        for grant in &self.grants {
-            if grant.claims.contains(needed) && grant.covers(address) {
-                if !grant.is_expired(now) {
-                    return Ok(());
-                }
-                expired = true;
+        for (number, grant) in self.grants.iter().filter(|(_, grant)| permits(grant)) {
+            if !grant.is_expired(now) {
+                return Ok(Cover(Some(*number)));
             }
+            expired = true;
         }
         Err(match expired {
             true => InvalidToken::Expired.into(),
@@ -137,7 +160,8 @@ impl Access {
         now: Timestamp,
     ) -> Result<(), Refusal> {
         let permits = |grant: &Grant| grant.claims.may_describe() && grant.covers_hub(hub);
-        if self.policy.is_open() || self.grants.iter().any(|grant| permits(grant) && !grant.is_expired(now)) {
+        if self.policy.is_open() || self.grants.values().any(|grant| permits(grant) && !grant.is_expired(now))
+        {
             return Ok(());
         }
         let address = Address::Hub { hub: hub.clone() };
@@ -152,7 +176,7 @@ impl Access {
 
     /// When the next token runs out.
     pub(crate) fn next_expiry(&self, now: Timestamp) -> Option<Timestamp> {
-        self.grants.iter().map(|grant| grant.expires_at).filter(|at| *at > now && at.0 < i64::MAX).min()
+        self.grants.values().map(|grant| grant.expires_at).filter(|at| *at > now && at.0 < i64::MAX).min()
     }
 }
 
@@ -191,12 +215,13 @@ mod tests {
     fn a_token_permits_what_its_key_does_until_it_runs_out() {
         let mut access = access();
         let hub = Address::parse("homes").unwrap();
-        let check = |access: &Access, claims, now| access.check(claims, &hub, &namespace(), now);
-        assert!(!access.is_authenticated());
+        let check =
+            |access: &Access, claims, now| access.check(claims, &hub, Cover::default(), &namespace(), now);
+        assert!(!access.is_authenticated(NOW));
         assert!(check(&access, Claims::SEND, NOW).is_err());
         put(&mut access, "send", "one", "sb://localhost/homes").unwrap();
-        assert!(access.is_authenticated());
-        assert_eq!(check(&access, Claims::SEND, NOW), Ok(()));
+        assert!(access.is_authenticated(NOW) && !access.is_authenticated(LATER));
+        assert_eq!(check(&access, Claims::SEND, NOW), Ok(Cover(Some(1))));
         let refusal = check(&access, Claims::LISTEN, NOW).unwrap_err();
         assert!(refusal.text.starts_with("Unauthorized access. 'Listen' claim(s) are required"), "{refusal}");
         assert_eq!(access.next_expiry(NOW), Some(LATER));
@@ -216,6 +241,30 @@ mod tests {
     }
 
     #[test]
+    fn a_link_asks_the_grant_that_covered_it_before_and_then_the_others() {
+        let mut access = access();
+        let hub = Address::parse("homes").unwrap();
+        put(&mut access, "send", "one", "sb://localhost/").unwrap();
+        put(&mut access, "send", "one", "sb://localhost/homes").unwrap();
+        let check = |access: &Access, before| {
+            access.check(Claims::SEND, &hub, before, &namespace(), NOW).map_err(|refusal| refusal.condition)
+        };
+        let (first, second) = (Cover(Some(1)), Cover(Some(2)));
+        assert_eq!(check(&access, Cover::default()), Ok(first));
+        assert_eq!(check(&access, second), Ok(second));
+        // Renewed, it keeps its number.
+        put(&mut access, "send", "one", "sb://localhost/homes").unwrap();
+        assert_eq!(check(&access, second), Ok(second));
+        access.grants.get_mut(&2).unwrap().expires_at = NOW;
+        assert_eq!(check(&access, second), Ok(first));
+        // One that permits less now does not count for what it permitted before.
+        access.grants.get_mut(&1).unwrap().claims = Claims::LISTEN;
+        assert_eq!(check(&access, first), Err(Condition::UnauthorizedAccess));
+        access.grants.remove(&2);
+        assert_eq!(check(&access, second), Err(Condition::UnauthorizedAccess));
+    }
+
+    #[test]
     fn plain_takes_the_name_and_the_key_and_nothing_else() {
         for (response, welcome) in [
             (&b"\0send\0one"[..], true),
@@ -229,12 +278,12 @@ mod tests {
         ] {
             let mut access = access();
             assert_eq!(access.plain(response), welcome);
-            assert_eq!(access.is_authenticated(), welcome);
+            assert_eq!(access.is_authenticated(NOW), welcome);
         }
         let mut access = access();
         assert!(access.plain(b"\0listen\0two"));
         let at = |path| Address::parse(path).unwrap();
-        let check = |path| access.check(Claims::LISTEN, &at(path), &namespace(), NOW);
+        let check = |path| access.check(Claims::LISTEN, &at(path), Cover::default(), &namespace(), NOW);
         assert!(check("homes/ConsumerGroups/$Default/Partitions/0").is_ok());
         assert!(check("others/ConsumerGroups/$Default/Partitions/0").is_err());
     }

@@ -1,20 +1,41 @@
 //! How many connections there may be, and who goes first if they are too many.
 //!
 //! ```text
-//! accepted ─► waiting (at most so many: beyond it the oldest goes) ─► admitted (at most so many)
+//! Connected ─► Greeted ─► Opened ─► Attached ─► admitted (at most so many)
+//! └── waiting: at most so many; beyond it the oldest of the largest crowd goes ──► leaving ─► gone
 //! ```
 //!
-//! Whoever floods the door pushes out the flood: those who mean it put their token within a moment.
+//! Whoever floods the door pushes out the flood. Strangers who only connect are a crowd of their own, and
+//! cannot push out those who are about to put their token; strangers who get further are another one. Those
+//! who mean it spend a moment in each.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
+
+/// How far one who waits has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// It has said nothing that matters.
+    Connected,
+    /// It speaks AMQP.
+    Greeted,
+    /// Its connection is open.
+    Opened,
+    /// It has a link to put a token on; or it had a token, whose time is over.
+    Attached,
+}
+
+const STAGES: usize = Stage::Attached as usize + 1;
 
 /// The door.
 #[derive(Debug)]
 pub(crate) struct Admission {
     state: Mutex<State>,
+    /// Rings when one is gone who waited.
+    gone: Notify,
     most_waiting: usize,
     most_admitted: usize,
 }
@@ -22,8 +43,10 @@ pub(crate) struct Admission {
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    /// In the order in which they came.
-    waiting: BTreeMap<u64, Arc<Notify>>,
+    /// By stage, and in the order in which they came to it.
+    waiting: [BTreeMap<u64, Arc<Notify>>; STAGES],
+    /// They have been told to go, and their sockets are still there.
+    leaving: usize,
     admitted: usize,
 }
 
@@ -33,26 +56,36 @@ pub(crate) struct Full(pub(crate) usize);
 
 impl Admission {
     pub(crate) fn new(most_admitted: usize, most_waiting: usize) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::default(), most_waiting, most_admitted })
+        Arc::new(Self { state: Mutex::default(), gone: Notify::new(), most_waiting, most_admitted })
+    }
+
+    /// Waits until those who were told to go have gone, as far as there would be too many otherwise.
+    /// Ask before one more is let come.
+    pub(crate) async fn room(&self) {
+        loop {
+            // Listens before it looks.
+            let mut gone = pin!(self.gone.notified());
+            gone.as_mut().enable();
+            {
+                let state = self.lock();
+                if state.waiting() + state.leaving <= self.most_waiting {
+                    return;
+                }
+            }
+            gone.await;
+        }
     }
 
     /// Somebody came.
     pub(crate) fn enter(self: &Arc<Self>) -> Ticket {
-        let mut state = self.lock();
-        while state.waiting.len() >= self.most_waiting {
-            evict(&mut state);
-        }
         let evicted = Arc::new(Notify::new());
-        let number = state.next;
-        state.next += 1;
-        state.waiting.insert(number, evicted.clone());
-        drop(state);
-        Ticket { door: self.clone(), number, evicted, admitted: false }
+        let number = self.lock().wait(Stage::Connected, &evicted, self.most_waiting);
+        Ticket { door: self.clone(), number, evicted, stage: Some(Stage::Connected) }
     }
 
-    /// Makes room at once: the oldest of those who wait goes.
+    /// Makes room at once.
     pub(crate) fn make_room(&self) {
-        evict(&mut self.lock());
+        self.lock().evict();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -60,20 +93,47 @@ impl Admission {
     }
 }
 
-fn evict(state: &mut State) {
-    if let Some((_, oldest)) = state.waiting.pop_first() {
-        // Kept for one who does not listen yet.
-        oldest.notify_one();
+impl State {
+    fn waiting(&self) -> usize {
+        self.waiting.iter().map(BTreeMap::len).sum()
+    }
+
+    /// One more waits, and another one goes if they are too many.
+    fn wait(&mut self, stage: Stage, evicted: &Arc<Notify>, most: usize) -> u64 {
+        while self.waiting() >= most {
+            self.evict();
+        }
+        self.next += 1;
+        self.waiting[stage as usize].insert(self.next, evicted.clone());
+        self.next
+    }
+
+    /// The oldest of the largest crowd goes; of two as large, the one that has not come as far.
+    fn evict(&mut self) {
+        let largest = self.waiting.iter_mut().rev().max_by_key(|crowd| crowd.len());
+        if let Some((_, oldest)) = largest.and_then(BTreeMap::pop_first) {
+            self.leaving += 1;
+            // Kept for one who does not listen yet.
+            oldest.notify_one();
+        }
+    }
+
+    /// It waits no longer, or is gone.
+    fn leave(&mut self, stage: Stage, number: u64) {
+        if self.waiting[stage as usize].remove(&number).is_none() {
+            self.leaving -= 1;
+        }
     }
 }
 
-/// A connection's place. Dropping it frees the place.
+/// A connection's place. Dropping it frees the place: do so after its socket.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     door: Arc<Admission>,
     number: u64,
     evicted: Arc<Notify>,
-    admitted: bool,
+    /// How far it has come; none if it was let in.
+    stage: Option<Stage>,
 }
 
 impl Ticket {
@@ -82,33 +142,61 @@ impl Ticket {
         self.evicted.notified().await;
     }
 
+    /// It has come further. Each stage is entered once.
+    pub(crate) fn advance(&mut self, to: Stage) {
+        let Some(stage) = self.stage.filter(|stage| *stage < to) else { return };
+        let mut state = self.door.lock();
+        // Unless it was told to go meanwhile.
+        if let Some(evicted) = state.waiting[stage as usize].remove(&self.number) {
+            state.next += 1;
+            self.number = state.next;
+            state.waiting[to as usize].insert(self.number, evicted);
+            self.stage = Some(to);
+        }
+    }
+
     /// From now on it counts as one that was let in.
     pub(crate) fn admit(&mut self) -> Result<(), Full> {
-        if self.admitted {
-            return Ok(());
-        }
+        let Some(stage) = self.stage else { return Ok(()) };
         let mut state = self.door.lock();
         if state.admitted >= self.door.most_admitted {
             return Err(Full(self.door.most_admitted));
         }
         state.admitted += 1;
-        state.waiting.remove(&self.number);
-        self.admitted = true;
+        state.leave(stage, self.number);
+        self.stage = None;
+        drop(state);
+        self.door.gone.notify_waiters();
         Ok(())
     }
 
+    /// From now on it waits again.
+    pub(crate) fn dismiss(&mut self) {
+        if self.stage.is_some() {
+            return;
+        }
+        // Another bell: the old one may have rung just before it was let in.
+        self.evicted = Arc::new(Notify::new());
+        let mut state = self.door.lock();
+        state.admitted -= 1;
+        self.number = state.wait(Stage::Attached, &self.evicted, self.door.most_waiting);
+        self.stage = Some(Stage::Attached);
+    }
+
     pub(crate) fn is_admitted(&self) -> bool {
-        self.admitted
+        self.stage.is_none()
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
         let mut state = self.door.lock();
-        match self.admitted {
-            true => state.admitted -= 1,
-            false => drop(state.waiting.remove(&self.number)),
+        match self.stage {
+            None => state.admitted -= 1,
+            Some(stage) => state.leave(stage, self.number),
         }
+        drop(state);
+        self.door.gone.notify_waiters();
     }
 }
 
@@ -118,6 +206,10 @@ mod tests {
 
     use super::*;
 
+    fn is_evicted(ticket: &Ticket) -> bool {
+        ticket.evicted().now_or_never().is_some()
+    }
+
     #[test]
     fn the_oldest_of_those_who_wait_makes_room_and_nobody_who_was_let_in() {
         let door = Admission::new(2, 2);
@@ -125,14 +217,79 @@ mod tests {
         first.admit().unwrap();
         let (second, third) = (door.enter(), door.enter());
         let fourth = door.enter();
-        assert!(first.evicted().now_or_never().is_none());
-        assert!(second.evicted().now_or_never().is_some());
-        assert!(third.evicted().now_or_never().is_none());
+        assert!(!is_evicted(&first));
+        assert!(is_evicted(&second));
+        assert!(!is_evicted(&third));
         drop(third);
         let _fifth = door.enter();
-        assert!(fourth.evicted().now_or_never().is_none());
+        assert!(!is_evicted(&fourth));
         door.make_room();
-        assert!(fourth.evicted().now_or_never().is_some());
+        assert!(is_evicted(&fourth));
+    }
+
+    #[test]
+    fn those_who_only_connect_push_out_nobody_who_has_come_further() {
+        let door = Admission::new(9, 8);
+        let mut friends: Vec<_> = (0..3).map(|_| door.enter()).collect();
+        for (friend, stage) in friends.iter_mut().zip([Stage::Greeted, Stage::Opened, Stage::Attached]) {
+            friend.advance(stage);
+        }
+        let flood: Vec<_> = (0..1_000).map(|_| door.enter()).collect();
+        assert!(!friends.iter().any(is_evicted));
+        assert_eq!(flood.iter().filter(|one| is_evicted(one)).count(), 1_000 - 5);
+        assert!(!is_evicted(flood.last().unwrap()));
+    }
+
+    #[test]
+    fn those_who_stay_on_the_way_push_out_nobody_who_just_came() {
+        let door = Admission::new(9, 8);
+        let mut flood = Vec::new();
+        for _ in 0..100 {
+            let mut one = door.enter();
+            one.advance(Stage::Opened);
+            one.advance(Stage::Attached);
+            flood.push(one);
+        }
+        let friend = door.enter();
+        for _ in 0..100 {
+            let mut one = door.enter();
+            one.advance(Stage::Attached);
+            flood.push(one);
+        }
+        assert!(!is_evicted(&friend));
+    }
+
+    #[test]
+    fn a_socket_that_is_still_there_counts() {
+        let door = Admission::new(9, 2);
+        let mut waiting: Vec<_> = (0..2).map(|_| door.enter()).collect();
+        assert!(door.room().now_or_never().is_some());
+        waiting.push(door.enter());
+        assert!(door.room().now_or_never().is_none(), "three sockets");
+        drop(waiting.remove(0));
+        assert!(door.room().now_or_never().is_some());
+        // One that is let in at the last moment needs no room among those who wait.
+        waiting.push(door.enter());
+        waiting[0].admit().unwrap();
+        assert!(door.room().now_or_never().is_some());
+    }
+
+    #[test]
+    fn whoever_is_dismissed_waits_again_and_frees_its_place() {
+        let door = Admission::new(1, 2);
+        let (mut one, mut other) = (door.enter(), door.enter());
+        door.make_room();
+        one.admit().unwrap();
+        one.dismiss();
+        one.dismiss();
+        assert!(!is_evicted(&one), "that bell rang before");
+        other.admit().unwrap();
+        assert_eq!(one.admit().unwrap_err().0, 1);
+        door.make_room();
+        assert!(is_evicted(&one) && !is_evicted(&other));
+        drop((one, other));
+        let state = door.lock();
+        assert_eq!((state.waiting(), state.leaving, state.admitted), (0, 0, 0));
     }
 
     #[test]

@@ -17,8 +17,10 @@ pub const DEFAULT_TIME_TO_AUTHORIZE: Duration = Duration::from_secs(60);
 pub const DEFAULT_LINKS: usize = 1024;
 /// [`GatewayLimits::bytes_in_flight`].
 pub const DEFAULT_BYTES_IN_FLIGHT: usize = 8 << 20;
-/// [`GatewayLimits::tokens`].
-pub const DEFAULT_TOKENS: usize = 4096;
+/// [`GatewayLimits::time_to_read`].
+pub const DEFAULT_TIME_TO_READ: Duration = Duration::from_secs(60);
+/// [`GatewayLimits::tokens`]: SDKs put one for each link, or one for all.
+pub const DEFAULT_TOKENS: usize = 256;
 /// [`GatewayLimits::time_to_stop`].
 pub const DEFAULT_TIME_TO_STOP: Duration = Duration::from_secs(5);
 
@@ -46,8 +48,9 @@ impl Default for GatewayConfig {
 pub struct GatewayLimits {
     /// Connections that have been let in, all in all; [`DEFAULT_CONNECTIONS`].
     pub connections: usize,
-    /// Connections that have not put a token yet; [`DEFAULT_UNAUTHENTICATED`]. Beyond it the oldest goes:
-    /// those who mean it are let in within a moment.
+    /// Connections that have not put a token yet, or whose last one ran out;
+    /// [`DEFAULT_UNAUTHENTICATED`]. Beyond it one goes: the oldest among those who have come equally far,
+    /// where most are. Those who mean it are let in within a moment. They may use up far less than others.
     pub unauthenticated: usize,
     /// From connecting to the `open` of AMQP, TLS included; [`DEFAULT_TIME_TO_OPEN`].
     pub time_to_open: Duration,
@@ -58,6 +61,8 @@ pub struct GatewayLimits {
     /// Bytes of events that one connection may have on their way to the disk before nothing more is read
     /// from it; [`DEFAULT_BYTES_IN_FLIGHT`].
     pub bytes_in_flight: usize,
+    /// For a peer to read anything, while something waits for it; [`DEFAULT_TIME_TO_READ`].
+    pub time_to_read: Duration,
     /// Tokens that a connection may put for different things; [`DEFAULT_TOKENS`].
     pub tokens: usize,
     /// How long peers have to say goodbye when the gateway stops; [`DEFAULT_TIME_TO_STOP`].
@@ -73,6 +78,7 @@ impl Default for GatewayLimits {
             time_to_authorize: DEFAULT_TIME_TO_AUTHORIZE,
             links: DEFAULT_LINKS,
             bytes_in_flight: DEFAULT_BYTES_IN_FLIGHT,
+            time_to_read: DEFAULT_TIME_TO_READ,
             tokens: DEFAULT_TOKENS,
             time_to_stop: DEFAULT_TIME_TO_STOP,
         }
@@ -100,9 +106,11 @@ impl GatewayConfig {
                 return wrong(format!("{name} must be at least 1, or nobody is served"));
             }
         }
-        for (name, value) in
-            [("time_to_open", limits.time_to_open), ("time_to_authorize", limits.time_to_authorize)]
-        {
+        for (name, value) in [
+            ("time_to_open", limits.time_to_open),
+            ("time_to_authorize", limits.time_to_authorize),
+            ("time_to_read", limits.time_to_read),
+        ] {
             if value.is_zero() {
                 return wrong(format!("{name} must be longer than 0, or nobody is served; try 10 s"));
             }

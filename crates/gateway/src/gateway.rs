@@ -23,6 +23,7 @@ use crate::config::{GatewayConfig, GatewayLimits, InvalidGateway};
 use crate::connection::Conversation;
 use crate::facts::KnownHubs;
 use crate::idempotence::Producers;
+use crate::noise::Noise;
 use crate::tls::Tls;
 
 /// After the system could not give us a connection, for example because too many files are open.
@@ -37,6 +38,7 @@ pub(crate) struct Shared {
     pub(crate) hubs: KnownHubs,
     pub(crate) producers: Producers,
     pub(crate) admission: Arc<Admission>,
+    pub(crate) noise: Noise,
     /// The name of this end.
     pub(crate) container: String,
     allow_insecure: bool,
@@ -87,7 +89,8 @@ impl Gateway {
             namespace,
             policy: Arc::new(Policy::new(keys)),
             admission: Admission::new(limits.connections, limits.unauthenticated),
-            producers: Producers::new(environment.random()),
+            producers: Producers::default(),
+            noise: Noise::default(),
             limits,
             environment,
             hubs: KnownHubs::default(),
@@ -141,7 +144,7 @@ impl Gateway {
                 biased;
                 () = &mut shutdown => break,
                 Some(ended) = tasks.join_next(), if !tasks.is_empty() => report(ended),
-                accepted = listener.accept() => match accepted {
+                accepted = accept(&listener, &self.0.admission) => match accepted {
                     Ok((stream, peer)) => {
                         let ticket = self.0.admission.enter();
                         let task = talk(self.0.clone(), stream, peer, tls.clone(), ticket, stopped.clone());
@@ -208,6 +211,12 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
     }
 }
 
+/// The next connection, once there is room for it. Dropping it loses nothing.
+async fn accept(listener: &TcpListener, admission: &Admission) -> io::Result<(TcpStream, SocketAddr)> {
+    admission.room().await;
+    listener.accept().await
+}
+
 /// One connection, from its first byte to its last.
 async fn talk(
     shared: Arc<Shared>,
@@ -226,7 +235,7 @@ async fn talk(
     let mut too_late = shared.environment.sleep_until(until);
     let handshake = tokio::select! {
         biased;
-        () = ticket.evicted() => return,
+        () = ticket.evicted() => return tracing::debug!(%peer, "gone to make room, before TLS"),
         handshake = tls.accept(stream) => handshake,
         () = &mut too_late => return tracing::debug!(%peer, "no TLS handshake in time"),
     };

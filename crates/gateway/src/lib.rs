@@ -36,6 +36,7 @@
 //! | `quirks.rs` | what single SDKs need that nobody else shall pay for |
 //! | `refusals.rs` | how the hub's errors read on the wire |
 //! | `facts.rs` | what never changes about a hub |
+//! | `noise.rs` | how often peers can make us write into our log |
 //! | `idempotence.rs` | producers that number their events |
 //! | `connection/` | one connection: links, senders, receivers, requests |
 
@@ -46,6 +47,7 @@ mod connection;
 mod facts;
 mod gateway;
 mod idempotence;
+mod noise;
 mod quirks;
 mod refusals;
 mod tls;

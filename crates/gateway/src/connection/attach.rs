@@ -17,7 +17,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::link::{Link, Node, ReceiverLink, ReplyLink, RequestLink, SenderLink};
 use super::receiving::{News, READ_BYTES};
+use super::standing::{LARGEST_REQUEST, LINKS_OF_A_STRANGER};
 use super::{Conversation, not_allowed};
+use crate::access::Cover;
+use crate::admission::Stage;
 use crate::idempotence;
 use crate::refusals::{entity, of_hub, of_open};
 
@@ -26,12 +29,6 @@ const REQUEST_CREDIT: u32 = 50;
 /// Deliveries that a sender may send before it hears of them; what bounds their bytes is that nothing more is
 /// read.
 pub(super) const SENDER_CREDIT: u32 = 1000;
-
-/// Links that a connection may have before it has put a token: enough for `$cbs`, several times over.
-const LINKS_OF_A_STRANGER: usize = 16;
-
-/// What the service says of a link whose messages have no size of their own.
-const USUAL_MESSAGE_SIZE: u64 = 1 << 20;
 
 /// A longer name of a receiver is cut.
 const MOST_NAME_CHARACTERS: usize = 64;
@@ -66,13 +63,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         };
         match (node, attach.role) {
             (Some(node), Role::Sender) => {
-                self.accept(link, &attach, USUAL_MESSAGE_SIZE, []);
+                self.ticket.advance(Stage::Attached);
+                self.accept(link, &attach, LARGEST_REQUEST, []);
                 self.driver.connection().grant(link, REQUEST_CREDIT);
                 self.links.insert(link, Link::Request(RequestLink { node, session }));
             }
             (Some(node), Role::Receiver) => {
                 let target = attach.target.as_ref().and_then(|target| target.address.clone());
-                self.accept(link, &attach, USUAL_MESSAGE_SIZE, []);
+                self.accept(link, &attach, LARGEST_REQUEST, []);
                 let reply = ReplyLink { node, session, target, waiting: VecDeque::new() };
                 self.links.insert(link, Link::Reply(reply));
             }
@@ -135,14 +133,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             Address::Partition { partition, .. } => Some(*partition),
             _ => return Err(not_allowed("Events are sent to a hub or to one of its partitions.")),
         };
-        let hub = self.hub_for(Claims::SEND, address, partition)?;
+        let (hub, cover) = self.hub_for(Claims::SEND, address, partition)?;
         let desired = attach.desired_capabilities.as_ref();
         let idempotent = desired.is_some_and(|desired| desired.has_name(idempotence::CAPABILITY));
         let numbered = match (idempotent, partition) {
             (false, _) => None,
             (true, Some(partition)) => {
                 let properties = attach.properties.as_ref();
-                Some(self.shared.producers.attach(hub.name(), partition, properties)?)
+                let random = || self.shared.environment.random();
+                Some(self.shared.producers.attach(
+                    &idempotence::scope(&hub),
+                    partition,
+                    properties,
+                    random,
+                )?)
             }
             (true, None) => {
                 return Err(not_allowed(
@@ -155,8 +159,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         self.accept(link, attach, limit, properties.into_iter().flatten());
         self.driver.connection().grant(link, SENDER_CREDIT);
         let producer = hub.producer();
-        let sender = SenderLink { address: address.clone(), producer, partition, numbered };
+        let sender = SenderLink { address: address.clone(), cover, producer, partition, numbered };
         self.links.insert(link, Link::Sender(sender));
+        self.look_at_timer = true;
         Ok(())
     }
 
@@ -164,7 +169,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let Address::Consumer { group, partition, .. } = address else {
             return Err(not_allowed("Events are received from a partition, within a consumer group."));
         };
-        let hub = self.hub_for(Claims::LISTEN, address, Some(*partition))?;
+        let (hub, cover) = self.hub_for(Claims::LISTEN, address, Some(*partition))?;
         let filter = attach.source.as_ref().and_then(|source| source.filter.as_ref());
         let start = Start::from_filter(filter.map(Encoded::as_bytes).unwrap_or_default())
             .map_err(|invalid| Refusal::from(&invalid))?;
@@ -191,7 +196,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             }
         };
         let state = self.wait_for(opening);
-        let receiver = ReceiverLink { address: address.clone(), hub, metrics, state, in_line: false };
+        let receiver = ReceiverLink { address: address.clone(), cover, hub, metrics, state, in_line: false };
         self.links.insert(link, Link::Receiver(Box::new(receiver)));
         self.look_at_timer = true;
         Ok(())
@@ -203,17 +208,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         needed: Claims,
         address: &Address,
         partition: Option<PartitionId>,
-    ) -> Result<Hub, Refusal> {
+    ) -> Result<(Hub, Cover), Refusal> {
         let namespace = &self.shared.namespace;
         // Whoever may not use a hub does not learn whether it is there.
-        self.access.check(needed, address, namespace.name(), self.now())?;
+        let cover = self.access.check(needed, address, Cover::default(), namespace.name(), self.now())?;
         let name = address.hub().map(|hub| hub.as_str()).unwrap_or_default();
         let found = namespace.hub(name);
         let hub = found.map_err(|error| of_hub(&error, &entity(namespace.name(), address)))?;
         let partitions = hub.partition_count();
         match partition {
             Some(partition) if partition.0 >= partitions => Err(texts::no_such_partition(partitions)),
-            _ => Ok(hub),
+            _ => Ok((hub, cover)),
         }
     }
 }

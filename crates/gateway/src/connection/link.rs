@@ -10,6 +10,7 @@ use ephor_wire::address::Address;
 use ephor_wire::annotations::RuntimeMetrics;
 use futures_util::future::AbortHandle;
 
+use crate::access::Cover;
 use crate::idempotence::Numbered;
 
 /// A node that answers requests.
@@ -52,6 +53,8 @@ pub(super) struct ReplyLink {
 
 pub(super) struct SenderLink {
     pub(super) address: Address,
+    /// Which token covers it.
+    pub(super) cover: Cover,
     pub(super) producer: Producer,
     /// The one partition that it sends to.
     pub(super) partition: Option<PartitionId>,
@@ -61,6 +64,8 @@ pub(super) struct SenderLink {
 
 pub(super) struct ReceiverLink {
     pub(super) address: Address,
+    /// Which token covers it.
+    pub(super) cover: Cover,
     pub(super) hub: Hub,
     /// Whether it wants to be told how far the log is.
     pub(super) metrics: bool,

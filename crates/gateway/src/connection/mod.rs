@@ -10,17 +10,21 @@
 //!
 //! | file | owns |
 //! |---|---|
+//! | `standing.rs` | who the peer is to us: a stranger, or one that was let in; tokens that run out |
 //! | `attach.rs` | what a link is for, and whether it may be |
 //! | `sending.rs` | deliveries on their way to the hub, and their outcomes |
 //! | `receiving.rs` | receivers on their way to the peer: credit, windows, room |
 //! | `requests.rs` | `$cbs` and `$management` |
+//! | `ending.rs` | senders whose hub is gone |
 //! | `link.rs` | what is known of a link |
 
 mod attach;
+mod ending;
 mod link;
 mod receiving;
 mod requests;
 mod sending;
+mod standing;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -31,13 +35,11 @@ use std::time::Duration;
 use ephor_amqp::Connection;
 use ephor_amqp::connection::{Closed, Config, Event, LinkId, ServerSasl};
 use ephor_amqp::driver::Driver;
-use ephor_amqp::limits::Limits;
-use ephor_amqp::performative::{Error, Open, SaslInit, condition};
+use ephor_amqp::performative::{Error, condition};
 use ephor_core::BoxFuture;
 use ephor_core::time::{Monotonic, Timestamp};
 use ephor_wire::address::Address;
 use ephor_wire::condition::{Condition, Refusal};
-use ephor_wire::sas::Claims;
 use futures_util::StreamExt;
 use futures_util::future::Aborted;
 use futures_util::stream::{FuturesOrdered, FuturesUnordered};
@@ -47,7 +49,6 @@ use tokio::sync::watch;
 use crate::access::Access;
 use crate::admission::Ticket;
 use crate::gateway::Shared;
-use crate::quirks::acknowledgement_delay;
 use crate::refusals::{self, tracked};
 use link::Link;
 use receiving::News;
@@ -56,9 +57,6 @@ use sending::Done;
 /// Signs of life of receivers that wait for credit are given this often, and the wall clock is looked at,
 /// which may jump: far more often than a receiver is forgotten.
 const LOOK_AFTER: Duration = Duration::from_secs(30);
-
-/// Whatever a hub may be configured to take, and the envelope.
-const LARGEST_MESSAGE: u64 = ephor_hub::config::MAX_MAX_EVENT_BYTES + (64 << 10);
 
 type NewsFuture = Pin<Box<dyn Future<Output = Result<News, Aborted>> + Send>>;
 
@@ -102,14 +100,7 @@ enum Turn {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     pub(crate) fn new(shared: Arc<Shared>, stream: S, peer: SocketAddr, ticket: Ticket) -> Self {
-        let limits = Limits {
-            time_to_open: shared.limits.time_to_open,
-            links: shared.limits.links,
-            message: LARGEST_MESSAGE,
-            incomplete: (LARGEST_MESSAGE as usize).max(shared.limits.bytes_in_flight),
-            channel_max: 4999,
-            ..Limits::default()
-        };
+        let limits = standing::of_a_stranger(&shared.limits);
         let config = Config { limits, ..Config::new(shared.container.clone()) };
         let sasl = ServerSasl { ask: !shared.policy.is_open(), ..ServerSasl::default() };
         let connection = Connection::server(config, sasl, Duration::ZERO);
@@ -147,8 +138,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                     return self.stop(Error::new(condition::CONNECTION_FORCED, text)).await;
                 }
                 Turn::Evicted => {
-                    let text = "Too many connections have not shown a token, and this is the oldest.";
-                    return self.stop(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text)).await;
+                    let text = "Too many connections have not shown a token, and this one has to go.";
+                    return self.go(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text)).await;
                 }
                 Turn::Time => self.on_time(),
                 Turn::Done(done) => self.on_done(done),
@@ -165,7 +156,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
 
     async fn turn(&mut self, stopped: &mut watch::Receiver<bool>) -> Turn {
         let admitted = self.ticket.is_admitted();
-        let may_read = self.bytes_in_flight < self.shared.limits.bytes_in_flight;
+        let may_read = self.bytes_in_flight < self.may_be_in_flight();
         let time = async {
             match &mut self.timer {
                 Some((_, timer)) => timer.await,
@@ -196,6 +187,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         self.driver.finish().await;
     }
 
+    /// Says goodbye, and does not wait until it is heard: others need the place.
+    async fn go(mut self, why: Error) {
+        tracing::debug!(peer = %self.peer, error = %why, "a connection has to go");
+        self.driver.connection().close(Some(why));
+        self.driver.write_now().await;
+    }
+
     fn on_event(&mut self, event: Event) {
         match event {
             Event::Authenticate(init) => self.on_sasl(&init),
@@ -220,44 +218,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    fn on_sasl(&mut self, init: &SaslInit) {
-        let welcome = match &init.initial_response {
-            Some(response) if init.mechanism == "PLAIN" => self.access.plain(response.expose()),
-            None if init.mechanism == "PLAIN" => false,
-            // The others say nothing; tokens come later.
-            _ => true,
-        };
-        if !welcome {
-            tracing::info!(peer = %self.peer, "a name and a key that do not count here");
-        }
-        self.driver.connection().authenticated(welcome);
-    }
-
-    fn on_opened(&mut self, open: &Open) {
-        let text = |name| open.properties.as_ref().and_then(|properties| properties.get(name)?.text());
-        let product = text("product");
-        self.acknowledgement_delay = acknowledgement_delay(product);
-        tracing::debug!(peer = %self.peer, product, version = text("version"), "a connection was opened");
-        self.admit_if_authenticated();
-    }
-
-    /// Lets the connection in once it has shown something that counts; or closes it if there are too many.
-    fn admit_if_authenticated(&mut self) {
-        self.look_at_timer = true;
-        if self.ticket.is_admitted() || !self.access.is_authenticated() {
-            return;
-        }
-        if let Err(full) = self.ticket.admit() {
-            let text = format!("There are {} connections already, which is as many as are allowed.", full.0);
-            tracing::warn!(peer = %self.peer, connections = full.0, "a connection too many");
-            self.driver.connection().close(Some(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text)));
-        }
-    }
-
     fn on_closed(&mut self, closed: &Closed) {
         match closed {
             Closed::Failed(error) => {
-                tracing::info!(peer = %self.peer, tracking = self.tracking, %error, "a connection was closed");
+                if let Some(muffled) = self.shared.noise.connections.hear(self.shared.environment.now()) {
+                    let tracking = &self.tracking;
+                    tracing::info!(peer = %self.peer, tracking, %error, muffled, "a connection was closed");
+                }
             }
             closed => tracing::debug!(peer = %self.peer, ?closed, "a connection ended"),
         }
@@ -280,7 +247,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
 
     fn refuse(&mut self, link: LinkId, refusal: Refusal, address: Option<&Address>) {
         let error = self.error(refusal, address);
-        tracing::info!(peer = %self.peer, tracking = self.tracking, %error, "a link was refused");
+        if let Some(muffled) = self.shared.noise.links.hear(self.shared.environment.now()) {
+            let tracking = &self.tracking;
+            tracing::info!(peer = %self.peer, tracking, %error, muffled, "a link was refused");
+        }
         self.driver.connection().refuse(link, error);
     }
 
@@ -288,54 +258,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     fn detach(&mut self, link: LinkId, refusal: Refusal) {
         let Some(found) = self.links.remove(&link) else { return };
         let error = self.error(refusal, found.address());
-        tracing::info!(peer = %self.peer, tracking = self.tracking, %error, "a link was detached");
+        if let Some(muffled) = self.shared.noise.links.hear(self.shared.environment.now()) {
+            let tracking = &self.tracking;
+            tracing::info!(peer = %self.peer, tracking, %error, muffled, "a link was detached");
+        }
         self.driver.connection().detach(link, Some(error));
-    }
-
-    fn set_timer(&mut self) {
-        let (clock, wall) = (&self.shared.environment, self.now());
-        let now = clock.now();
-        let expiry = self.access.next_expiry(wall).map(|at| now + at.since(wall).min(LOOK_AFTER));
-        let authorize = (!self.ticket.is_admitted()).then_some(self.authorize_by);
-        let has_receivers = self.links.values().any(|link| matches!(link, Link::Receiver(_)));
-        let look = has_receivers.then(|| now + LOOK_AFTER);
-        let wanted = [expiry, authorize, look].into_iter().flatten().min();
-        match (wanted, &self.timer) {
-            (None, _) => self.timer = None,
-            // One that is early only looks, and is set again.
-            (Some(wanted), Some((set, _))) if *set <= wanted => {}
-            (Some(wanted), _) => self.timer = Some((wanted, clock.sleep_until(wanted))),
-        }
-    }
-
-    /// Links whose tokens ran out end; receivers that wait for credit are alive.
-    fn on_time(&mut self) {
-        self.timer = None;
-        self.look_at_timer = true;
-        let (now, namespace) = (self.now(), self.shared.namespace.name());
-        if !self.ticket.is_admitted() && self.shared.environment.now() >= self.authorize_by {
-            let text = "No token that counts was put in time.";
-            self.authorize_by = Monotonic::NEVER;
-            self.driver.connection().close(Some(Error::new(condition::UNAUTHORIZED_ACCESS, text)));
-            return;
-        }
-        let mut over = Vec::new();
-        for (id, link) in &self.links {
-            let (needed, address) = match link {
-                Link::Sender(sender) => (Claims::SEND, &sender.address),
-                Link::Receiver(receiver) => {
-                    receiver.heard();
-                    (Claims::LISTEN, &receiver.address)
-                }
-                Link::Request(_) | Link::Reply(_) => continue,
-            };
-            if let Err(refusal) = self.access.check(needed, address, namespace, now) {
-                over.push((*id, refusal));
-            }
-        }
-        for (link, refusal) in over {
-            self.detach(link, refusal);
-        }
     }
 }
 

@@ -80,8 +80,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             Node::Management { hub } => self.describe(hub.as_ref(), request, into),
         };
         if let Err(refusal) = answered {
-            let condition = &refusal.condition;
-            tracing::info!(peer = %self.peer, ?node, %condition, text = refusal.text, "a request was refused");
+            if let Some(muffled) = self.shared.noise.requests.hear(self.shared.environment.now()) {
+                let (condition, text) = (&refusal.condition, &refusal.text);
+                tracing::info!(peer = %self.peer, ?node, %condition, text, muffled, "a request was refused");
+            }
             match node {
                 Node::Cbs => cbs::write_refused(request.id.as_ref(), &refusal, into),
                 Node::Management { .. } => write_refusal(request.id.as_ref(), &refusal, into),

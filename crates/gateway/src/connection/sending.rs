@@ -78,12 +78,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     pub(super) fn on_done(&mut self, done: Done) {
         let Done { link, delivery, outcome, bytes, reply } = done;
         self.bytes_in_flight = self.bytes_in_flight.saturating_sub(bytes);
+        let ending = self.ending_after(link, &outcome);
+        let outcome = ending.as_ref().map_or(outcome, rejected);
         let connection = self.driver.connection();
         if let Outcome::Rejected(Some(error)) = &outcome {
             tracing::debug!(peer = %self.peer, tracking = self.tracking, %error, "a delivery was rejected");
         }
         if let Some(delivery) = delivery {
             connection.settle(link, delivery, delivery, &outcome);
+        }
+        if let Some(ending) = ending {
+            return self.detach(link, ending);
         }
         if let Some(reply) = reply {
             return self.reply(reply);

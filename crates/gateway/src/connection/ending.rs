@@ -1,0 +1,49 @@
+//! Senders whose hub is gone.
+//!
+//! A hub that was deleted tells its receivers. Its senders learn of it from the next thing that they send,
+//! or after a while, and then lose their links: they would get the same answer for ever.
+
+use ephor_amqp::connection::LinkId;
+use ephor_amqp::performative::Outcome;
+use ephor_wire::condition::{Condition, Refusal};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::Conversation;
+use super::link::{Link, SenderLink};
+use crate::refusals::{entity, of_hub};
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
+    /// Why a link has to end after this outcome, if it has to.
+    pub(super) fn ending_after(&self, link: LinkId, outcome: &Outcome) -> Option<Refusal> {
+        let Outcome::Rejected(Some(error)) = outcome else { return None };
+        if error.condition != Condition::DetachForced.symbol() {
+            return None;
+        }
+        let Some(Link::Sender(sender)) = self.links.get(&link) else { return None };
+        // There may be another hub of the same name by now, to which this link does not lead.
+        let anew = || Refusal::new(Condition::DetachForced, "The hub was closed; open the link anew.");
+        Some(self.why_nowhere(sender).unwrap_or_else(anew))
+    }
+
+    /// Detaches senders to hubs that are not there any more.
+    pub(super) fn detach_senders_to_nowhere(&mut self) {
+        let mut gone = Vec::new();
+        for (id, link) in &self.links {
+            if let Link::Sender(sender) = link
+                && let Some(why) = self.why_nowhere(sender)
+            {
+                gone.push((*id, why));
+            }
+        }
+        for (link, why) in gone {
+            self.detach(link, why);
+        }
+    }
+
+    fn why_nowhere(&self, sender: &SenderLink) -> Option<Refusal> {
+        let namespace = &self.shared.namespace;
+        let name = sender.address.hub()?;
+        let error = namespace.hub(name.as_str()).err()?;
+        Some(of_hub(&error, &entity(namespace.name(), &sender.address)))
+    }
+}

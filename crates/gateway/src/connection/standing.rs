@@ -1,0 +1,175 @@
+//! Who the peer is to us: a stranger, or one that was let in because of a token that counts.
+//!
+//! ```text
+//! stranger ─ a token that counts ─► let in ─ the last token ran out ─► stranger ─ none in time ─► closed
+//! ```
+//!
+//! Strangers get as much as it takes to put a token, and not much more: what all of them together can make
+//! us keep is their number times [`of_a_stranger`].
+
+use ephor_amqp::limits::Limits;
+use ephor_amqp::performative::{Error, Open, SaslInit, condition};
+use ephor_core::time::{Monotonic, Timestamp};
+use ephor_wire::sas::Claims;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::link::Link;
+use super::{Conversation, LOOK_AFTER};
+use crate::admission::Stage;
+use crate::config::GatewayLimits;
+use crate::quirks::acknowledgement_delay;
+
+/// Whatever a hub may be configured to take, and the envelope.
+const LARGEST_MESSAGE: u64 = ephor_hub::config::MAX_MAX_EVENT_BYTES + (64 << 10);
+
+/// The largest request: a token is much smaller.
+pub(super) const LARGEST_REQUEST: u64 = 64 << 10;
+
+/// Links that a stranger may have: enough for `$cbs`, several times over.
+pub(super) const LINKS_OF_A_STRANGER: usize = 16;
+
+/// Requests that a stranger may send before it hears of them, in bytes.
+const BYTES_OF_A_STRANGER: usize = 64 << 10;
+
+/// What a peer may use up that was let in.
+pub(super) fn of_a_friend(limits: &GatewayLimits) -> Limits {
+    Limits {
+        time_to_open: limits.time_to_open,
+        time_to_read: limits.time_to_read,
+        links: limits.links,
+        message: LARGEST_MESSAGE,
+        incomplete: (LARGEST_MESSAGE as usize).max(limits.bytes_in_flight),
+        channel_max: 4999,
+        sessions: 5000,
+        ..Limits::default()
+    }
+}
+
+/// What a stranger may use up. What peers are told is the same for all.
+pub(super) fn of_a_stranger(limits: &GatewayLimits) -> Limits {
+    Limits {
+        sessions: 8,
+        // Links that were refused count until the peer has said that it knows.
+        links: (2 * LINKS_OF_A_STRANGER).min(limits.links),
+        message: LARGEST_REQUEST,
+        incomplete: LARGEST_REQUEST as usize,
+        read: 8 << 10,
+        output: 16 << 10,
+        output_when_deaf: 64 << 10,
+        ..of_a_friend(limits)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
+    pub(super) fn on_sasl(&mut self, init: &SaslInit) {
+        self.ticket.advance(Stage::Greeted);
+        let welcome = match &init.initial_response {
+            Some(response) if init.mechanism == "PLAIN" => self.access.plain(response.expose()),
+            None if init.mechanism == "PLAIN" => false,
+            // The others say nothing; tokens come later.
+            _ => true,
+        };
+        if !welcome && let Some(muffled) = self.shared.noise.keys.hear(self.shared.environment.now()) {
+            tracing::info!(peer = %self.peer, muffled, "a name and a key that do not count here");
+        }
+        self.driver.connection().authenticated(welcome);
+    }
+
+    pub(super) fn on_opened(&mut self, open: &Open) {
+        self.ticket.advance(Stage::Opened);
+        let text = |name| open.properties.as_ref().and_then(|properties| properties.get(name)?.text());
+        let product = text("product");
+        self.acknowledgement_delay = acknowledgement_delay(product);
+        tracing::debug!(peer = %self.peer, product, version = text("version"), "a connection was opened");
+        self.admit_if_authenticated();
+    }
+
+    /// Lets the connection in once it has shown something that counts; or closes it if there are too many.
+    pub(super) fn admit_if_authenticated(&mut self) {
+        self.look_at_timer = true;
+        if self.ticket.is_admitted() || !self.access.is_authenticated(self.now()) {
+            return;
+        }
+        match self.ticket.admit() {
+            Ok(()) => {
+                let limits = of_a_friend(&self.shared.limits);
+                self.driver.connection().set_limits(limits);
+            }
+            Err(full) => {
+                let text =
+                    format!("There are {} connections already, which is as many as are allowed.", full.0);
+                if let Some(muffled) = self.shared.noise.too_many.hear(self.shared.environment.now()) {
+                    tracing::warn!(peer = %self.peer, connections = full.0, muffled, "a connection too many");
+                }
+                self.driver.connection().close(Some(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text)));
+            }
+        }
+    }
+
+    /// Whoever has no token left that counts is a stranger again, and has as long as one to put another.
+    fn dismiss_if_expired(&mut self, now: Timestamp) {
+        if !self.ticket.is_admitted() || self.access.is_authenticated(now) {
+            return;
+        }
+        tracing::debug!(peer = %self.peer, tracking = self.tracking, "the last token ran out");
+        self.ticket.dismiss();
+        self.authorize_by = self.shared.environment.now() + self.shared.limits.time_to_authorize;
+        let limits = of_a_stranger(&self.shared.limits);
+        self.driver.connection().set_limits(limits);
+    }
+
+    /// How many bytes may be on their way to the disk before nothing more is read.
+    pub(super) fn may_be_in_flight(&self) -> usize {
+        let most = self.shared.limits.bytes_in_flight;
+        if self.ticket.is_admitted() { most } else { most.min(BYTES_OF_A_STRANGER) }
+    }
+
+    pub(super) fn set_timer(&mut self) {
+        let (clock, wall) = (&self.shared.environment, self.now());
+        let now = clock.now();
+        let expiry = self.access.next_expiry(wall).map(|at| now + at.since(wall).min(LOOK_AFTER));
+        let authorize = (!self.ticket.is_admitted()).then_some(self.authorize_by);
+        let of_a_hub = |link: &Link| matches!(link, Link::Receiver(_) | Link::Sender(_));
+        let look = self.links.values().any(of_a_hub).then(|| now + LOOK_AFTER);
+        let wanted = [expiry, authorize, look].into_iter().flatten().min();
+        match (wanted, &self.timer) {
+            (None, _) => self.timer = None,
+            // One that is early only looks, and is set again.
+            (Some(wanted), Some((set, _))) if *set <= wanted => {}
+            (Some(wanted), _) => self.timer = Some((wanted, clock.sleep_until(wanted))),
+        }
+    }
+
+    /// Links end whose tokens ran out, or whose hub is gone; receivers that wait for credit are alive.
+    pub(super) fn on_time(&mut self) {
+        self.timer = None;
+        self.look_at_timer = true;
+        if !self.ticket.is_admitted() && self.shared.environment.now() >= self.authorize_by {
+            let text = "No token that counts was put in time.";
+            self.authorize_by = Monotonic::NEVER;
+            self.driver.connection().close(Some(Error::new(condition::UNAUTHORIZED_ACCESS, text)));
+            return;
+        }
+        let now = self.now();
+        let mut over = Vec::new();
+        for (id, link) in &mut self.links {
+            let (needed, address, cover) = match link {
+                Link::Sender(sender) => (Claims::SEND, &sender.address, &mut sender.cover),
+                Link::Receiver(receiver) => {
+                    receiver.heard();
+                    (Claims::LISTEN, &receiver.address, &mut receiver.cover)
+                }
+                Link::Request(_) | Link::Reply(_) => continue,
+            };
+            match self.access.check(needed, address, *cover, self.shared.namespace.name(), now) {
+                Ok(found) => *cover = found,
+                Err(refusal) => over.push((*id, refusal)),
+            }
+        }
+        for (link, refusal) in over {
+            self.detach(link, refusal);
+        }
+        self.detach_senders_to_nowhere();
+        self.dismiss_if_expired(now);
+    }
+}

@@ -1,0 +1,73 @@
+//! What peers can make us write into our log: a few lines in a while, and then how many more there were.
+//!
+//! Whoever may connect may be refused as often as it likes. A line for each would fill the disk that the
+//! events need.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use ephor_core::time::Monotonic;
+
+/// Lines of one kind within [`WHILE`].
+const MOST_LINES: u32 = 5;
+/// A while.
+const WHILE: Duration = Duration::from_secs(10);
+
+/// The kinds, which do not silence each other.
+#[derive(Debug, Default)]
+pub(crate) struct Noise {
+    /// Requests that were refused: tokens, mostly.
+    pub(crate) requests: Muffler,
+    /// Links that were refused or detached.
+    pub(crate) links: Muffler,
+    /// Names and keys that do not count.
+    pub(crate) keys: Muffler,
+    /// Connections that were closed because of what the peer did.
+    pub(crate) connections: Muffler,
+    /// Connections that were one too many.
+    pub(crate) too_many: Muffler,
+}
+
+/// Lets a few lines of one kind through.
+#[derive(Debug, Default)]
+pub(crate) struct Muffler(Mutex<Window>);
+
+#[derive(Debug, Default)]
+struct Window {
+    until: Option<Monotonic>,
+    shown: u32,
+    muffled: u64,
+}
+
+impl Muffler {
+    /// Whether a line may be written now; if so, how many were not since the last one.
+    pub(crate) fn hear(&self, now: Monotonic) -> Option<u64> {
+        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if window.until.is_none_or(|until| now >= until) {
+            (window.until, window.shown) = (Some(now + WHILE), 0);
+        }
+        if window.shown >= MOST_LINES {
+            window.muffled += 1;
+            return None;
+        }
+        window.shown += 1;
+        Some(std::mem::take(&mut window.muffled))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_lines_in_a_while_and_then_how_many_there_were() {
+        let muffler = Muffler::default();
+        let begin = Monotonic::default() + Duration::from_secs(1_000);
+        let heard: Vec<_> = (0..1_000).filter_map(|_| muffler.hear(begin)).collect();
+        assert_eq!(heard, [0; MOST_LINES as usize]);
+        let soon = begin + (WHILE - Duration::from_millis(1));
+        assert_eq!(muffler.hear(soon), None);
+        assert_eq!(muffler.hear(begin + WHILE), Some(1_001 - u64::from(MOST_LINES)));
+        assert_eq!(muffler.hear(begin + WHILE), Some(0));
+    }
+}

@@ -45,6 +45,58 @@ async fn batches_are_packed_to_the_size_that_the_hub_takes_and_keep_their_order(
 }
 
 #[tokio::test]
+async fn events_with_different_keys_by_turns_share_few_messages_and_keep_their_order_by_key() {
+    let peer = hub(|_| accepted()).await;
+    let producer = peer.client(quick()).producer();
+    let events = (0..1_000).map(|number| {
+        let key = (number % 10 != 0).then(|| (number % 10).to_string().into());
+        NewEvent { partition_key: key, ..event(number) }
+    });
+    assert_eq!(within(20, producer.send_batch(Target::Any, events)).await.unwrap(), 1_000);
+    // 100 events of about 35 bytes for each of 10 keys, in messages of 10,000.
+    assert_eq!(peer.seen(|seen| seen.messages), 10);
+    let stored: Vec<usize> = peer.seen(|seen| seen.stored.iter().map(|body| body.parse().unwrap()).collect());
+    for key in 0..10 {
+        let of_key: Vec<usize> = stored.iter().copied().filter(|number| number % 10 == key).collect();
+        assert_eq!(of_key, Vec::from_iter((key..1_000).step_by(10)));
+    }
+}
+
+#[tokio::test]
+async fn after_a_failure_everything_before_the_number_that_is_told_is_stored() {
+    let refused = || Fate::Settle(Outcome::rejected(Error::new("amqp:not-allowed", "not this one")));
+    for failing in 0..6 {
+        let peer = hub(move |number| if number == failing { refused() } else { accepted() }).await;
+        let producer = peer.client(quick()).producer();
+        let keyed = |number: usize| NewEvent {
+            partition_key: Some((number % 3).to_string().into()),
+            ..NewEvent::new(format!("{number} {}", "x".repeat(3_000)))
+        };
+        let error = within(20, producer.send_batch(Target::Any, (0..18).map(keyed))).await.unwrap_err();
+        let stored: Vec<usize> = peer.seen(|seen| {
+            seen.stored.iter().map(|body| body.split(' ').next().unwrap().parse().unwrap()).collect()
+        });
+        assert!((0..error.sent).all(|number| stored.contains(&number)), "{} of {stored:?}", error.sent);
+        assert!(!stored.contains(&error.sent), "{} is the first that is missing: {stored:?}", error.sent);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_sends_of_a_producer_are_stored_in_the_order_in_which_they_began() {
+    let peer = hub(|_| accepted()).await;
+    let client = peer.client(quick());
+    for round in 0..50 {
+        // A new one does not know yet how large a message may be.
+        let producer = client.producer_with(ProducerOptions { in_flight: 3 });
+        let sends = (0..8).map(|number| producer.send(event(10 * round + number)));
+        within(20, futures_util::future::try_join_all(sends)).await.unwrap();
+    }
+    let stored: Vec<usize> = peer.seen(|seen| seen.stored.iter().map(|body| body.parse().unwrap()).collect());
+    assert_eq!(stored.len(), 400);
+    assert!(stored.is_sorted(), "{stored:?}");
+}
+
+#[tokio::test]
 async fn a_busy_hub_is_asked_again_and_nothing_is_overtaken_by_who_waits_for_its_answer() {
     let peer = hub(|number| if number % 3 == 2 { accepted() } else { busy() }).await;
     let producer = peer.client(quick()).producer();

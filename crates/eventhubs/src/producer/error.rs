@@ -9,7 +9,8 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{failure}")]
 pub struct SendError {
-    /// So many events, from the first on, are stored all the same.
+    /// So many events, from the first on, are stored all the same. Of those behind them some may be, too, if they
+    /// have other keys: who sends again from here loses nothing.
     pub sent: usize,
     /// What went wrong.
     pub failure: SendFailure,

@@ -3,6 +3,7 @@
 //! Events are packed into messages as large as the hub takes. Each target, the hub as a whole or one partition, has
 //! a link of its own and a task that owns it (`sender.rs`): it sends in order, and sends again in order.
 
+mod batches;
 mod error;
 mod sender;
 
@@ -11,15 +12,14 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
 use ephor_core::event::NewEvent;
 use ephor_core::ids::PartitionId;
 use ephor_wire::address::Address;
-use ephor_wire::batch::{Packer, Push};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedMutexGuard, mpsc, oneshot};
 
 use crate::client::Shared;
 use crate::line::Outgoing;
+use batches::{Batches, Ready};
 use sender::{Job, Sender};
 
 pub use error::{SendError, SendFailure};
@@ -79,7 +79,12 @@ struct Handle {
     jobs: mpsc::Sender<Job>,
     /// The largest message that the link takes; 0 until it is known.
     limit: Arc<AtomicUsize>,
+    /// Who has it hands over the first message of a send; the others wait in the order in which they came.
+    turns: Arc<tokio::sync::Mutex<()>>,
 }
+
+/// Held until the first message of a send is with the link's task.
+type Turn = OwnedMutexGuard<()>;
 
 impl Producer {
     pub(crate) fn new(shared: Arc<Shared>, options: ProducerOptions) -> Self {
@@ -97,10 +102,12 @@ impl Producer {
         self.send_batch(Target::Partition(partition), [event]).await.map(|_| ())
     }
 
-    /// Sends events in order, in as few messages as they fit into, and says how many there were. A message is
-    /// stored whole or not at all; the next one is sent when the one before is stored.
+    /// Sends events, in as few messages as they fit into, and says how many there were. A message is stored whole
+    /// or not at all; the next one is sent when the one before is stored.
     ///
-    /// To [`Target::Any`], neighbours with the same key go together.
+    /// The order is kept among events for one partition and among those with one key; with [`Target::Any`],
+    /// events with different keys go in messages of their own and may overtake each other, and so may those
+    /// without a key.
     pub async fn send_batch(
         &self,
         target: Target<'_>,
@@ -111,32 +118,34 @@ impl Producer {
             Target::Any | Target::Key(_) => None,
         };
         let handle = self.handle(partition);
-        let mut sent = 0;
-        let failed = |sent| move |failure| SendError { sent, failure };
-        let limit = handle.limit().await.map_err(failed(sent))?;
-        let mut batch: Option<(Option<Arc<str>>, Packer)> = None;
+        let (turn, limit) = handle.begin().await.map_err(|failure| SendError { sent: 0, failure })?;
+        let mut turn = Some(turn);
+        let mut batches = Batches::new(limit);
+        let mut count = 0;
         for (index, mut event) in events.into_iter().enumerate() {
             if let Target::Key(key) = target {
                 event.partition_key = Some(key.into());
             }
             let key = event.partition_key.clone().filter(|_| partition.is_none());
-            if batch.as_ref().is_some_and(|(of, _)| *of != key) {
-                sent += handle.send(batch.take()).await.map_err(failed(sent))?;
-            }
-            let (_, packer) = batch.get_or_insert_with(|| {
-                let packer = Packer::new(limit, key.as_deref());
-                (key, packer)
-            });
-            let refused = |why| SendError { sent, failure: SendFailure::Event { index, why } };
-            if packer.push(&event).map_err(refused)? == Push::Full {
-                sent += handle.flush(packer).await.map_err(failed(sent))?;
-                let refused = |why| SendError { sent, failure: SendFailure::Event { index, why } };
-                // It would fit into an empty one, and this one is empty now.
-                let _added = packer.push(&event).map_err(refused)?;
+            let pushed = batches.push(index, key, &event);
+            // Everything before the oldest that is not stored.
+            let stored = |of: usize| batches.first().map_or(of, |first| first.min(of));
+            let ready = pushed.map_err(|why| SendError {
+                sent: stored(index),
+                failure: SendFailure::Event { index, why },
+            })?;
+            if let Some(Ready { message, first, events }) = ready {
+                let failed = |failure| SendError { sent: stored(first), failure };
+                handle.send(message, &mut turn).await.map_err(failed)?;
+                count += events;
             }
         }
-        sent += handle.send(batch).await.map_err(failed(sent))?;
-        Ok(sent)
+        for Ready { message, first, events } in batches.into_rest() {
+            let failed = |failure| SendError { sent: first, failure };
+            handle.send(message, &mut turn).await.map_err(failed)?;
+            count += events;
+        }
+        Ok(count)
     }
 
     fn handle(&self, partition: Option<PartitionId>) -> Handle {
@@ -152,7 +161,7 @@ impl Producer {
         let in_flight = self.0.options.in_flight;
         let (jobs, receiver) = mpsc::channel(in_flight);
         let limit = Arc::new(AtomicUsize::new(0));
-        let handle = Handle { jobs, limit: limit.clone() };
+        let handle = Handle { jobs, limit: limit.clone(), turns: Arc::default() };
         let sender = Sender::new(self.0.shared.clone(), address, partition, receiver, in_flight, limit);
         sender.start();
         links.insert(partition, handle.clone());
@@ -161,35 +170,33 @@ impl Producer {
 }
 
 impl Handle {
-    /// The largest message that the link takes.
+    /// Waits for those that began before, and for the largest message that the link takes. All wait for the
+    /// latter at the same time, so that a hub that is away keeps nobody waiting for the attempts of others.
+    async fn begin(&self) -> Result<(Turn, usize), SendFailure> {
+        let turn = async { Ok(self.turns.clone().lock_owned().await) };
+        tokio::try_join!(biased; turn, self.limit())
+    }
+
     async fn limit(&self) -> Result<usize, SendFailure> {
         match self.limit.load(Ordering::Relaxed) {
-            0 => self.ask(Job::Limit).await,
+            0 => self.ask(Job::Limit, &mut None).await,
             known => Ok(known),
         }
     }
 
-    async fn send(&self, batch: Option<(Option<Arc<str>>, Packer)>) -> Result<usize, SendFailure> {
-        match batch {
-            Some((_, mut packer)) => self.flush(&mut packer).await,
-            None => Ok(0),
-        }
-    }
-
-    /// Sends what is packed, and says how many events that was.
-    async fn flush(&self, packer: &mut Packer) -> Result<usize, SendFailure> {
-        let Some(packed) = packer.take() else { return Ok(0) };
-        let message = Outgoing { format: packed.format, bytes: Bytes::from(packed.bytes) };
-        self.ask(|reply| Job::Send(message, reply)).await?;
-        Ok(packed.events)
+    async fn send(&self, message: Outgoing, turn: &mut Option<Turn>) -> Result<(), SendFailure> {
+        self.ask(|reply| Job::Send(message, reply), turn).await
     }
 
     async fn ask<T>(
         &self,
         job: impl FnOnce(oneshot::Sender<Result<T, SendFailure>>) -> Job,
+        turn: &mut Option<Turn>,
     ) -> Result<T, SendFailure> {
         let (reply, answer) = oneshot::channel();
         self.jobs.send(job(reply)).await.map_err(|_| SendFailure::gone())?;
+        // It has its place; the next may have theirs.
+        drop(turn.take());
         answer.await.map_err(|_| SendFailure::gone())?
     }
 }

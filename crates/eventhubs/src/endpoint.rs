@@ -20,9 +20,6 @@ const LARGEST_MESSAGE: u64 = 32 << 20;
 /// All events of one connection of which a part has come.
 const INCOMPLETE_BYTES: usize = 64 << 20;
 
-/// What the hub is told to send something within; it is given up after twice that.
-const IDLE_TIME_OUT: Duration = Duration::from_secs(30);
-
 /// TCP, or TLS on it.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
@@ -39,11 +36,18 @@ pub(crate) struct Endpoint {
     pub(crate) container: String,
     /// From dialling to the hub's `open`.
     pub(crate) connect_time: Duration,
-    /// For a credential to make a token.
-    pub(crate) token_time: Duration,
+    /// For a sign of life of the hub.
+    pub(crate) idle_time: Duration,
+    /// For an answer of the hub.
+    pub(crate) answer_time: Duration,
 }
 
 impl Endpoint {
+    /// For a credential to make a token: whoever waits for it also waits for the hub to take it.
+    pub(crate) fn token_time(&self) -> Duration {
+        self.answer_time / 2
+    }
+
     /// Connects. Says what went wrong in words, with the address.
     pub(crate) async fn dial(&self) -> Result<Box<dyn Transport>, String> {
         let (host, port) = &self.address;
@@ -77,7 +81,8 @@ impl Endpoint {
     pub(crate) fn config(&self) -> Config {
         let mut config = Config::new(&self.container);
         config.hostname = Some(self.namespace.to_string());
-        config.idle_time_out = Some(IDLE_TIME_OUT);
+        // The hub is given up after twice what it is told.
+        config.idle_time_out = Some(self.idle_time / 2);
         config.properties = Some(Encoded::map([
             ("product", Value::String("ephor")),
             ("version", Value::String(env!("CARGO_PKG_VERSION"))),

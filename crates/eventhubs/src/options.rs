@@ -26,6 +26,8 @@ pub const DEFAULT_BACKOFF: Backoff =
 pub const DEFAULT_CONNECT_TIME: Duration = Duration::from_secs(30);
 /// For an answer of a hub that is connected.
 pub const DEFAULT_ANSWER_TIME: Duration = Duration::from_secs(60);
+/// For a sign of life of a hub that is connected.
+pub const DEFAULT_IDLE_TIME: Duration = Duration::from_secs(60);
 
 /// How a client behaves. Everything has a default.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +45,9 @@ pub struct Options {
     /// How long a hub that is connected may take to answer, before the connection is given up:
     /// [`DEFAULT_ANSWER_TIME`].
     pub answer_time: Duration,
+    /// How long a hub that is connected may be silent, even if nobody asks it anything, before the connection is
+    /// given up: [`DEFAULT_IDLE_TIME`]. The hub is told to say something within half of it.
+    pub idle_time: Duration,
     /// How long a token counts that is made with a key: [`DEFAULT_TOKEN_LIFE`]. It is renewed when a quarter of
     /// that is left.
     pub token_life: Duration,
@@ -56,6 +61,7 @@ impl Default for Options {
             backoff: DEFAULT_BACKOFF,
             connect_time: DEFAULT_CONNECT_TIME,
             answer_time: DEFAULT_ANSWER_TIME,
+            idle_time: DEFAULT_IDLE_TIME,
             token_life: DEFAULT_TOKEN_LIFE,
         }
     }
@@ -85,6 +91,7 @@ impl Options {
         for (name, time, least) in [
             ("connect_time", self.connect_time, Duration::from_millis(10)),
             ("answer_time", self.answer_time, Duration::from_millis(10)),
+            ("idle_time", self.idle_time, Duration::from_millis(200)),
             ("token_life", self.token_life, Duration::from_secs(1)),
         ] {
             if time < least {
@@ -239,7 +246,8 @@ impl Builder {
             credential,
             container,
             connect_time: self.options.connect_time,
-            token_time: self.options.answer_time / 2,
+            idle_time: self.options.idle_time,
+            answer_time: self.options.answer_time,
         };
         Ok(EventHubs::new(endpoint, self.options))
     }
@@ -268,6 +276,7 @@ mod tests {
             (Options { connections: 0, ..Options::default() }, "connections"),
             (Options { attempts: 0, ..Options::default() }, "attempts"),
             (Options { answer_time: Duration::ZERO, ..Options::default() }, "answer_time"),
+            (Options { idle_time: Duration::ZERO, ..Options::default() }, "idle_time"),
             (Options { token_life: Duration::ZERO, ..Options::default() }, "token_life"),
             (
                 Options {

@@ -3,7 +3,7 @@
 //! ```text
 //!   Opening ─attached─► Attached ─ ended ─► Waiting ─backoff─► Opening …   behind the last event taken
 //!      │ no                 │ another took the place
-//!      └─► Waiting, told    └─► Disconnected, for good
+//!      └─► Waiting, told    └─► Disconnected, for good; unless it was a late link of our own
 //! ```
 //!
 //! All of it is in the receiver and not in the future of a call, so that dropping the future loses neither events
@@ -34,11 +34,14 @@ use crate::failure::Failure;
 use crate::inbox::{Inbox, Keeper};
 use crate::line::{Command, Key, Line, ReceiverWish};
 
-/// How long closing waits for the hub to agree.
+/// How long closing waits for the hub to agree, at most.
 const TIME_TO_CLOSE: Duration = Duration::from_secs(5);
 
 /// A link that lived so long was not lost for being new.
 const STEADY: Duration = Duration::from_secs(10);
+
+/// So many links that were lost may come back to haunt their receiver.
+const MOST_GHOSTS: u32 = 8;
 
 /// Epochs are signed on the wire.
 const HIGHEST_EPOCH: u64 = i64::MAX as u64;
@@ -73,6 +76,8 @@ pub(crate) struct HubReceiver {
     state: State,
     /// In a row, without an event in between.
     failures: u32,
+    /// Links that were given up without a word of the hub: it may still come to hear of each of them.
+    ghosts: u32,
     /// The last event that was taken from a link.
     last: Option<SequenceNumber>,
     last_enqueued: Option<LastEnqueued>,
@@ -128,6 +133,7 @@ impl HubReceiver {
             prefetch,
             state,
             failures: 0,
+            ghosts: 0,
             last: None,
             last_enqueued: None,
             unreadable: None,
@@ -169,6 +175,7 @@ impl HubReceiver {
                         self.state = State::Attached { link, since: Instant::now() };
                     }
                     Poll::Ready(Err(failure)) => {
+                        let failure = self.unless_by_ghost(failure);
                         self.wait_after(&failure);
                         return Poll::Ready(Some(failure));
                     }
@@ -184,8 +191,31 @@ impl HubReceiver {
         }
     }
 
+    /// A connection that was given up may deliver its last words late, and the hub then believes that a new
+    /// receiver took the place of this one. Epochs are not used twice, so one with our name and epoch is our own.
+    fn unless_by_ghost(&mut self, failure: Failure) -> Failure {
+        let Failure::Refused(refusal) = &failure else { return failure };
+        if self.ghosts == 0 || refusal.condition != Condition::LinkStolen {
+            return failure;
+        }
+        match receive_error(Refusal::clone(refusal)) {
+            ReceiveError::Disconnected { epoch, by, .. }
+                if epoch.is_some()
+                    && epoch == self.wish.epoch
+                    && by.as_deref().unwrap_or_default() == self.wish.name =>
+            {
+                self.ghosts -= 1;
+                Failure::lost("an earlier link of this receiver came late and took its place")
+            }
+            _ => failure,
+        }
+    }
+
     fn wait_after(&mut self, failure: &Failure) {
         self.failures = self.failures.saturating_add(1);
+        if matches!(failure, Failure::Lost(_)) {
+            self.ghosts = (self.ghosts + 1).min(MOST_GHOSTS);
+        }
         let until = Box::pin(sleep_until(self.shared.next_attempt(self.failures)));
         tracing::debug!(
             partition = %self.partition, failures = self.failures, reason = %failure, "receiver waits to attach again"
@@ -224,6 +254,7 @@ impl HubReceiver {
                 }
                 Err(failure) => {
                     let steady = since.elapsed() >= STEADY;
+                    let failure = self.unless_by_ghost(failure);
                     if let Some(error) = self.on_link_ended(&failure, steady) {
                         return Poll::Ready(Err(error));
                     }
@@ -337,7 +368,8 @@ impl Receiver for HubReceiver {
             link.line.release(link.key);
             let ended = poll_fn(|context| link.inbox.poll_ended(context));
             // A hub that does not answer finds out by itself.
-            timeout_at(Instant::now() + TIME_TO_CLOSE, ended).await.ok();
+            let patience = TIME_TO_CLOSE.min(self.shared.options.answer_time);
+            timeout_at(Instant::now() + patience, ended).await.ok();
         })
     }
 }

@@ -2,6 +2,8 @@
 #![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
+#[path = "faults/boundaries.rs"]
+mod boundaries;
 mod common;
 
 use std::collections::BTreeSet;
@@ -10,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::proxy::Proxy;
+use common::saboteur::Saboteur;
 use common::{Stage, quick, receive, request, texts, within};
 use ephor_core::event::NewEvent;
 use ephor_core::ids::PartitionId;
@@ -240,4 +243,26 @@ async fn a_receiver_in_the_middle_of_a_log_goes_on_where_it_was() {
         proxy.cut();
     }
     assert_eq!(numbers, Vec::from_iter(50..200));
+}
+
+#[tokio::test]
+async fn a_hub_that_fell_silent_is_not_waited_for_to_say_goodbye() {
+    let stage = Stage::new(1);
+    let served = stage.serve().await;
+    let saboteur = Saboteur::start(served.address, None).await;
+    let patience = Duration::from_millis(150);
+    let options = Options {
+        // Saying goodbye takes longer than three of these: who waited for it would give up.
+        attempts: 3,
+        connect_time: patience,
+        answer_time: patience,
+        idle_time: 2 * patience,
+        ..quick()
+    };
+    let client = served.builder_at(saboteur.address).options(options).build().unwrap();
+    let mut receiver = client.open(request("owner", Some(1))).await.unwrap();
+    saboteur.silence();
+    stage.hub.producer().send_to(PartitionId(0), NewEvent::new("unheard")).await.unwrap();
+    assert_eq!(texts(&within(20, receive(&mut receiver, 1)).await), ["unheard"]);
+    assert_eq!(saboteur.connections(), 2);
 }

@@ -194,7 +194,7 @@ async fn a_hub_that_does_not_answer_is_given_up_and_asked_anew() {
 
 #[tokio::test]
 async fn a_hub_that_answers_no_token_is_unavailable_and_nothing_hangs() {
-    let peer = Peer::start(Script { answer_tokens: false, ..Script::default() }).await;
+    let peer = Peer::start(Script { token: Box::new(|_| None), ..Script::default() }).await;
     let patience = Duration::from_millis(50);
     let options = Options { connect_time: patience, answer_time: patience, attempts: 2, ..quick() };
     let error = within(20, peer.client(options).open(request("reader", None))).await.map(|_| ()).unwrap_err();
@@ -216,4 +216,22 @@ async fn a_receiver_that_is_dropped_is_detached() {
         tokio::time::timeout(Duration::from_millis(100), client.open(request("reader", None))).await;
     assert!(opening.is_err());
     within(20, peer.until(|seen| seen.detached == 1)).await;
+}
+
+#[tokio::test]
+async fn a_new_token_that_is_not_answered_costs_the_connection_and_not_the_receiver() {
+    let mut links = vec![Answer::Accept(events([0])), Answer::Accept(events([1]))].into_iter();
+    let receiver = move |_, _: &_| links.next().unwrap_or(Answer::Silence);
+    let script = Script {
+        token: Box::new(|number| (number != 1).then_some(Ok(()))),
+        receiver: Box::new(receiver),
+        ..Script::default()
+    };
+    let peer = Peer::start(script).await;
+    let patience = Duration::from_millis(100);
+    let options = Options { answer_time: patience, token_life: Duration::from_secs(1), ..quick() };
+    let client = peer.client(options);
+    let mut receiver = client.open(request("reader", None)).await.unwrap();
+    assert_eq!(numbers(&mut receiver, 2).await, [0, 1]);
+    assert_eq!(peer.seen(|seen| (seen.connections, seen.tokens.len())), (2, 3));
 }

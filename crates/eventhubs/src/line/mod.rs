@@ -26,7 +26,7 @@ mod sessions;
 mod task;
 mod tokens;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -100,6 +100,7 @@ impl Command {
 pub(crate) struct Line {
     commands: mpsc::Sender<Command>,
     attention: Arc<Attention>,
+    condemned: AtomicBool,
 }
 
 impl Line {
@@ -108,7 +109,7 @@ impl Line {
         let (commands, receiver) = mpsc::channel(MOST_COMMANDS);
         let attention = Arc::new(Attention::default());
         tokio::spawn(task::run(endpoint, receiver, attention.clone()));
-        Arc::new(Self { commands, attention })
+        Arc::new(Self { commands, attention, condemned: AtomicBool::new(false) })
     }
 
     /// Gives a command. If that is not possible, whoever waits for its answer is told.
@@ -136,7 +137,12 @@ impl Line {
 
     /// Gives the connection up: it did not answer in time.
     pub(crate) fn condemn(&self, why: &str) {
+        self.condemned.store(true, Ordering::Relaxed);
         self.attention.condemn(why);
+    }
+
+    fn is_over(&self) -> bool {
+        self.condemned.load(Ordering::Relaxed) || self.commands.is_closed()
     }
 }
 
@@ -155,7 +161,7 @@ impl Slot {
     pub(crate) fn line(&self) -> Arc<Line> {
         let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         match &*line {
-            Some(line) if !line.commands.is_closed() => line.clone(),
+            Some(line) if !line.is_over() => line.clone(),
             _ => line.insert(Line::start(self.endpoint.clone())).clone(),
         }
     }

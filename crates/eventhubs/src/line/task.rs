@@ -10,7 +10,7 @@ use ephor_amqp::driver::Driver;
 use ephor_amqp::performative::{Attach, Error, Outcome};
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::attention::{Attention, Wishes};
 use super::receiving::Inlet;
@@ -21,6 +21,9 @@ use super::tokens::Tokens;
 use super::{Command, Key};
 use crate::endpoint::{Endpoint, Transport};
 use crate::failure::Failure;
+
+/// How long a connection that nobody uses any more may take to end in good order.
+const TIME_FOR_GOODBYE: Duration = Duration::from_secs(10);
 
 /// Whose a link is.
 #[derive(Clone, Copy, Debug)]
@@ -63,11 +66,16 @@ pub(super) async fn run(
         }
         Err(why) => Failure::lost(why),
     };
+    turn_away(&mut commands, &failure);
+    tracing::info!(%namespace, reason = %failure, "connection ended");
+}
+
+/// Takes no more commands: whoever has one needs another connection.
+fn turn_away(commands: &mut mpsc::Receiver<Command>, failure: &Failure) {
     commands.close();
     while let Ok(command) = commands.try_recv() {
         command.fail(failure.clone());
     }
-    tracing::info!(%namespace, reason = %failure, "connection ended");
 }
 
 impl Task {
@@ -97,7 +105,7 @@ impl Task {
             // What has been read is taken in one go; receivers are woken once for all of it.
             while let Some(event) = self.connection().next_event() {
                 if let Some(failure) = self.on_event(event) {
-                    return self.end(failure).await;
+                    return self.end(failure, commands).await;
                 }
             }
             self.after_turn();
@@ -113,17 +121,22 @@ impl Task {
                 command = commands.recv(), if self.open => match command {
                     Some(command) => self.on_command(command),
                     None => {
-                        self.driver.finish().await;
+                        self.connection().close(None);
+                        self.say_goodbye().await;
                         return Failure::lost("the connection was closed, since nobody used it");
                     }
                 },
                 Some((audience, token)) = self.tokens.fetching.next(), if !self.tokens.fetching.is_empty() => {
                     self.on_token(&audience, token);
                 }
-                () = sleep_until(renewal.unwrap_or_else(Instant::now)), if renewal.is_some() => self.renew(),
+                () = sleep_until(renewal.unwrap_or_else(Instant::now)), if renewal.is_some() => {
+                    if let Some(failure) = self.renew() {
+                        return failure;
+                    }
+                }
                 event = self.driver.next() => match event {
                     Some(event) => if let Some(failure) = self.on_event(event) {
-                        return self.end(failure).await;
+                        return self.end(failure, commands).await;
                     },
                     None => return Failure::lost("the connection ended"),
                 },
@@ -131,12 +144,19 @@ impl Task {
         }
     }
 
-    /// Says goodbye where the hub still listens.
-    async fn end(&mut self, failure: Failure) -> Failure {
-        // Others should not wait until the last byte is out.
+    /// Tells everyone, and then the hub, where it still listens. A hub that fell silent does not, and nobody
+    /// waits for it.
+    async fn end(&mut self, failure: Failure, commands: &mut mpsc::Receiver<Command>) -> Failure {
+        turn_away(commands, &failure);
         self.fail_everything(&failure);
-        while self.driver.next().await.is_some() {}
+        self.say_goodbye().await;
         failure
+    }
+
+    /// Until the last byte is out, or it took too long: TLS says goodbye, too, and has no time limit of its own.
+    async fn say_goodbye(&mut self) {
+        let out = async { while self.driver.next().await.is_some() {} };
+        timeout_at(Instant::now() + TIME_FOR_GOODBYE, out).await.ok();
     }
 
     fn on_command(&mut self, command: Command) {

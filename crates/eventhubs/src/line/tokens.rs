@@ -66,20 +66,26 @@ impl Tokens {
         self.renewals.first().map(|(at, _)| *at)
     }
 
-    /// Sees to it that a token is renewed at this time, and at no other.
+    /// Sees to it that a token is looked after at this time, and at no other: renewed, or asked about if it is on
+    /// its way.
     fn schedule(&mut self, audience: &str, at: Instant) {
-        let Some(found) = self.audiences.get_mut(audience) else { return };
-        if let Some(before) = found.renew_at.replace(at) {
-            self.renewals.remove(&(before, audience.to_owned()));
+        self.unschedule(audience);
+        if let Some(found) = self.audiences.get_mut(audience) {
+            found.renew_at = Some(at);
+            self.renewals.insert((at, audience.to_owned()));
         }
-        self.renewals.insert((at, audience.to_owned()));
+    }
+
+    fn unschedule(&mut self, audience: &str) {
+        let found = self.audiences.get_mut(audience);
+        if let Some(at) = found.and_then(|found| found.renew_at.take()) {
+            self.renewals.remove(&(at, audience.to_owned()));
+        }
     }
 
     fn forget(&mut self, audience: &str) {
-        let found = self.audiences.remove(audience);
-        if let Some(at) = found.and_then(|found| found.renew_at) {
-            self.renewals.remove(&(at, audience.to_owned()));
-        }
+        self.unschedule(audience);
+        self.audiences.remove(audience);
     }
 
     pub(super) fn take_waiters(&mut self) -> Vec<Waiter> {
@@ -120,7 +126,7 @@ impl Task {
         if let Some(found) = self.tokens.audiences.get_mut(&audience) {
             found.busy = true;
         }
-        let deadline = Instant::now() + self.endpoint.token_time;
+        let deadline = Instant::now() + self.endpoint.token_time();
         self.tokens.fetching.push(Box::pin(async move {
             let token = match timeout_at(deadline, credential.token(&audience)).await {
                 Ok(token) => token.map_err(|error| error.to_string()),
@@ -158,8 +164,9 @@ impl Task {
         found.busy = false;
         let waiting = std::mem::take(&mut found.waiting);
         found.token = Some(token.clone());
-        if renewable {
-            self.tokens.schedule(audience, Instant::now() + (left * 3 / 4).max(LEAST_BETWEEN));
+        match renewable {
+            true => self.tokens.schedule(audience, Instant::now() + (left * 3 / 4).max(LEAST_BETWEEN)),
+            false => self.tokens.unschedule(audience),
         }
         for waiter in waiting {
             self.authorized(waiter, Some(&token));
@@ -183,19 +190,22 @@ impl Task {
         self.tokens.forget(audience);
     }
 
-    /// Fetches what it is time for.
-    pub(super) fn renew(&mut self) {
+    /// Fetches what it is time for; a failure if the hub has not answered to the last one.
+    pub(super) fn renew(&mut self) -> Option<Failure> {
         let now = Instant::now();
         while let Some((at, _)) = self.tokens.renewals.first()
             && *at <= now
         {
-            let Some((_, audience)) = self.tokens.renewals.pop_first() else { return };
+            let (_, audience) = self.tokens.renewals.pop_first()?;
             let Some(found) = self.tokens.audiences.get_mut(&audience) else { continue };
             found.renew_at = None;
-            if !found.busy {
-                self.fetch(audience);
+            if found.busy {
+                return Some(Failure::lost("the hub did not answer to a new token in time"));
             }
+            self.fetch(audience.clone());
+            self.tokens.schedule(&audience, now + self.endpoint.token_time() + self.endpoint.answer_time);
         }
+        None
     }
 
     fn authorized(&mut self, waiter: Waiter, token: Option<&Token>) {

@@ -3,8 +3,10 @@
 #![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
+pub(crate) mod frames;
 pub(crate) mod peer;
 pub(crate) mod proxy;
+pub(crate) mod saboteur;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

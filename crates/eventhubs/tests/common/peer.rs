@@ -16,7 +16,8 @@ use ephor_core::time::Timestamp;
 use ephor_eventhubs::EventHubs;
 use ephor_wire::annotations::{Stamp, deliver};
 use ephor_wire::batch::Envelope;
-use ephor_wire::cbs::{self, PutToken};
+use ephor_wire::cbs::{self, PutToken, TokenKind};
+use ephor_wire::condition::Refusal;
 use ephor_wire::exchange::Request;
 use ephor_wire::message;
 use ephor_wire::selector::Start;
@@ -60,8 +61,8 @@ type OnReceiver = Box<dyn FnMut(usize, &Attach) -> Answer + Send>;
 pub(crate) struct Script {
     pub(crate) receiver: OnReceiver,
     pub(crate) message: Box<dyn FnMut(usize) -> Fate + Send>,
-    /// Whether tokens are answered.
-    pub(crate) answer_tokens: bool,
+    /// What becomes of the token with this number; nothing is silence.
+    pub(crate) token: Box<dyn FnMut(usize) -> Option<Result<(), Refusal>> + Send>,
 }
 
 impl Default for Script {
@@ -69,9 +70,17 @@ impl Default for Script {
         Self {
             receiver: Box::new(|_, _| Answer::Accept(vec![])),
             message: Box::new(|_| Fate::Settle(Outcome::Accepted)),
-            answer_tokens: true,
+            token: Box::new(|_| Some(Ok(()))),
         }
     }
+}
+
+/// A token that a hub was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Put {
+    pub(crate) audience: String,
+    pub(crate) kind: TokenKind,
+    pub(crate) text: String,
 }
 
 /// What a hub saw.
@@ -82,8 +91,8 @@ pub(crate) struct Seen {
     pub(crate) starts: Vec<Start>,
     /// Their epochs.
     pub(crate) epochs: Vec<Option<i64>>,
-    /// For what tokens were put.
-    pub(crate) tokens: Vec<String>,
+    /// What tokens were put.
+    pub(crate) tokens: Vec<Put>,
     /// The bodies of all messages that were not refused, in the order in which they came.
     pub(crate) stored: Vec<String>,
     /// How many messages came.
@@ -250,14 +259,21 @@ impl Talk {
     fn on_request(&mut self, delivery: &Delivery) {
         let request = Request::read(&delivery.payload).unwrap();
         let put = PutToken::of(&request).unwrap();
-        self.shared.seen.lock().unwrap().tokens.push(put.audience.to_owned());
+        let put = Put { audience: put.audience.to_owned(), kind: put.kind, text: put.token.to_owned() };
+        let number = {
+            let mut seen = self.shared.seen.lock().unwrap();
+            seen.tokens.push(put);
+            seen.tokens.len() - 1
+        };
         let connection = self.driver.connection();
         connection.settle(delivery.link, delivery.id, delivery.id, &Outcome::Accepted);
-        if self.shared.script.lock().unwrap().answer_tokens {
-            let mut reply = Vec::new();
-            cbs::write_accepted(request.id.as_ref(), &mut reply);
-            assert!(matches!(connection.send(self.replies.unwrap(), 0, true, &[&reply]), Sent::Sent(_)));
+        let Some(answer) = (self.shared.script.lock().unwrap().token)(number) else { return };
+        let mut reply = Vec::new();
+        match answer {
+            Ok(()) => cbs::write_accepted(request.id.as_ref(), &mut reply),
+            Err(refusal) => cbs::write_refused(request.id.as_ref(), &refusal, &mut reply),
         }
+        assert!(matches!(connection.send(self.replies.unwrap(), 0, true, &[&reply]), Sent::Sent(_)));
     }
 
     fn on_message(&mut self, delivery: &Delivery) {

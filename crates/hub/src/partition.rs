@@ -25,6 +25,8 @@ pub(crate) struct Partition {
     state: Mutex<State>,
     /// Rings for all receivers: after an event or an ending.
     pub(crate) news: Notify,
+    /// Rings for those who wait for nothing but their own ending.
+    pub(crate) endings: Notify,
 }
 
 #[derive(Debug)]
@@ -85,7 +87,12 @@ impl Partition {
         let PartitionStart { next, last, .. } = state;
         let state =
             State { first, next, last, recent: VecDeque::new(), groups: BTreeMap::new(), ended: None };
-        Arc::new(Self { id: PartitionId(id), state: Mutex::new(state), news: Notify::new() })
+        Arc::new(Self {
+            id: PartitionId(id),
+            state: Mutex::new(state),
+            news: Notify::new(),
+            endings: Notify::new(),
+        })
     }
 
     pub(crate) fn properties(&self) -> PartitionProperties {
@@ -121,7 +128,7 @@ impl Partition {
         state.recent.clear();
         state.groups.values_mut().for_each(|receivers| receivers.cut(ended.why()));
         drop(state);
-        self.news.notify_waiters();
+        self.tell_endings();
     }
 
     /// Cuts the links of all receivers of a group, and forgets it.
@@ -129,7 +136,7 @@ impl Partition {
         if let Some(mut receivers) = self.state().groups.remove(group) {
             receivers.cut(why);
         }
-        self.news.notify_waiters();
+        self.tell_endings();
     }
 
     /// Whether a receiver may come in. Nobody is disconnected by asking.
@@ -143,7 +150,9 @@ impl Partition {
         let mut state = self.state();
         state.answer()?;
         let Some(receivers) = state.groups.get_mut(group) else { return Ok(()) };
-        receivers.forget_vanished(silence.0, silence.1);
+        if receivers.forget_vanished(silence.0, silence.1) > 0 {
+            self.tell_endings();
+        }
         receivers.admit(name, epoch)
     }
 
@@ -162,7 +171,7 @@ impl Partition {
         receivers.admit(name, epoch)?;
         let place = receivers.enter(name.to_owned(), epoch, now);
         drop(state);
-        self.news.notify_waiters();
+        self.tell_endings();
         Ok(place)
     }
 
@@ -243,6 +252,11 @@ impl Partition {
     pub(crate) fn recent_or_next(&self) -> u64 {
         let state = self.state();
         state.recent.front().map_or(state.next, |frame| frame.first)
+    }
+
+    fn tell_endings(&self) {
+        self.news.notify_waiters();
+        self.endings.notify_waiters();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 
 use ephor_core::BoxFuture;
@@ -71,6 +72,22 @@ impl HubReceiver {
                     news.await;
                 }
             }
+        }
+    }
+
+    /// Waits until this receiver is disconnected, and tells why. No event is taken, so that whoever has no
+    /// use for events yet hears of its end all the same. Dropping the future loses nothing.
+    pub async fn disconnected(&mut self) -> ReceiveError {
+        let place = self.place.as_ref().map(|(_, place)| place);
+        loop {
+            // Listens before it looks.
+            let mut ending = pin!(self.partition.endings.notified());
+            ending.as_mut().enable();
+            if let Err(error) = self.partition.may_take(place) {
+                return error;
+            }
+            let _waiting = place.map(|place| place.waiting());
+            ending.await;
         }
     }
 

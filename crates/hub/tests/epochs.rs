@@ -16,7 +16,7 @@ use common::Ticking;
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::StartPosition;
-use ephor_core::source::{OpenError, OpenRequest, ReceiveError};
+use ephor_core::source::{OpenError, OpenRequest, ReceiveError, SourceError};
 use ephor_hub::files::{DiskFiles, Files, MemoryFiles};
 use ephor_hub::{
     Durability, Hub, HubConfig, HubReceiver, LocalNamespace, NamespaceConfig, NewEvent, ReceiverDescription,
@@ -198,6 +198,39 @@ async fn a_disconnected_receiver_takes_nothing_more_not_even_what_it_has_read_al
 }
 
 // Without epoch.
+
+#[tokio::test]
+async fn whoever_wants_no_event_hears_of_its_end_and_has_taken_none() {
+    for house in House::both() {
+        let mut first = house.open("first", Some(1)).await;
+        house.send("door").await;
+        {
+            let mut ending = pin!(first.disconnected());
+            assert!(poll(ending.as_mut()).is_pending());
+            house.send("window").await;
+            assert!(poll(ending.as_mut()).is_pending(), "events are no ending");
+        }
+        assert_eq!(next(&mut first).await, 0);
+        let mut second = {
+            let mut ending = pin!(first.disconnected());
+            assert!(poll(ending.as_mut()).is_pending());
+            let second = house.open("second", Some(2)).await;
+            let error = ending.await;
+            assert!(matches!(error, ReceiveError::Disconnected { .. }), "{error}");
+            second
+        };
+        assert!(matches!(first.disconnected().await, ReceiveError::Disconnected { .. }), "and it stays so");
+        let mut ending = pin!(second.disconnected());
+        assert!(poll(ending.as_mut()).is_pending());
+        house.namespace.delete_hub("homes").unwrap();
+        let error = ending.await;
+        assert!(matches!(error, ReceiveError::Source(SourceError::NotFound { .. })), "{error}");
+    }
+}
+
+fn poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
 
 #[tokio::test]
 async fn up_to_five_receivers_without_epoch_read_beside_each_other() {

@@ -9,6 +9,7 @@ use ephor_hub::{Hub, HubReceiver, Producer, StoredBatch};
 use ephor_wire::address::Address;
 use ephor_wire::annotations::RuntimeMetrics;
 use futures_util::future::AbortHandle;
+use tokio::sync::oneshot;
 
 use crate::access::Cover;
 use crate::idempotence::Numbered;
@@ -78,6 +79,8 @@ pub(super) struct ReceiverLink {
 pub(super) enum Reading {
     /// It is being opened, or waits for events. Dropping a link ends that.
     Away(AbortHandle),
+    /// It waits for credit, and would hear of its end. Dropping a link ends that as well.
+    WithoutCredit { abort: AbortHandle, granted: oneshot::Sender<()> },
     /// On its way from one to the other.
     Nowhere,
     /// It has brought events that have not all been sent.
@@ -95,7 +98,7 @@ impl ReceiverLink {
 
 impl Drop for ReceiverLink {
     fn drop(&mut self) {
-        if let Reading::Away(abort) = &self.state {
+        if let Reading::Away(abort) | Reading::WithoutCredit { abort, .. } = &self.state {
             abort.abort();
         }
     }

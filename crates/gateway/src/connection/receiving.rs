@@ -1,13 +1,12 @@
 //! Receivers on their way to the peer.
 //!
 //! ```text
-//! Away (opening) ─► accepted ─► Away (waits for events) ─► Here (sends them) ─┐
-//!                                 ▲                        │ no credit, window or room: waits
-//!                                 └────── all sent ────────┘◄───────────────┘
+//! Away (opening) ─► accepted ─► WithoutCredit ─► Away (waits for events) ─► Here (sends them) ─┐
+//!                                 ▲                ▲                         │ no window or room: waits
+//!                                 └─ no credit ────┴───── all sent ──────────┘◄───────────────┘
 //! ```
 //!
-//! A receiver without credit waits for events all the same, for a single one, so that it hears when another
-//! receiver takes its place. That one event then waits for credit.
+//! A receiver without credit takes no event, and hears when another receiver takes its place.
 
 use ephor_amqp::connection::{Blocked, LinkId, Sent};
 use ephor_amqp::performative::Attach;
@@ -18,6 +17,7 @@ use ephor_wire::condition::Refusal;
 use futures_util::future::abortable;
 use futures_util::{FutureExt, StreamExt};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::oneshot;
 
 use super::Conversation;
 use super::link::{Link, Reading};
@@ -34,6 +34,8 @@ const READ_EVENTS: usize = 4096;
 pub(super) enum News {
     /// It is open, or not.
     Opened { link: LinkId, attach: Box<Attach>, opened: Result<HubReceiver, Refusal> },
+    /// It has credit now.
+    Granted { link: LinkId, receiver: Box<HubReceiver> },
     /// It has events, or has come to its end.
     Batch { link: LinkId, receiver: Box<HubReceiver>, batch: Result<StoredBatch, ReceiveError> },
 }
@@ -49,6 +51,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     pub(super) fn on_news(&mut self, news: News) {
         match news {
             News::Opened { link, attach, opened } => self.on_receiver_opened(link, &attach, opened),
+            News::Granted { link, receiver } => self.ask(link, receiver),
             News::Batch { link, receiver, batch } => {
                 let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
                 match batch {
@@ -92,13 +95,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             tracing::warn!(peer = %self.peer, partition = %receiver.partition(), missed, "a receiver passed over events that are gone");
         }
         let credit = self.driver.connection().credit(link) as usize;
-        let (most, bytes) = if credit == 0 { (1, 1) } else { (credit.min(READ_EVENTS), READ_BYTES) };
-        let state = self.wait_for(async move {
-            let batch = receiver.next(most, bytes).await;
-            News::Batch { link, receiver, batch }
-        });
+        let state = match credit {
+            0 => self.wait_for_credit(link, receiver),
+            credit => self.wait_for(async move {
+                let batch = receiver.next(credit.min(READ_EVENTS), READ_BYTES).await;
+                News::Batch { link, receiver, batch }
+            }),
+        };
         if let Some(Link::Receiver(found)) = self.links.get_mut(&link) {
             found.state = state;
+        }
+    }
+
+    fn wait_for_credit(&mut self, link: LinkId, mut receiver: Box<HubReceiver>) -> Reading {
+        let (granted, on_grant) = oneshot::channel();
+        let waiting = self.wait_for(async move {
+            let ended = tokio::select! {
+                biased;
+                error = receiver.disconnected() => Some(error),
+                _ = on_grant => None,
+            };
+            match ended {
+                Some(error) => News::Batch { link, receiver, batch: Err(error) },
+                None => News::Granted { link, receiver },
+            }
+        });
+        match waiting {
+            Reading::Away(abort) => Reading::WithoutCredit { abort, granted },
+            other => other,
         }
     }
 
@@ -144,7 +168,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
 
     pub(super) fn on_credit(&mut self, link: LinkId, drain: bool) {
         match self.links.get_mut(&link) {
-            Some(Link::Receiver(_)) => {
+            Some(Link::Receiver(found)) => {
+                if matches!(found.state, Reading::WithoutCredit { .. })
+                    && self.driver.connection().credit(link) > 0
+                    && let Reading::WithoutCredit { abort, granted } =
+                        std::mem::replace(&mut found.state, Reading::Nowhere)
+                {
+                    // It cannot be gone: the receiver waits for it, or is on its way to us with its end.
+                    let _ = granted.send(());
+                    found.state = Reading::Away(abort);
+                }
                 if drain && !self.draining.contains(&link) {
                     self.draining.push(link);
                 }

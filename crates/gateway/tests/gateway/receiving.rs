@@ -126,6 +126,20 @@ async fn a_higher_epoch_takes_over_and_a_lower_one_is_refused() {
 }
 
 #[tokio::test]
+async fn a_receiver_without_credit_is_told_that_it_was_disconnected_though_events_wait_for_it() {
+    let server = Server::start().await;
+    fill(&server, 10).await;
+    let (mut one, mut other) = (Client::of(&server).await, Client::of(&server).await);
+    let attach = |epoch| receiver(FIRST, &Start::Earliest, Some(epoch), &[]);
+    let (link, _) = one.attach(attach(1)).await.unwrap();
+    one.connection().grant(link, 2);
+    assert_eq!((sequence(&mut one).await, sequence(&mut one).await), (0, 1));
+    other.attach(attach(2)).await.unwrap();
+    assert_eq!(one.detached(link).await.condition, "amqp:link:stolen");
+    assert!(!one.has_delivery());
+}
+
+#[tokio::test]
 async fn there_are_five_places_without_epoch_and_a_detached_receiver_frees_its_own_at_once() {
     let server = Server::start().await;
     let mut client = Client::of(&server).await;

@@ -88,3 +88,20 @@ pub(crate) fn is_in_memory(folder: &Path) -> io::Result<bool> {
     let kind = rustix::fs::statfs(folder)?.f_type;
     Ok([TMPFS, RAMFS].contains(&kind))
 }
+
+/// The processor time that a process has used, with all its threads, in steps of a hundredth of a second.
+pub(crate) fn processor_time(process: u32) -> Duration {
+    /// What the kernel counts in for programs, on every architecture that Rust's std knows (`man 7 time`).
+    const TICKS_A_SECOND: f64 = 100.0;
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The second field is the program's name in brackets, with whatever it contains.
+    let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = |at: usize| fields.split_whitespace().nth(at).and_then(|ticks| ticks.parse::<f64>().ok());
+    Duration::from_secs_f64((ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / TICKS_A_SECOND)
+}
+
+/// The memory that a process holds now (`VmRSS`), and of it what belongs to it alone (`RssAnon`).
+pub(crate) fn resident_bytes_of(process: u32) -> (u64, u64) {
+    let status = format!("/proc/{process}/status");
+    (field(&status, "VmRSS:") * 1024, field(&status, "RssAnon:") * 1024)
+}

@@ -4,14 +4,18 @@
 //! |---|---|
 //! | `ephor-bench host` | what the host costs for each event (`host/`) |
 //! | `ephor-bench hub` | what the embedded hub costs (`hub/`) |
-//! | `ephor-bench` | both |
+//! | `ephor-bench gateway` | what AMQP costs, and `ephor dev` (`gateway/`) |
+//! | `ephor-bench` | the first two |
 
 #![allow(clippy::print_stdout, reason = "a command that prints")]
 
 mod counting;
+mod gateway;
 mod host;
 mod hub;
 mod machine;
+mod options;
+mod report;
 
 use std::process::ExitCode;
 
@@ -28,8 +32,9 @@ fn main() -> ExitCode {
         }
         ["host", rest @ ..] if host::command(rest) => ExitCode::SUCCESS,
         ["hub", rest @ ..] => hub::command(rest),
+        ["gateway", rest @ ..] => gateway::command(rest),
         _ => {
-            println!("usage: ephor-bench [host | {}]", hub::USAGE);
+            println!("usage: ephor-bench [host | {} | {}]", hub::USAGE, gateway::USAGE);
             ExitCode::from(2)
         }
     }

@@ -11,11 +11,11 @@ use ephor_hub::{Durability, Hub, Producer};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::options::Options;
 use super::raw::SingleAppends;
-use super::report::{Figure, progress, quantile};
 use super::subject::{EVENT_BYTES, Subject, event, native, runtime};
 use crate::machine::{now, pause};
+use crate::options::Options;
+use crate::report::{Figure, progress, quantile};
 
 /// Ours and the others take turns at each of them.
 const EVENTS: usize = 1000;

@@ -17,22 +17,20 @@ mod files;
 mod idle;
 mod latency;
 mod open;
-mod options;
 mod raw;
 mod read;
-mod report;
 mod scale;
 mod send;
 mod soak;
-mod subject;
+pub(crate) mod subject;
 
 use std::process::ExitCode;
 
 use ephor::BoxError;
 
-use self::options::Options;
-use self::report::Figure;
 use crate::machine;
+use crate::options::Options;
+use crate::report::{self, Figure};
 
 pub(crate) const USAGE: &str = "hub [send|relaxed|read|latency|open|idle|scale|soak] [--dir FOLDER] \
                                 [--any-filesystem] [--small] [--mib N] [--minutes N]";

@@ -10,10 +10,10 @@ use ephor::BoxError;
 use ephor_hub::{Durability, LocalNamespace, NamespaceConfig};
 
 use super::files::Counted;
-use super::options::Options;
-use super::report::{Bound, Figure, RUNS, median, progress, size, thousands, time};
 use super::subject::{Load, PARTITIONS, Subject, fill, runtime, send};
 use crate::machine::{now, since};
+use crate::options::Options;
+use crate::report::{Bound, Figure, RUNS, median, progress, size, thousands, time};
 
 const SIZES_MIB: [u64; 2] = [1024, 10 * 1024];
 const SMALL_SIZES_MIB: [u64; 2] = [64, 640];

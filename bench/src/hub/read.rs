@@ -10,14 +10,14 @@ use ephor_core::position::StartPosition;
 use ephor_hub::{Durability, Hub};
 use tokio::task::JoinSet;
 
-use super::options::Options;
 use super::raw;
-use super::report::{Figure, RUNS, median, progress, size};
 use super::subject::{
     EVENT_BYTES, Load, PARTITIONS, Subject, events_in, fill, native, read, read_native, receiver, runtime,
     send,
 };
 use crate::machine::{now, since};
+use crate::options::Options;
+use crate::report::{Figure, RUNS, median, progress, size};
 
 const DEFAULT_MIB: u64 = 1024;
 const SMALL_MIB: u64 = 256;

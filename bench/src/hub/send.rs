@@ -8,10 +8,10 @@ use ephor::BoxError;
 use ephor_hub::Durability;
 
 use super::files::Counted;
-use super::options::Options;
 use super::raw::{self, Appends};
-use super::report::{Bound, Figure, RUNS, median, progress, size};
 use super::subject::{EVENT_BYTES, Load, PARTITIONS, Subject, runtime, send};
+use crate::options::Options;
+use crate::report::{Bound, Figure, RUNS, median, progress, size};
 
 const DEFAULT_MIB: u64 = 256;
 /// Of the hub's log and of the plain files that are written in turn with it.

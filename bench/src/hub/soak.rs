@@ -12,10 +12,10 @@ use ephor_hub::{Durability, Hub, Retention, Target};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use super::options::Options;
-use super::report::{median, per_second, progress, size};
 use super::subject::{MOST_EVENTS, PARTITIONS, Subject, event, native, receiver, runtime};
 use crate::machine::{disk_bytes, load_average, now, pause, resident_bytes, since, sleep};
+use crate::options::Options;
+use crate::report::{median, per_second, progress, size};
 
 const KEPT: u64 = 2 << 30;
 const NEEDED: u64 = 3 << 30;

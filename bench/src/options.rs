@@ -1,4 +1,4 @@
-//! What follows `ephor-bench hub NAME`, and the folder that the data goes to.
+//! What follows `ephor-bench hub NAME` or `gateway NAME`, and the folder that the data goes to.
 
 use std::path::{Path, PathBuf};
 

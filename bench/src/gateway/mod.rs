@@ -1,0 +1,75 @@
+//! What AMQP costs: our gateway and client beside a plain stream, the hub without AMQP, and other clients.
+//!
+//! | command | file | asks |
+//! |---|---|---|
+//! | `receive` | `receive.rs` | events over one connection, beside a plain stream of the same bytes and fe2o3-amqp |
+//! | `send` | `send.rs` | batches acknowledged from disk, beside the hub in the same process |
+//! | `clients` | `clients.rs` | our host beside the official Python and JavaScript receivers |
+//! | `dev` | `start.rs` | how soon `ephor dev` is ready, and what it holds when nobody asks anything |
+//!
+//! The server is a process of its own, `ephor dev` as users start it; so is every client but ours, which
+//! runs in this one. Beside each rate stands the processor time of both ends for one event.
+
+mod clients;
+mod dev;
+mod peers;
+mod receive;
+mod receiving;
+mod send;
+mod start;
+mod stream;
+
+use std::process::ExitCode;
+
+use ephor::BoxError;
+
+use crate::machine;
+use crate::options::Options;
+use crate::report::{self, Figure};
+
+pub(crate) const USAGE: &str =
+    "gateway [receive|send|clients|dev] [--dir FOLDER] [--any-filesystem] [--mib N]";
+
+type Benchmark = fn(&Options) -> Result<Vec<Figure>, BoxError>;
+
+const BENCHMARKS: [(&str, Benchmark); 4] = [
+    ("dev", start::ready),
+    ("receive", receive::one_connection),
+    ("send", send::durable),
+    ("clients", clients::beside),
+];
+
+/// Runs what the words behind `gateway` ask for; a bound that is missed is a failure.
+pub(crate) fn command(words: &[&str]) -> ExitCode {
+    match run(words) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            println!("{error}\nusage: ephor-bench {USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(words: &[&str]) -> Result<bool, BoxError> {
+    let (name, rest) = match words {
+        ["stream", port, bytes] => return stream::write(port.parse()?, bytes.parse()?).map(|()| true),
+        [name, rest @ ..] if !name.starts_with('-') => (Some(*name), rest),
+        rest => (None, rest),
+    };
+    let options = Options::parse(rest)?;
+    let chosen = BENCHMARKS.iter().filter(|(other, _)| name.is_none_or(|name| name == *other));
+    let chosen: Vec<Benchmark> = chosen.map(|(_, benchmark)| *benchmark).collect();
+    if chosen.is_empty() {
+        return Err(format!("{:?} is no benchmark of the gateway", name.unwrap_or_default()).into());
+    }
+    let before = machine::load_average();
+    let mut figures = Vec::new();
+    for benchmark in chosen {
+        figures.extend(benchmark(&options)?);
+    }
+    println!("1 KiB events over loopback, median of {} runs in turn", report::RUNS);
+    report::print(&figures);
+    println!("load before: {before}; after: {}", machine::load_average());
+    Ok(figures.iter().all(Figure::is_met))
+}

@@ -38,6 +38,9 @@ pub(super) struct Incomplete {
     pub(super) id: u32,
     pub(super) format: u32,
     pub(super) settled: bool,
+    /// How much has come.
+    pub(super) size: u64,
+    /// What has come; nothing any more once that is too much.
     pub(super) bytes: BytesMut,
 }
 

@@ -1,7 +1,9 @@
 //! Messages that come in, and what is said of them.
 //!
 //! A message in one frame goes to the owner as the part of the input that it is. The frames of a larger
-//! one are put together, up to the size that the link allows. Credit that is overdrawn is forgiven, since
+//! one are put together, up to the size that the link allows. Of a delivery that grows beyond it nothing is
+//! kept, and in the end it is rejected as the service does it; one that grows without an end, or needs no
+//! answer, costs its link. Credit that is overdrawn is forgiven, since
 //! Azure's Python SDK does not look at it; what bounds a peer is that nothing is read ahead of the owner.
 
 use bytes::{Bytes, BytesMut};
@@ -13,7 +15,10 @@ use super::link::{Incomplete, LinkState};
 use super::sending::write_accepted;
 use super::session::Handle;
 use super::slots::{LinkId, SessionId};
-use crate::performative::{Disposition, Outcome, Role, Transfer, condition};
+use crate::performative::{Disposition, Error, Outcome, Role, Transfer, condition};
+
+/// A delivery so many times larger than its link allows is not waited for any more.
+const MOST_TIMES_TOO_LARGE: u64 = 16;
 
 impl Connection {
     #[inline]
@@ -69,7 +74,8 @@ impl Connection {
         if link.incoming.is_none() {
             let Some(delivery) = transfer.delivery_id else { return Err(no_delivery_id(id)) };
             let format = transfer.message_format.unwrap_or(0);
-            link.incoming = Some(Incomplete { id: delivery, format, settled: false, bytes: BytesMut::new() });
+            link.incoming =
+                Some(Incomplete { id: delivery, format, settled: false, size: 0, bytes: BytesMut::new() });
         }
         let Some(incoming) = &mut link.incoming else { return Ok(None) };
         if let Some(other) = transfer.delivery_id
@@ -86,10 +92,9 @@ impl Connection {
             link.delivery_count = link.delivery_count.wrapping_add(1);
             return Ok(None);
         }
-        let size = (incoming.bytes.len() + payload.len()) as u64;
-        if size > link.message_limit {
-            let delivery = incoming.id;
-            return Err(too_large(id, delivery, size, link.message_limit));
+        incoming.size += payload.len() as u64;
+        if incoming.size > link.message_limit {
+            return self.on_part_of_too_much(id, transfer.more);
         }
         self.incomplete_bytes += payload.len();
         incoming.bytes.extend_from_slice(&payload);
@@ -100,11 +105,38 @@ impl Connection {
         if transfer.more {
             return Ok(None);
         }
-        let Some(Incomplete { id: delivery, format, settled, bytes }) = link.incoming.take() else {
+        let Some(Incomplete { id: delivery, format, settled, bytes, .. }) = link.incoming.take() else {
             return Ok(None);
         };
         self.incomplete_bytes = self.incomplete_bytes.saturating_sub(bytes.len());
         self.deliver(id, delivery, format, settled, bytes.freeze()).map(Some)
+    }
+
+    /// A frame of a delivery that has become too large.
+    #[cold]
+    fn on_part_of_too_much(&mut self, id: LinkId, more: bool) -> Handled<Option<Event>> {
+        let Some(link) = self.links.get_mut(id) else { return Ok(None) };
+        let Some(incoming) = &mut link.incoming else { return Ok(None) };
+        let (delivery, size, limit) = (incoming.id, incoming.size, link.message_limit);
+        let kept = std::mem::take(&mut incoming.bytes);
+        self.incomplete_bytes = self.incomplete_bytes.saturating_sub(kept.len());
+        if incoming.settled || size > limit.saturating_mul(MOST_TIMES_TOO_LARGE) {
+            return Err(too_large(id, delivery, size, limit));
+        }
+        if more {
+            return Ok(None);
+        }
+        link.incoming = None;
+        link.delivery_count = link.delivery_count.wrapping_add(1);
+        let (session, credit) = (link.session, link.credit);
+        if let Some(session) = self.sessions.get_mut(session) {
+            session.unsettled_in += 1;
+        }
+        let error = Error::new(condition::MESSAGE_SIZE_EXCEEDED, says_too_large(delivery, size, limit));
+        self.settle(id, delivery, delivery, &Outcome::rejected(error));
+        // The owner does not hear of it, so the credit that it took is given back here.
+        self.grant(id, credit);
+        Ok(None)
     }
 
     #[inline]
@@ -195,10 +227,13 @@ fn no_delivery_id(link: LinkId) -> Box<Violation> {
 
 #[cold]
 fn too_large(link: LinkId, delivery: u32, size: u64, limit: u64) -> Box<Violation> {
-    // The words of the service.
-    let description = format!(
+    Violation::of_link(link, condition::MESSAGE_SIZE_EXCEEDED, says_too_large(delivery, size, limit))
+}
+
+/// The words of the service.
+fn says_too_large(delivery: u32, size: u64, limit: u64) -> String {
+    format!(
         "The received message (delivery-id:{delivery}, size:{size} bytes) exceeds the limit ({limit} bytes) \
          currently allowed on the link."
-    );
-    Violation::of_link(link, condition::MESSAGE_SIZE_EXCEEDED, description)
+    )
 }

@@ -1,5 +1,6 @@
 //! Every limit is kept, and says its name.
 
+use ephor_amqp::Connection;
 use ephor_amqp::connection::{Blocked, Closed, Config, Event, Sent};
 use ephor_amqp::frame::Protocol;
 use ephor_amqp::limits::Limits;
@@ -123,31 +124,65 @@ fn links_are_limited() {
     assert_eq!(server.links(), 0);
 }
 
+/// A link that announces 1,000 bytes; 64 KiB are added to that.
+fn small_link() -> Connection {
+    let mut server = raw::begun(limited(|limits| limits.incomplete = 70_000));
+    let events = raw::tell(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "b"))]);
+    let Some(Event::AttachRequested { link, attach, .. }) = events.into_iter().next() else { panic!() };
+    server.accept(link, Attach { max_message_size: Some(1_000), ..attach.answer() });
+    server.grant(link, 10);
+    raw::frames(&mut server);
+    server
+}
+
+const TOO_LARGE: &str = "exceeds the limit (66536 bytes) currently allowed on the link.";
+
 #[test]
-fn messages_are_limited_in_one_frame_and_in_many() {
-    for many in [false, true] {
-        let mut server = raw::begun(limited(|limits| limits.message = 70_000));
-        let events = raw::tell(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "b"))]);
-        let Some(Event::AttachRequested { link, attach, .. }) = events.into_iter().next() else { panic!() };
-        // The link announces 1,000 bytes; 64 KiB are added to that.
-        server.accept(link, Attach { max_message_size: Some(1_000), ..attach.answer() });
-        let events = if many {
-            raw::tell(&mut server, &[&raw::transfer(1, 0, 0, true, &[0; 60_000]).repeat(2)])
-        } else {
-            let frames = raw::transfer(1, 0, 0, false, &[0; 65_000]);
-            assert!(matches!(raw::tell(&mut server, &[&frames])[..], [Event::Delivery(_)]));
-            continue;
-        };
-        let [Event::Detached { error: Some(error), .. }] = &events[..] else { panic!("{events:?}") };
-        assert_eq!(error.condition, condition::MESSAGE_SIZE_EXCEEDED);
-        assert_eq!(
-            error.description(),
-            "The received message (delivery-id:0, size:120000 bytes) exceeds the limit (66536 bytes) \
-             currently allowed on the link."
-        );
-        let rest = raw::tell(&mut server, &[&raw::transfer(1, 0, 0, false, &[0; 60_000])]);
-        assert!(rest.is_empty(), "the rest is passed over");
+fn a_message_that_is_too_large_is_rejected_and_the_link_goes_on() {
+    let mut server = small_link();
+    // Far more than may be incomplete: nothing of it is kept.
+    let part = |more| raw::transfer(1, 0, 0, more, &[0; 60_000]);
+    for _ in 0..10 {
+        assert_eq!(raw::tell(&mut server, &[&part(true)]), []);
     }
+    assert!(raw::all_said(&mut server).is_empty(), "the end of it is waited for");
+    assert_eq!(raw::tell(&mut server, &[&part(false)]), []);
+    let said = raw::all_said(&mut server);
+    let [disposition, flow] = &said[..] else { panic!("{said:?}") };
+    assert!(disposition.contains(condition::MESSAGE_SIZE_EXCEEDED), "{disposition}");
+    assert!(
+        disposition.contains(&format!("(delivery-id:0, size:660000 bytes) {TOO_LARGE}")),
+        "{disposition}"
+    );
+    assert!(flow.contains("delivery_count: Some(1), link_credit: Some(10)"), "{flow}");
+    let whole = raw::transfer(1, 0, 1, false, &[0; 60_000]);
+    assert!(matches!(raw::tell(&mut server, &[&whole])[..], [Event::Delivery(_)]));
+}
+
+#[test]
+fn a_message_that_grows_without_an_end_costs_its_link() {
+    let mut server = small_link();
+    let part = raw::transfer(1, 0, 0, true, &[0; 60_000]);
+    for _ in 0..16 * 66_536 / 60_000 {
+        assert_eq!(raw::tell(&mut server, &[&part]), []);
+    }
+    let events = raw::tell(&mut server, &[&part]);
+    let [Event::Detached { error: Some(error), .. }] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(error.condition, condition::MESSAGE_SIZE_EXCEEDED);
+    assert!(error.description().ends_with(TOO_LARGE), "{error}");
+    assert!(raw::tell(&mut server, &[&part]).is_empty(), "the rest is passed over");
+}
+
+#[test]
+fn a_message_that_is_too_large_and_wants_no_answer_costs_its_link() {
+    let mut server = small_link();
+    let mut part = raw::transfer(1, 0, 0, true, &[0; 60_000]);
+    // The field that says so, behind handle, number, tag and format.
+    assert_eq!(std::mem::replace(&mut part[22], 0x41), 0x42);
+    assert_eq!(raw::tell(&mut server, &[&part]), []);
+    let events = raw::tell(&mut server, &[&part]);
+    let [Event::Detached { error: Some(error), .. }] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(error.condition, condition::MESSAGE_SIZE_EXCEEDED);
 }
 
 #[test]

@@ -25,7 +25,7 @@ use sender::{Job, Sender};
 pub use error::{SendError, SendFailure};
 
 /// Messages of one link that the hub has not answered yet.
-pub const DEFAULT_IN_FLIGHT: usize = 16;
+pub const DEFAULT_IN_FLIGHT: usize = 64;
 /// More of them would only take memory.
 pub const MOST_IN_FLIGHT: usize = 1_024;
 

@@ -4,8 +4,11 @@
 
 mod access;
 mod client;
+mod gone;
 mod limits;
+mod raw;
 mod receiving;
 mod requests;
 mod sending;
 mod server;
+mod strangers;

@@ -113,6 +113,11 @@ async fn what_cannot_be_stored_is_rejected_and_the_link_goes_on() {
     }
     let long = keyed("x", &"k".repeat(129));
     assert_eq!(rejection(client.send(sender, 0, &long).await).0, "com.microsoft:argument-error");
+    // Far too large, and of no effect on what follows.
+    for _ in 0..3 {
+        let (condition, _) = rejection(client.send(sender, 0, &vec![0; 5 << 20]).await);
+        assert_eq!(condition, "amqp:link:message-size-exceeded");
+    }
     let good = encoded(&NewEvent::new("x"));
     assert_eq!(client.send(sender, 0, &good).await, Outcome::Accepted);
 }

@@ -38,7 +38,17 @@ impl Server {
     }
 
     pub(crate) async fn on(config: GatewayConfig, environment: Arc<dyn Environment>) -> Self {
-        let namespace = Arc::new(LocalNamespace::in_memory(NamespaceConfig::default()).unwrap());
+        let namespace = LocalNamespace::in_memory(NamespaceConfig::default()).unwrap();
+        Self::over(namespace, config, environment).await
+    }
+
+    /// A gateway to a namespace that has no hub yet.
+    pub(crate) async fn over(
+        namespace: LocalNamespace,
+        config: GatewayConfig,
+        environment: Arc<dyn Environment>,
+    ) -> Self {
+        let namespace = Arc::new(namespace);
         namespace.create_hub(HubConfig::new(HUB, PARTITIONS).unwrap()).unwrap();
         let gateway = Gateway::with_environment(namespace.clone(), config, environment).unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

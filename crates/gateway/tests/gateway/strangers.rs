@@ -1,0 +1,197 @@
+//! What a connection may use up that has shown no token, or whose last one ran out; and what peers can make
+//! us write into our log.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ephor_amqp::connection::{Closed, Event, LinkId, Sent};
+use ephor_amqp::performative::Attach;
+use ephor_gateway::{GatewayConfig, GatewayLimits};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::client::{Client, rejection, token};
+use crate::server::{HUB, JumpingClock, Server, within};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const CONDITION: &str = "amqp:resource-limit-exceeded";
+
+fn error(closed: Closed) -> (String, String) {
+    match closed {
+        Closed::ByPeer(Some(error)) => (error.condition.to_string(), error.description().to_owned()),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A link on which requests go to `$cbs`, with credit.
+async fn requests(client: &mut Client) -> LinkId {
+    let (link, attach) = client.attach(Attach::sender("requests", "$cbs")).await.unwrap();
+    assert_eq!(attach.max_message_size, Some(64 << 10));
+    while client.connection().credit(link) == 0 {
+        client.wait(|event| matches!(event, Event::Credit { .. }).then_some(())).await;
+    }
+    link
+}
+
+#[tokio::test]
+async fn a_stranger_has_few_sessions_and_a_friend_many() {
+    let server = Server::start().await;
+    let mut friend = Client::of(&server).await;
+    for _ in 0..100 {
+        friend.connection().begin().unwrap();
+    }
+    friend.sender(HUB).await;
+    let mut stranger = Client::stranger(server.address).await;
+    for _ in 0..8 {
+        stranger.connection().begin().unwrap();
+    }
+    let (condition, text) = error(stranger.closed().await);
+    assert_eq!((&*condition, &*text), (CONDITION, "more sessions than the 8 that are allowed"));
+}
+
+#[tokio::test]
+async fn a_stranger_leaves_little_unfinished() {
+    let server = Server::start().await;
+    let mut stranger = Client::stranger(server.address).await;
+    // One request that is too large is rejected, and nothing of it is kept.
+    let link = requests(&mut stranger).await;
+    let (condition, text) = rejection(stranger.send(link, 0, &[0; 200_000]).await);
+    assert_eq!(condition, "amqp:link:message-size-exceeded");
+    assert!(text.contains("(65536 bytes)"), "{text}");
+    // Two that have no end share the same 64 KiB: whichever goes beyond loses its link.
+    let mut raw = crate::raw::Raw::opened(server.address).await;
+    for handle in 0..2 {
+        raw.attach(handle, Attach::sender(format!("requests-{handle}"), "$cbs")).await;
+    }
+    raw.unfinished(0, &[0; 40_000]).await;
+    raw.unfinished(1, &[0; 40_000]).await;
+    let said = raw.hear_until("Detach").await;
+    assert!(said.contains(CONDITION) && said.contains("more than 65536 bytes of deliveries"), "{said}");
+}
+
+#[tokio::test]
+async fn a_stranger_that_reads_no_answers_is_not_read_from() {
+    let server = Server::start().await;
+    let deaf = crate::raw::Raw::opened(server.address).await;
+    // Each asks for an answer, of which far more would come than the system has room for.
+    let flow = crate::raw::Raw::echo();
+    let flood = flow.repeat(10_000);
+    let mut taken = 0;
+    let stuck = within(async {
+        loop {
+            match deaf.stream.try_write(&flood) {
+                Ok(count) => taken += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    // Both ends have had their turn when nothing moves for a friend's whole visit.
+                    Client::of(&server).await;
+                    if matches!(deaf.stream.try_write(&flow), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+                    {
+                        return true;
+                    }
+                }
+                Err(_) => return false,
+            }
+            if taken > 1 << 30 {
+                return false;
+            }
+        }
+    })
+    .await;
+    assert!(stuck, "{taken} bytes were taken");
+}
+
+#[tokio::test]
+async fn whose_last_token_ran_out_is_a_stranger_again() {
+    let clock = Arc::new(JumpingClock::default());
+    let limits = GatewayLimits { connections: 1, unauthenticated: 1, ..GatewayLimits::default() };
+    let config = GatewayConfig { limits, ..GatewayConfig::default() };
+    let server = Server::on(config, clock.clone()).await;
+    let mut first = Client::of(&server).await;
+    let sender = first.sender(HUB).await;
+    clock.forward(2 * HOUR);
+    assert_eq!(first.detached(sender).await.condition, "amqp:unauthorized-access");
+    // Its place is free, and it makes room for the next.
+    let mut second = Client::stranger(server.address).await;
+    let long = token("RootManageSharedAccessKey", "SAS_KEY_VALUE", 4 * HOUR);
+    assert_eq!(second.put_token("sb://localhost/", &long).await.0, 202);
+    second.sender(HUB).await;
+    assert_eq!(error(first.closed().await).0, CONDITION);
+}
+
+#[tokio::test]
+async fn a_token_that_is_put_again_makes_a_friend_again() {
+    let clock = Arc::new(JumpingClock::default());
+    let server = Server::on(GatewayConfig::default(), clock.clone()).await;
+    let mut client = Client::of(&server).await;
+    let sender = client.sender(HUB).await;
+    clock.forward(2 * HOUR);
+    client.detached(sender).await;
+    let long = token("RootManageSharedAccessKey", "SAS_KEY_VALUE", 4 * HOUR);
+    assert_eq!(client.put_token("sb://localhost/", &long).await.0, 202);
+    for _ in 0..20 {
+        client.connection().begin().unwrap();
+    }
+    client.sender(HUB).await;
+}
+
+#[tokio::test]
+async fn whoever_speaks_something_else_gets_the_right_header_and_the_end() {
+    let server = Server::start().await;
+    for said in
+        [&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"\0"]
+    {
+        let mut stranger = TcpStream::connect(server.address).await.unwrap();
+        stranger.write_all(said).await.unwrap();
+        let mut answer = Vec::new();
+        within(stranger.read_to_end(&mut answer)).await.unwrap();
+        assert_eq!(answer, b"AMQP\x00\x01\x00\x00", "{said:?}");
+    }
+}
+
+/// What is logged, as text.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn refusals_without_end_fill_no_log() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let log =
+        tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).with_writer(move || writer.clone());
+    let _guard = tracing::subscriber::set_default(log.finish());
+    let server = Server::start().await;
+    let mut stranger = Client::stranger(server.address).await;
+    let link = requests(&mut stranger).await;
+    let bad = token("RootManageSharedAccessKey", "canary", HOUR);
+    let put = ephor_wire::cbs::PutToken {
+        audience: "sb://localhost/",
+        kind: ephor_wire::cbs::TokenKind::Sas,
+        token: &bad,
+        expires_at: None,
+    };
+    let mut message = Vec::new();
+    put.write(&ephor_wire::exchange::RequestId::number(1), "replies", &mut message);
+    for _ in 0..500 {
+        while !matches!(stranger.connection().send(link, 0, true, &[&message]), Sent::Sent(_)) {
+            stranger.wait(|event| matches!(event, Event::Credit { .. } | Event::Room).then_some(())).await;
+        }
+        stranger.attach(Attach::sender("sender", HUB)).await.unwrap_err();
+    }
+    let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    assert!(log.contains("a request was refused") && log.contains("a link was refused"), "{log}");
+    let whiles = 4; // Of ten seconds each, which this cannot take.
+    assert!(log.lines().count() <= whiles * 2 * 5, "{log}");
+    assert!(!log.contains("canary") && !log.contains(&bad), "{log}");
+}

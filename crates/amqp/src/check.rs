@@ -10,19 +10,21 @@ use crate::decode::{MAX_NESTING, Malformed, Reader};
 #[derive(Clone, Copy)]
 struct Frame {
     end: usize,
-    /// Values still to come. A described value counts as the two that it consists of.
+    /// Items still to come.
     left: usize,
+    /// Values still to come of the item in hand: a described one is two in a row, and so may its descriptor be.
+    pending: usize,
     /// The format code that all elements of an array share.
     element: Option<u8>,
 }
 
 /// Whether `bytes` are one well-formed value, nested at most [`MAX_NESTING`] deep, and nothing else.
 pub fn check(bytes: &[u8]) -> Result<(), Malformed> {
-    let mut frames = [Frame { end: bytes.len(), left: 1, element: None }; MAX_NESTING + 1];
+    let mut frames = [Frame { end: bytes.len(), left: 1, pending: 0, element: None }; MAX_NESTING + 1];
     let (mut depth, mut at) = (0, 0);
     loop {
         let frame = &mut frames[depth];
-        if frame.left == 0 {
+        if frame.left == 0 && frame.pending == 0 {
             if at != frame.end {
                 return Err(Malformed::new(at, "bytes after the last item"));
             }
@@ -32,15 +34,22 @@ pub fn check(bytes: &[u8]) -> Result<(), Malformed> {
             depth -= 1;
             continue;
         }
-        frame.left -= 1;
+        if frame.pending == 0 {
+            frame.left -= 1;
+            frame.pending = 1;
+        }
         let mut reader = Reader::starting(&bytes[..frame.end], at);
         let code = match frame.element {
             Some(code) => code,
             None => reader.byte()?,
         };
         let entered = match code {
+            // As far as [`Reader::skip`] goes, and no further.
+            code::DESCRIBED if frame.pending == MAX_NESTING => {
+                return Err(Malformed::new(at, "descriptors nested too deeply"));
+            }
             code::DESCRIBED => {
-                frame.left += 2;
+                frame.pending += 2;
                 None
             }
             code::LIST_8 | code::LIST_32 | code::MAP_8 | code::MAP_32 | code::ARRAY_8 | code::ARRAY_32 => {
@@ -51,6 +60,7 @@ pub fn check(bytes: &[u8]) -> Result<(), Malformed> {
                 None
             }
         };
+        frame.pending -= 1;
         at = reader.at();
         if let Some(inner) = entered {
             depth += 1;
@@ -67,7 +77,7 @@ fn enter(reader: &mut Reader<'_>, code: u8, at: usize) -> Result<Frame, Malforme
         true => (reader.byte()?.into(), reader.byte()?.into()),
         false => (reader.four()?, reader.four()?),
     };
-    let mut frame = Frame { end, left, element: None };
+    let mut frame = Frame { end, left, pending: 0, element: None };
     match code {
         code::ARRAY_8 | code::ARRAY_32 => enter_array(reader, &mut frame)?,
         code::MAP_8 | code::MAP_32 if left % 2 != 0 => {

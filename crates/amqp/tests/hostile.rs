@@ -1,6 +1,7 @@
 //! Whatever the bytes are, reading them ends, without a panic, and inside of them.
 
 use ephor_amqp::check::check;
+use ephor_amqp::decode::MAX_NESTING;
 use ephor_amqp::{Malformed, Reader, Sections, Value};
 use proptest::prelude::*;
 
@@ -32,6 +33,16 @@ fn read_all(bytes: &[u8]) -> Result<(), Malformed> {
         }
     }
     Ok(())
+}
+
+#[test]
+fn descriptors_in_one_another_are_followed_as_far_by_all() {
+    for depth in 0..100 {
+        // A value, and as many descriptors, each of which is described itself.
+        let bytes = [vec![0x00; depth], vec![0x40; depth + 1]].concat();
+        assert_eq!(check(&bytes).is_ok(), depth < MAX_NESTING, "{depth}");
+        assert_eq!(read_all(&bytes), check(&bytes));
+    }
 }
 
 proptest! {

@@ -219,7 +219,8 @@ impl Connection {
         if !self.unfinished.is_empty() && !self.output.is_congested() {
             self.continue_sending();
         }
-        if resumed {
+        // After the end there is nothing left to send.
+        if resumed && self.phase == Phase::Open {
             self.events.push_back(Event::Room);
         }
     }

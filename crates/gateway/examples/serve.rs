@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ephor_gateway::{Gateway, GatewayConfig};
+use ephor_gateway::{Gateway, GatewayConfig, listen};
 use ephor_hub::{HubConfig, LocalNamespace, NamespaceConfig};
 
 #[tokio::main]
@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (name, partitions) = hub.split_once(':').unwrap_or((&hub, "4"));
         namespace.create_hub(HubConfig::new(name, partitions.parse()?)?)?;
     }
-    let listener = tokio::net::TcpListener::bind(address).await?;
+    let listener = listen(address.parse()?)?;
     tracing::info!(address = %listener.local_addr()?, "ready");
     let stop = async {
         let _ = tokio::signal::ctrl_c().await;

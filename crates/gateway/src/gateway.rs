@@ -13,7 +13,7 @@ use std::time::Duration;
 use ephor::environment::{Environment, TokioEnvironment};
 use ephor_hub::LocalNamespace;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -28,6 +28,21 @@ use crate::tls::Tls;
 
 /// After the system could not give us a connection, for example because too many files are open.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
+
+/// Connections that the system keeps for us until we come to them. The usual 128 are full within a moment of a
+/// flood, and then everybody who connects waits for a second or more.
+const BACKLOG: u32 = 1024;
+
+/// A listener that bears a flood: with more room for those who come than
+/// [`TcpListener::bind`](tokio::net::TcpListener::bind) has.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // As the standard library does it: what is left of earlier connections does not hold the address.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
 
 /// What all connections share.
 pub(crate) struct Shared {

@@ -9,7 +9,7 @@
 //! let namespace = Arc::new(LocalNamespace::in_memory(NamespaceConfig::default())?);
 //! namespace.create_hub(HubConfig::new("homes", 4)?)?;
 //! let gateway = Gateway::new(namespace, GatewayConfig::default())?;
-//! let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+//! let listener = ephor_gateway::listen("127.0.0.1:0".parse()?)?;
 //! gateway.serve(listener, std::future::pending()).await?;
 //! # Ok(()) }
 //! ```
@@ -53,7 +53,7 @@ mod refusals;
 mod tls;
 
 pub use config::{GatewayConfig, GatewayLimits, InvalidGateway, development_key};
-pub use gateway::{Gateway, ServeError};
+pub use gateway::{Gateway, ServeError, listen};
 pub use quirks::{QUIRKS, Quirk};
 pub use tls::{InvalidTls, Tls};
 

@@ -51,7 +51,7 @@ impl Server {
         let namespace = Arc::new(namespace);
         namespace.create_hub(HubConfig::new(HUB, PARTITIONS).unwrap()).unwrap();
         let gateway = Gateway::with_environment(namespace.clone(), config, environment).unwrap();
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = ephor_gateway::listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let mut task = JoinSet::new();

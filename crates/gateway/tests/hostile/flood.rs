@@ -1,0 +1,167 @@
+//! Thousands of connections from a second process that never show a token.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ephor_amqp::frame::Protocol;
+use ephor_amqp::performative::{Attach, Outcome};
+use ephor_core::event::NewEvent;
+use ephor_gateway::config::DEFAULT_UNAUTHENTICATED;
+use ephor_wire::annotations::Delivered;
+use ephor_wire::selector::Start;
+
+use crate::client::{Client, encoded};
+use crate::process::{MIB, alone, memory, open_files, run, second};
+use crate::raw;
+use crate::server::{HUB, Server, within};
+
+const CONNECTIONS: usize = 3_000;
+const ADDRESS: &str = "EPHOR_TEST_FLOOD";
+
+/// The most that the flood may cost. Strangers who hold what they may would cost 256 times about 130 KiB.
+const MOST_MEMORY: usize = 48 * MIB;
+/// The flood's sockets, one more that is being let in, and those of the friends here, both ends of each.
+const MOST_FILES: usize = DEFAULT_UNAUTHENTICATED + 1 + 16;
+
+/// What strangers say, each kind as far as it goes without a token.
+fn kinds() -> Vec<Vec<u8>> {
+    let opened = [&Protocol::Amqp.header()[..], &raw::open(), &raw::begin(raw::CHANNEL)].concat();
+    let sasl = [&Protocol::Sasl.header()[..], &raw::frame(1, 0, &[0x00, 0x53, 0x41])].concat();
+    let links = (0..64).map(|handle| raw::attach(raw::CHANNEL, handle, Attach::sender("requests", "$cbs")));
+    let cbs = raw::attach(raw::CHANNEL, 0, Attach::sender("requests", "$cbs"));
+    let unfinished = raw::transfer(raw::CHANNEL, 0, 0, true, &[0; 60_000]);
+    vec![
+        Vec::new(),
+        b"AMQP\x00".to_vec(),
+        sasl[..sasl.len() - 1].to_vec(),
+        opened.clone(),
+        [opened.clone(), links.collect::<Vec<_>>().concat()].concat(),
+        [opened.clone(), cbs, unfinished].concat(),
+        // A large frame of which the end never comes.
+        [opened.clone(), vec![0, 1, 0, 0, 2, 0, 0, 1], vec![0; 60_000]].concat(),
+        [opened, raw::Raw::echo().repeat(1_000)].concat(),
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+    ]
+}
+
+/// The second process. Does nothing in the first.
+#[test]
+fn the_flood_itself() {
+    let Ok(address) = std::env::var(ADDRESS) else { return };
+    let address: SocketAddr = address.parse().unwrap();
+    let kinds = kinds();
+    let mut connections = Vec::new();
+    for number in 0..CONNECTIONS {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        // It may have been closed already, and does not read.
+        let _ = stream.write(&kinds[number % kinds.len()]);
+        connections.push(stream);
+    }
+    writeln!(std::io::stdout(), "\nconnected {}", connections.len()).unwrap();
+    // Holds them all until it is told to go.
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+}
+
+/// How many connections the second process has made, when it has made all. Its output stays open.
+fn connected(output: &mut impl BufRead) -> usize {
+    let made = output.lines().map_while(Result::ok).find_map(|line| {
+        let count = line.strip_prefix("connected ")?;
+        count.parse().ok()
+    });
+    made.expect("the flood has come to its end")
+}
+
+/// The most that was in use at any time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Peak {
+    memory: usize,
+    files: usize,
+}
+
+impl Peak {
+    fn look(&mut self) {
+        self.memory = self.memory.max(memory());
+        self.files = self.files.max(open_files());
+    }
+}
+
+/// Sends an event and receives it.
+async fn exchange(client: &mut Client, sender: ephor_amqp::connection::LinkId, number: u64) {
+    let body = number.to_string();
+    assert_eq!(client.send(sender, 0, &encoded(&NewEvent::new(body.clone()))).await, Outcome::Accepted);
+    let (_, payload) = client.delivery().await;
+    let event = Delivered::read(&payload).unwrap();
+    assert_eq!((event.sequence.0, &payload[event.sections.body.content.clone()]), (number, body.as_bytes()));
+}
+
+/// One that comes during the flood. It may have to try again, as SDKs do.
+async fn newcomer(address: SocketAddr) -> bool {
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(async move {
+        let mut client = Client::stranger(address).await;
+        assert_eq!(client.put_development_token().await.0, 202);
+        client.sender(HUB).await;
+    });
+    within(tasks.join_next()).await.unwrap().is_ok()
+}
+
+#[test]
+fn thousands_who_never_show_a_token_cost_little_and_disturb_nobody() {
+    let _alone = alone();
+    run(async {
+        let server = Server::start().await;
+        let mut friend = Client::of(&server).await;
+        let sender = friend.sender(&format!("{HUB}/Partitions/0")).await;
+        let receiver = friend.receiver(0, Start::Earliest).await;
+        friend.connection().grant(receiver, 1_000_000);
+        for number in 0..100 {
+            exchange(&mut friend, sender, number).await;
+        }
+        let mut before = Peak::default();
+        before.look();
+        let mut flood = second("flood::the_flood_itself", ADDRESS, &server.address.to_string());
+        let mut output = BufReader::new(flood.stdout.take().unwrap());
+        let (mut peak, mut number) = (before, 100);
+        let over = AtomicBool::new(false);
+        let made = tokio::task::block_in_place(|| {
+            std::thread::scope(|threads| {
+                let made = threads.spawn(|| {
+                    let made = connected(&mut output);
+                    over.store(true, Ordering::SeqCst);
+                    made
+                });
+                let (mut came, mut tried) = (0, 0);
+                tokio::runtime::Handle::current().block_on(async {
+                    while !over.load(Ordering::SeqCst) || came == 0 {
+                        exchange(&mut friend, sender, number).await;
+                        number += 1;
+                        if number % 20 == 0 {
+                            tried += 1;
+                            came += usize::from(newcomer(server.address).await);
+                        }
+                        peak.look();
+                    }
+                    // The flood stands at the door now, and one that means it comes in.
+                    came += usize::from(newcomer(server.address).await);
+                    tried += 1;
+                    exchange(&mut friend, sender, number).await;
+                    peak.look();
+                });
+                eprintln!(
+                    "{number} exchanges, {came} of {tried} newcomers, before {before:?}, peak {peak:?}"
+                );
+                assert!(came * 2 > tried, "{came} of {tried} newcomers came in");
+                made.join().unwrap()
+            })
+        });
+        assert_eq!(made, CONNECTIONS);
+        assert!(peak.memory - before.memory < MOST_MEMORY, "{before:?} {peak:?}");
+        assert!(peak.files - before.files <= MOST_FILES, "{before:?} {peak:?}");
+        drop(flood.stdin.take());
+        assert!(flood.wait().unwrap().success());
+        drop(friend);
+        server.stopped().await;
+    });
+}

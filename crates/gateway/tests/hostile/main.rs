@@ -1,0 +1,22 @@
+//! Peers that mean harm: the offender is closed with a clear error, the others notice nothing, and memory
+//! stays bounded.
+//!
+//! Memory is that of this process, so there is one test at a time.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
+
+#[allow(dead_code, reason = "shared with other tests")]
+#[path = "../gateway/client.rs"]
+mod client;
+mod deaf;
+mod flood;
+mod frames;
+mod messages;
+mod process;
+#[allow(dead_code, reason = "shared with other tests")]
+#[path = "../gateway/raw.rs"]
+mod raw;
+#[allow(dead_code, reason = "shared with other tests")]
+#[path = "../gateway/server.rs"]
+mod server;

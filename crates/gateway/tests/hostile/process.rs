@@ -1,0 +1,44 @@
+//! What this process uses, and a second one.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub(crate) const MIB: usize = 1 << 20;
+
+/// Memory of this process that is really there, in bytes.
+pub(crate) fn memory() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+}
+
+/// Files and sockets that are open.
+pub(crate) fn open_files() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// One test at a time: whoever measures shall measure itself.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a future on two threads.
+pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(future)
+}
+
+/// Runs the test of this name in a second process, with as many open files as it may have. It is told this,
+/// and ends when its input does.
+pub(crate) fn second(test: &str, variable: &str, value: &str) -> Child {
+    Command::new("sh")
+        .args(["-c", "ulimit -S -n \"$(ulimit -H -n)\"; exec \"$0\" \"$@\""])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(variable, value)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}

@@ -1,0 +1,32 @@
+//! Addresses, and the scopes of tokens.
+
+use ephor_wire::address::{Address, MAX_ADDRESS_LENGTH};
+use ephor_wire::sas::Scope;
+
+/// Plays one input.
+pub fn run(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let scope = Scope::parse(text);
+    if let Some(scope) = &scope {
+        assert!(scope.covers(scope), "a scope that does not cover itself");
+        let whole = Scope::parse("").expect("the whole namespace");
+        assert!(whole.covers(scope) && whole.address().is_none());
+    }
+    let Ok(address) = Address::parse(text) else { return };
+    assert!(text.len() <= MAX_ADDRESS_LENGTH);
+    assert!(scope.is_some_and(|scope| scope.covers_address(&address)), "not in its own scope");
+    let written = address.to_string();
+    if is_ambiguous(&address, &written) {
+        return;
+    }
+    for same in [written.clone(), format!("/{written}/"), address.audience("localhost:5672")] {
+        if same.len() <= MAX_ADDRESS_LENGTH {
+            assert_eq!(Address::parse(&same).as_ref(), Ok(&address), "{same}");
+        }
+    }
+}
+
+/// A group may be called `$management`; at the end of an address that means another node.
+fn is_ambiguous(address: &Address, written: &str) -> bool {
+    written.to_ascii_lowercase().ends_with("/$management") && !matches!(address, Address::Management { .. })
+}

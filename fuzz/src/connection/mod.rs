@@ -1,0 +1,93 @@
+//! Whole conversations with the AMQP engine, from bytes: as a server and as a client.
+//!
+//! The first byte says how the engine is set up and how its owner behaves ([`Setup`]), the rest is what the peer
+//! says. It is played three times: at once, in pieces, and in pieces with a peer that reads.
+
+mod judge;
+mod owner;
+
+use ephor_amqp::connection::Event;
+
+pub use owner::{Owner, Setup, Side};
+
+/// Plays one input as the server.
+pub fn server(data: &[u8]) {
+    run(Side::Server, data);
+}
+
+/// Plays one input as the client.
+pub fn client(data: &[u8]) {
+    run(Side::Client, data);
+}
+
+fn run(side: Side, data: &[u8]) {
+    let Some((&setup, said)) = data.split_first() else { return };
+    let setup = Setup { side, bits: setup };
+    let mut at_once = Owner::new(setup);
+    at_once.hear(said);
+    let mut in_pieces = Owner::new(setup);
+    for piece in pieces(said) {
+        in_pieces.hear(piece);
+    }
+    assert_eq!(comparable(&at_once.told), comparable(&in_pieces.told), "in pieces something else happens");
+    assert_eq!(at_once.connection.output(), in_pieces.connection.output(), "in pieces the answer is another");
+    judge::told(&at_once.told, said.len());
+    let unread = at_once.connection.output().to_vec();
+    judge::answers(&at_once.told, &unread);
+    lose(at_once);
+
+    let mut to_a_reader = Owner::new(setup);
+    let mut answers = Vec::new();
+    for piece in pieces(said) {
+        to_a_reader.hear(piece);
+        to_a_reader.write(&mut answers);
+    }
+    judge::told(&to_a_reader.told, said.len());
+    judge::answers(&to_a_reader.told, &answers);
+    wait(to_a_reader);
+}
+
+/// Cuts that depend on nothing but the bytes.
+fn pieces(mut said: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut random = fastrand::Rng::with_seed(
+        said.iter().fold(7, |seed: u64, byte| seed.wrapping_mul(31).wrapping_add((*byte).into())),
+    );
+    let largest = random.usize(1..600);
+    std::iter::from_fn(move || {
+        let (now, later) = said.split_at(random.usize(1..=largest).min(said.len()));
+        said = later;
+        (!now.is_empty()).then_some(now)
+    })
+}
+
+/// How much of a wrong header is shown depends on how much had come.
+fn comparable(told: &[Event]) -> Vec<Event> {
+    use ephor_amqp::connection::Closed;
+    let mut told = told.to_vec();
+    if let Some(Event::Closed(Closed::Lost(why))) = told.last_mut() {
+        why.clear();
+    }
+    told
+}
+
+/// The transport ends: so does the connection.
+fn lose(mut owner: Owner) {
+    owner.connection.on_lost("the end");
+    owner.hear(&[]);
+    assert!(owner.connection.is_finished());
+    judge::told(&owner.told, usize::MAX);
+    assert!(matches!(owner.told.last(), Some(Event::Closed(_))), "it ended, and nobody was told");
+}
+
+/// Nothing more comes: patience ends, whatever came before.
+fn wait(mut owner: Owner) {
+    let mut answers = Vec::new();
+    for hour in 1..=8 {
+        owner.connection.on_time(std::time::Duration::from_secs(hour * 3_600));
+        owner.hear(&[]);
+        owner.write(&mut answers);
+    }
+    assert!(owner.connection.is_finished(), "after hours of silence: {:?}", owner.connection);
+    assert_eq!(owner.connection.next_deadline(), None);
+    assert!(matches!(owner.told.last(), Some(Event::Closed(_))), "it ended, and nobody was told");
+}

@@ -1,0 +1,99 @@
+//! Whatever bytes come, what is promised of them holds.
+//!
+//! A target is a function of bytes that panics when a promise is broken. It is played in three ways:
+//!
+//! | by | what it does |
+//! |---|---|
+//! | `cargo test -p ephor-fuzz` | every file of `corpus/`, and a thousand mutations of them (`EPHOR_FUZZ_CASES`) |
+//! | `./check fuzz [CASES]` | a million random and mutated inputs over all targets, on all cores |
+//! | `cargo +nightly fuzz run --fuzz-dir fuzz/targets NAME fuzz/corpus/NAME` | inputs that reach new code, which are kept |
+//!
+//! | target | input | promise |
+//! |---|---|---|
+//! | [`values`] | an AMQP value | what [`check`](ephor_amqp::check) accepts can be read to its last leaf; what is read can be written, no longer than before |
+//! | [`sections`] | a message | its sections are all of it, in a row |
+//! | [`frames`] | a row of frames | none is larger than allowed, none is smaller than its header |
+//! | [`performatives`], [`sasl`] | the body of a frame | what is read, written and read again is the same |
+//! | [`connection::server`], [`connection::client`] | a setting and what a peer says | the same in pieces and at once; every answer is well-formed; it ends once |
+//! | [`messages`] | a message | what is decoded, encoded and decoded again is the same; the lenient reader never says less |
+//! | [`batches`] | a batch | every event lies in it; the key found by a short cut is the key |
+//! | [`selectors`] | a filter set, or text | what is understood says the same when it is written |
+//! | [`addresses`] | text | likewise; a scope covers itself |
+//! | [`secrets`] | a token, or a connection string | nobody is let in by what nobody signed; no secret is shown |
+//! | [`requests`] | a request, or a response | what is understood can be answered and asked again |
+//! | [`deliveries`] | a message | what a hub says of an event is what a client reads |
+//! | [`gateway`] | what a peer says | the gateway ends the conversation, and serves everybody else |
+//!
+//! The logs of the hub have no target: their bytes come from the disk, and are damaged by tests of that crate.
+//!
+//! **To add a target**: a function here with its line in [`TARGETS`], its seeds in `tests/seeds`, a file and a `[[bin]]` in
+//! `targets`. A test says what is missing.
+
+pub mod addresses;
+pub mod batches;
+pub mod connection;
+pub mod corpus;
+pub mod deliveries;
+pub mod frames;
+pub mod gateway;
+pub mod messages;
+pub mod mutate;
+pub mod performatives;
+pub mod requests;
+pub mod sasl;
+pub mod secrets;
+pub mod sections;
+pub mod selectors;
+pub mod values;
+
+/// A function of bytes that panics when a promise is broken.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// What it is called, as its folder in the corpus is.
+    pub name: &'static str,
+    /// Plays one input.
+    pub run: fn(&[u8]),
+    /// How often its turn comes.
+    weight: u64,
+}
+
+impl Target {
+    const fn parser(name: &'static str, run: fn(&[u8])) -> Self {
+        Self { name, run, weight: 1 }
+    }
+
+    /// Conversations get to most places, and are played most.
+    const fn conversation(name: &'static str, run: fn(&[u8])) -> Self {
+        Self { name, run, weight: 4 }
+    }
+}
+
+/// Whose turn it is, as an index into `targets`, of which there is at least one.
+pub fn turn(targets: &[Target], case: u64) -> usize {
+    let mut left = case % targets.iter().map(|target| target.weight).sum::<u64>();
+    let mut index = 0;
+    while left >= targets[index].weight {
+        left -= targets[index].weight;
+        index += 1;
+    }
+    index
+}
+
+/// All of them.
+pub const TARGETS: [Target; 15] = [
+    Target::parser("values", values::run),
+    Target::parser("sections", sections::run),
+    Target::parser("frames", frames::run),
+    Target::parser("performatives", performatives::run),
+    Target::parser("sasl", sasl::run),
+    Target::conversation("server", connection::server),
+    Target::conversation("client", connection::client),
+    Target::parser("messages", messages::run),
+    Target::parser("batches", batches::run),
+    Target::parser("selectors", selectors::run),
+    Target::parser("addresses", addresses::run),
+    Target::parser("secrets", secrets::run),
+    Target::parser("requests", requests::run),
+    Target::parser("deliveries", deliveries::run),
+    Target::conversation("gateway", gateway::run),
+];

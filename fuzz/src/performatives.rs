@@ -1,0 +1,31 @@
+//! Performatives: what is read, written and read again is the same.
+
+use ephor_amqp::performative::Performative;
+
+/// Plays one input.
+pub fn run(data: &[u8]) {
+    let Ok((performative, end)) = Performative::read(data) else { return };
+    assert!(end <= data.len());
+    let Some(written) = write(&performative) else { return };
+    let (again, end) = Performative::read(&written).expect("what was written can be read");
+    assert_eq!((&again, end), (&performative, written.len()));
+    assert_eq!(write(&again).as_ref(), Some(&written));
+}
+
+/// None for a transfer: a connection writes those together with their payload.
+fn write(performative: &Performative<'_>) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let into = &mut bytes;
+    match performative {
+        Performative::Open(open) => open.write(into),
+        Performative::Begin(begin) => begin.write(into),
+        Performative::Attach(attach) => attach.write(into),
+        Performative::Flow(flow) => flow.write(into),
+        Performative::Transfer(_) => return None,
+        Performative::Disposition(disposition) => disposition.write(into),
+        Performative::Detach(detach) => detach.write(into),
+        Performative::End(end) => end.write(into),
+        Performative::Close(close) => close.write(into),
+    }
+    Some(bytes)
+}

@@ -1,0 +1,66 @@
+//! Tokens and connection strings: read without showing what is secret, and never believed.
+
+use ephor_core::time::Timestamp;
+use ephor_wire::connection_string::{ConnectionString, Credential};
+use ephor_wire::sas::{Claims, Key, KeyRing, SharedKey, Token, sign};
+
+const NOW: Timestamp = Timestamp(1_700_000_000_000);
+const LATER: Timestamp = Timestamp(1_700_000_060_000);
+/// Shorter ones may stand in any text by chance.
+const LONG_ENOUGH: usize = 8;
+
+/// Plays one input.
+pub fn run(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    token(text);
+    connection_string(text);
+    signed(text);
+}
+
+/// A key that has never signed anything lets nobody in.
+fn token(text: &str) {
+    let Ok(token) = Token::parse(text) else { return };
+    let key = Key::new("a key that is in no corpus, and signs nothing here");
+    assert!(!token.is_signed_by(&key));
+    let shared = SharedKey { name: token.key_name().to_owned(), key, claims: Claims::MANAGE, hub: None };
+    let ring = KeyRing::new([shared]);
+    assert!(ring.authorize(text, "", NOW).is_err());
+    let _ = (token.scope(), token.expires_at());
+    if let Some(signature) = text.split('&').find_map(|field| field.strip_prefix("sig="))
+        && signature.len() > LONG_ENOUGH
+        && text.matches(signature).count() == 1
+    {
+        assert!(!format!("{token:?}").contains(signature), "a signature is shown");
+    }
+}
+
+/// What is written can be read, with the secret and without it.
+fn connection_string(text: &str) {
+    let parsed = match ConnectionString::parse(text) {
+        Ok(parsed) => parsed,
+        Err(refused) => return assert!(refused.to_string().len() < 512, "{refused}"),
+    };
+    let again = |text: &str| ConnectionString::parse(text).expect("what was written can be read");
+    let (whole, shown) = (parsed.reveal(), parsed.to_string());
+    assert_eq!(again(&whole).reveal(), whole);
+    assert_eq!(again(&shown).to_string(), shown);
+    assert_eq!(again(&whole).port(), parsed.port());
+    assert_eq!((again(&whole).tls(), again(&whole).hub), (parsed.tls(), parsed.hub.clone()));
+    if let Some(Credential::Key { key, .. }) = &parsed.credential
+        && key.reveal().len() > LONG_ENOUGH
+        && text.matches(key.reveal()).count() == 1
+    {
+        assert!(!format!("{parsed:?} {shown}").contains(key.reveal()), "a key is shown");
+    }
+}
+
+/// Any name can be signed for, and the signature counts for it alone.
+fn signed(name: &str) {
+    let key = Key::new("key");
+    let text = sign("sb://localhost/", name, &key, LATER);
+    let Ok(token) = Token::parse(&text) else {
+        return assert!(text.len() > ephor_wire::sas::MAX_TOKEN_LENGTH, "{text}");
+    };
+    assert_eq!((token.key_name(), token.expires_at()), (name, LATER));
+    assert!(token.is_signed_by(&key) && !token.is_signed_by(&Key::new("another")));
+}

@@ -1,0 +1,121 @@
+//! Messages: as they are sent, in batches, and as they are delivered.
+
+use bytes::Bytes;
+use ephor_core::event::{NewEvent, Value};
+use ephor_core::position::{Offset, SequenceNumber};
+use ephor_core::source::LastEnqueued;
+use ephor_core::time::Timestamp;
+use ephor_wire::annotations::{RuntimeMetrics, Stamp, deliver, with_partition_key};
+use ephor_wire::batch::{Packer, Push};
+use ephor_wire::message::encode;
+
+use crate::Seeds;
+
+const BODY: &[u8] = b"\x00\x53\x75\xa0\x02hi";
+
+/// With everything that an event can have.
+pub(crate) fn rich() -> NewEvent {
+    NewEvent {
+        body: vec![b'x'; 300].into(),
+        properties: [
+            ("text", Value::from("t")),
+            ("long", "l".repeat(300).as_str().into()),
+            ("list", Value::Encoded(Bytes::from_static(b"\xc0\x02\x01\x41"))),
+            ("array", Value::Encoded(Bytes::from_static(b"\xf0\0\0\0\x09\0\0\0\x01\x70\0\0\0\x07"))),
+            ("number", Value::Int(-300)),
+            ("float", Value::Float(1.5)),
+            ("none", Value::Null),
+        ]
+        .into_iter()
+        .collect(),
+        system_properties: [
+            ("note", Value::from("n")),
+            ("message-id", Value::Uuid([9; 16])),
+            ("content-type", "text/plain".into()),
+            ("creation-time", Value::Time(Timestamp(2))),
+            ("group-sequence", Value::UInt(300)),
+        ]
+        .into_iter()
+        .collect(),
+        ..NewEvent::default()
+    }
+}
+
+pub(crate) fn encoded(event: &NewEvent) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(event, &mut bytes).unwrap();
+    bytes
+}
+
+/// What SDKs write, and what only the specification knows.
+pub(crate) fn messages() -> Seeds {
+    let annotations = [
+        b"\x00\x53\x72\xd1\x00\x00\x00\x72\x00\x00\x00\x0c".as_slice(),
+        b"\xa3\x13x-opt-partition-key\xa1\x01k",
+        b"\xa3\x15x-opt-sequence-number\x55\x01",
+        b"\xa3\x0cx-opt-offset\xa1\x011",
+        b"\xa3\x13x-opt-enqueued-time\x83\0\0\0\0\0\0\0\x01",
+        b"\xa1\x05mine?\x54\x05",
+        b"\x53\x07\xa3\x01s",
+        BODY,
+    ];
+    let delivery_annotations_last = [BODY, b"\x00\x53\x71\xc1\x05\x02\xa3\x01a\x41"];
+    [
+        ("only-a-body", BODY.to_vec()),
+        ("rich", encoded(&rich())),
+        ("annotations", annotations.concat()),
+        ("several-data", [BODY, b"\x00\x53\x75\xa0\x00", BODY].concat()),
+        ("sequences", b"\x00\x53\x76\xc0\x02\x01\x41\x00\x53\x76\x45".to_vec()),
+        ("value", b"\x00\x53\x77\xa1\x02hi".to_vec()),
+        ("value-described", b"\x00\x53\x77\x00\x53\x01\xa1\x02hi".to_vec()),
+        (
+            "header-and-footer",
+            [b"\x00\x53\x70\xc0\x03\x02\x41\x40", BODY, b"\x00\x53\x78\xc1\x01\x00"].concat(),
+        ),
+        ("delivery-annotations-last", delivery_annotations_last.concat()),
+        ("named-sections", b"\x00\xa3\x10amqp:data:binary\xa0\x02hi".to_vec()),
+    ]
+    .map(|(name, bytes)| (name.to_owned(), bytes))
+    .into()
+}
+
+pub(crate) fn deliveries() -> Seeds {
+    let offset = Offset::new("4242");
+    let last =
+        LastEnqueued { sequence: SequenceNumber(9), offset: offset.clone(), enqueued_at: Timestamp(3) };
+    let metrics = RuntimeMetrics { last, retrieved_at: Timestamp(4) };
+    let mut seeds = messages();
+    for (name, message) in messages() {
+        let stamp = Stamp {
+            sequence: SequenceNumber(7),
+            offset: &offset,
+            enqueued_at: Timestamp(1_700_000_000_000),
+            partition_key: Some("home-7"),
+            metrics: Some(&metrics),
+        };
+        let mut delivered = Vec::new();
+        deliver(&message, &stamp, &mut delivered).unwrap();
+        seeds.push((format!("{name}-delivered"), delivered));
+    }
+    seeds
+}
+
+/// A batch of three, under a key of its own or not.
+pub(crate) fn batch(key: Option<&str>) -> Vec<u8> {
+    let mut packer = Packer::new(1 << 20, key);
+    let keyed = NewEvent { partition_key: Some("of its own".into()), ..NewEvent::new("two") };
+    for event in [NewEvent::new("one"), keyed, rich()] {
+        assert_eq!(packer.push(&event), Ok(Push::Added));
+    }
+    packer.take().unwrap().bytes
+}
+
+pub(crate) fn batches() -> Seeds {
+    let mut keyed = Vec::new();
+    with_partition_key(&encoded(&rich()), "home-7", &mut keyed).unwrap();
+    let mut seeds = messages();
+    seeds.push(("keyed".into(), keyed));
+    seeds.push(("batch".into(), batch(None)));
+    seeds.push(("batch-under-a-key".into(), batch(Some("home-7"))));
+    seeds
+}

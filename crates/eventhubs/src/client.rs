@@ -155,6 +155,12 @@ impl EventHubs {
         Builder::new(Ok(connection_string))
     }
 
+    /// A hub of a namespace, such as `contoso.servicebus.windows.net`, for those who have a credential and no
+    /// connection string: call [`Builder::hub`] and [`Builder::credential`].
+    pub fn at(namespace: &str) -> Builder {
+        Self::builder(&format!("Endpoint=sb://{namespace}"))
+    }
+
     pub(crate) fn new(endpoint: Endpoint, options: Options) -> Self {
         let endpoint = Arc::new(endpoint);
         let slots = (0..options.connections).map(|_| Slot::new(endpoint.clone())).collect();

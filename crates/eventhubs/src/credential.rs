@@ -1,8 +1,12 @@
 //! How a client is let in.
 //!
 //! A [`Credential`] makes tokens for audiences; a connection puts them on `$cbs` and puts new ones before they
-//! run out. Connection strings bring one of the two here. Tokens of Entra ID are not here yet: implement
-//! [`Credential`] with [`TokenKind::Jwt`] over whatever fetches them, and give it to the builder.
+//! run out. Connection strings bring a [`SharedKey`] or a [`Signature`]; anything else is given to
+//! [`Builder::credential`](crate::Builder::credential). With the feature `entra` there is `EntraId`, which takes the
+//! credentials of the Azure SDK.
+
+#[cfg(feature = "entra")]
+mod entra;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,6 +19,8 @@ use ephor_wire::connection_string;
 use ephor_wire::sas::{self, Key};
 use secrecy::{ExposeSecret, SecretString};
 
+#[cfg(feature = "entra")]
+pub use entra::{EntraId, SCOPE};
 pub use ephor_wire::cbs::TokenKind;
 
 /// What permits something, for a time.
@@ -35,10 +41,24 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Makes tokens. What its errors say is shown to people, so it must not contain secrets.
+/// Why there is no token. What it says is shown to people, so it must not contain secrets.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// Whoever makes tokens says no, and would say no again.
+    #[error("no token: {0}")]
+    Refused(#[source] BoxError),
+    /// It may pass.
+    #[error("no token: {0}")]
+    Unavailable(#[source] BoxError),
+}
+
+/// Makes tokens.
 pub trait Credential: Send + Sync + fmt::Debug + 'static {
     /// A token for an audience such as `sb://host/hub/ConsumerGroups/$Default/Partitions/0`.
-    fn token<'a>(&'a self, audience: &'a str) -> BoxFuture<'a, Result<Token, BoxError>>;
+    ///
+    /// It is asked again when a quarter of a token's time is left, and then more and more often until there is one
+    /// that counts longer; so a credential may give out the same token as long as it likes.
+    fn token<'a>(&'a self, audience: &'a str) -> BoxFuture<'a, Result<Token, TokenError>>;
 }
 
 /// How long a token counts that is made with a key.
@@ -72,7 +92,7 @@ impl fmt::Debug for SharedKey {
 }
 
 impl Credential for SharedKey {
-    fn token<'a>(&'a self, audience: &'a str) -> BoxFuture<'a, Result<Token, BoxError>> {
+    fn token<'a>(&'a self, audience: &'a str) -> BoxFuture<'a, Result<Token, TokenError>> {
         let expires_at = self.clock.wall() + self.life;
         // A token says whole seconds; cut off, it would end before the time that it is renewed by.
         let expires_at = Timestamp(expires_at.0.saturating_add(999).div_euclid(1_000).saturating_mul(1_000));
@@ -100,7 +120,7 @@ impl fmt::Debug for Signature {
 }
 
 impl Credential for Signature {
-    fn token<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Token, BoxError>> {
+    fn token<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Token, TokenError>> {
         Box::pin(std::future::ready(Ok(self.0.clone())))
     }
 }

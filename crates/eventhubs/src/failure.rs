@@ -8,7 +8,9 @@ use ephor_amqp::performative::{Error, condition};
 use ephor_core::source::SourceError;
 use ephor_wire::condition::{Class, Condition, Refusal, source_error};
 
-/// So much of what a hub says is kept.
+use crate::credential::TokenError;
+
+/// So much of what others say is kept.
 const MOST_TEXT: usize = 2_000;
 
 /// Why something did not come about. It may concern many at once, so it is cheap to hand around.
@@ -36,6 +38,15 @@ impl Failure {
 
     pub(crate) fn refused(refusal: Refusal) -> Self {
         Self::Refused(Arc::new(refusal))
+    }
+
+    /// What it means to have no token.
+    pub(crate) fn of_token(error: &TokenError) -> Self {
+        let text = within_bounds(&error.to_string());
+        match error {
+            TokenError::Refused(_) => Self::refused(Refusal::new(Condition::UnauthorizedAccess, text)),
+            TokenError::Unavailable(_) => Self::lost(text),
+        }
     }
 
     /// What the end of a connection means to everything that hung on it.
@@ -86,10 +97,12 @@ impl fmt::Display for Failure {
 }
 
 fn refusal(error: &Error) -> Refusal {
-    let text = error.description();
-    let shown =
-        text.chars().take(MOST_TEXT).map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
-    Refusal::new(Condition::of(&error.condition), shown)
+    Refusal::new(Condition::of(&error.condition), within_bounds(error.description()))
+}
+
+/// What somebody else says, on one line.
+fn within_bounds(text: &str) -> String {
+    text.chars().take(MOST_TEXT).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -1,32 +1,104 @@
 //! The client: events from Azure Event Hubs and from any Ephor hub, and to them.
 //!
-//! [`EventHubs`] is an [`EventSource`](ephor_core::source::EventSource): give it to a host, or open receivers on it.
-//! [`Producer`] sends. Both go over AMQP 1.0, with TLS unless the connection string is one for development.
+//! [`EventHubs`] is one hub, reached over AMQP 1.0 with TLS, or without it if the connection string is one for
+//! development. It is an [`EventSource`](ephor_core::source::EventSource), so a host can run on it; [`Producer`] sends.
+//!
+//! # Receive, on as many machines as you like
+//!
+//! The same program runs everywhere; the hosts that share a store divide the partitions among them. The store in
+//! memory is for trying it out: it is shared by nobody and forgets.
 //!
 //! ```no_run
-//! use ephor_eventhubs::{EventHubs, NewEvent, Target};
+//! use std::time::Duration;
 //!
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let hub = EventHubs::connect(
-//!     "Endpoint=sb://localhost:5672;SharedAccessKeyName=RootManageSharedAccessKey;\
-//!      SharedAccessKey=SAS_KEY_VALUE;EntityPath=homes;UseDevelopmentEmulator=true",
-//! )?;
-//! hub.producer().send_batch(Target::Key("home-7"), [NewEvent::new("the door opened")]).await?;
+//! use ephor::memory::MemoryStore;
+//! use ephor::{CheckpointPolicy, EventProcessorHost, EventProcessorOptions};
+//! use ephor_eventhubs::EventHubs;
+//!
+//! # async fn example(ctrl_c: impl Future<Output = ()>) -> Result<(), Box<dyn std::error::Error>> {
+//! let hub = EventHubs::connect(&std::env::var("EVENT_HUB")?)?;
+//! let host = EventProcessorHost::builder(hub, MemoryStore::default())
+//!     .consumer_group("$Default")
+//!     .host_name(ephor::host_name("vm"))
+//!     .options(EventProcessorOptions {
+//!         checkpoint: CheckpointPolicy::every(Duration::from_secs(5)),
+//!         ..Default::default()
+//!     })
+//!     .for_each_event(|context, event| async move {
+//!         println!("{} {}: {:?}", context.partition(), event.sequence, event.text());
+//!         Ok(())
+//!     })?;
+//! host.run_until(ctrl_c, Duration::from_secs(30)).await?;
 //! # Ok(()) }
 //! ```
 //!
-//! What a receiver promises beyond the seam: a link or a connection that is lost, cut or detached for being idle is
-//! made again with backoff, with the same epoch, behind the last event that was handed out. What a producer
-//! promises: sends that wait for one another keep their order, also through retries; an event may be stored twice
-//! if the connection was lost before the hub's answer came.
+//! # Send
 //!
-//! **Not here yet:** tokens of Entra ID. [`Credential`] is the place for them. **Untried:** all of this has run
-//! against Ephor's own hub only, never against Azure.
+//! ```no_run
+//! use ephor::PartitionId;
+//! use ephor_eventhubs::{EventHubs, NewEvent, Target};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let hub = EventHubs::connect(&std::env::var("EVENT_HUB")?)?;
+//! let producer = hub.producer();
+//! // To any partition; to the one that a key chooses; to a certain one. The hub has stored what is awaited.
+//! producer.send(NewEvent::new("the door opened")).await?;
+//! let moves = (1..=100).map(|number| NewEvent::new(format!("step {number}")));
+//! producer.send_batch(Target::Key("home-7"), moves).await?;
+//! producer.send_to(PartitionId(3), NewEvent::new("the light is on")).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! # Connection strings
+//!
+//! All forms that Azure and its emulator write. What is missing or wrong is said before anything is connected, and
+//! nothing that is said repeats a key.
+//!
+//! ```
+//! use ephor_eventhubs::EventHubs;
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! // Of a hub.
+//! EventHubs::connect(
+//!     "Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=reader;SharedAccessKey=c2VjcmV0;\
+//!      EntityPath=homes",
+//! )?;
+//! // Of a namespace: the hub is named beside it.
+//! EventHubs::builder(
+//!     "Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=reader;SharedAccessKey=c2VjcmV0",
+//! )
+//! .hub("homes")
+//! .build()?;
+//! // For development, without TLS: what `ephor dev` prints.
+//! EventHubs::connect(
+//!     "Endpoint=sb://localhost:5672;SharedAccessKeyName=RootManageSharedAccessKey;\
+//!      SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;EntityPath=homes",
+//! )?;
+//! let error = EventHubs::connect("Endpoint=sb://localhost;EntityPath=homes").unwrap_err();
+//! assert!(error.to_string().contains("SharedAccessKey"));
+//! # Ok::<(), Box<dyn std::error::Error>>(()) })?; Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Who has an identity of Entra ID instead of a key switches the feature `entra` on, and gives `EntraId` with any
+//! credential of `azure_identity` to [`EventHubs::at`].
+//!
+//! # What is promised
+//!
+//! A **receiver** hands out every event once and in order. A link or a connection that is lost, silent or detached
+//! for being idle is made again with backoff, with the same epoch, behind the last event that was handed out.
+//!
+//! A **producer** has stored what it acknowledges; messages are stored whole. Sends are stored in the order in which
+//! they begin, also through retries ([`ProducerOptions::in_flight`] says when not). A message may be stored twice if
+//! the connection was lost before the hub's answer came: at most as many as were in flight on its link.
+//!
+//! Nothing waits for ever: [`Options`] has a limit for each wait.
+//!
+//! **Untried:** all of this has run against Ephor's own hub only, never against Azure.
 //!
 //! | to read about | open |
 //! |---|---|
 //! | what can be set | [`options`] |
-//! | how to be let in | [`credential`], `tls.rs` |
+//! | how to be let in | [`credential`], `credential/entra.rs`, `tls.rs` |
 //! | the hub as a source | `client.rs`, `receiver.rs` |
 //! | sending | [`producer`] |
 //! | one connection and everything on it | `line/` |
@@ -46,7 +118,9 @@ mod receiver;
 mod tls;
 
 pub use client::EventHubs;
-pub use credential::{Credential, SharedKey, Token, TokenKind};
+#[cfg(feature = "entra")]
+pub use credential::EntraId;
+pub use credential::{Credential, SharedKey, Token, TokenError, TokenKind};
 pub use ephor_core::event::NewEvent;
 pub use ephor_wire::connection_string::ConnectionString;
 pub use options::{Builder, InvalidOptions, Options};

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::{Stage, quick, receive, request, texts, within};
+use ephor_core::BoxFuture;
 use ephor_core::event::NewEvent;
 use ephor_core::ids::PartitionId;
 use ephor_core::source::{EventSource, OpenError, OpenRequest, SourceError};
-use ephor_core::{BoxError, BoxFuture};
-use ephor_eventhubs::{Credential, EventHubs, SendFailure, SharedKey, Token};
+use ephor_eventhubs::{Credential, EventHubs, SendFailure, SharedKey, Token, TokenError};
 use ephor_gateway::{Claims, GatewayConfig, Key, development_key};
 
 fn listen_only() -> GatewayConfig {
@@ -66,7 +66,7 @@ struct ShortLived {
 }
 
 impl Credential for ShortLived {
-    fn token<'a>(&'a self, audience: &'a str) -> BoxFuture<'a, Result<Token, BoxError>> {
+    fn token<'a>(&'a self, audience: &'a str) -> BoxFuture<'a, Result<Token, TokenError>> {
         self.made.fetch_add(1, Ordering::Relaxed);
         self.key.token(audience)
     }
@@ -105,9 +105,9 @@ async fn tokens_are_renewed_while_a_link_lives_and_not_after_it() {
 struct Flaky(SharedKey, AtomicUsize);
 
 impl Credential for Flaky {
-    fn token<'a>(&'a self, audience: &'a str) -> BoxFuture<'a, Result<Token, BoxError>> {
+    fn token<'a>(&'a self, audience: &'a str) -> BoxFuture<'a, Result<Token, TokenError>> {
         match self.1.fetch_add(1, Ordering::Relaxed) % 2 {
-            0 => Box::pin(async { Err("the service of tokens is away".into()) }),
+            0 => Box::pin(async { Err(TokenError::Unavailable("the service of tokens is away".into())) }),
             _ => self.0.token(audience),
         }
     }

@@ -23,7 +23,7 @@ use tokio::time::{Instant, timeout_at};
 use super::Key;
 use super::requests::{PairName, Purpose};
 use super::task::Task;
-use crate::credential::Token;
+use crate::credential::{Token, TokenError};
 use crate::failure::Failure;
 
 /// A renewal that failed is tried again after this, or sooner if less is left.
@@ -52,7 +52,7 @@ struct Audience {
     waiting: Vec<Waiter>,
 }
 
-type Fetched = (String, Result<Token, String>);
+type Fetched = (String, Result<Token, TokenError>);
 
 #[derive(Default)]
 pub(super) struct Tokens {
@@ -93,6 +93,22 @@ impl Tokens {
     }
 }
 
+/// How long to wait before a token is renewed that counts for so long; for ever if that is of no use.
+///
+/// A credential may keep a token until shortly before its end, so one that came again is asked for again; but one
+/// that cannot be renewed stays as it is until the hub has had enough of it.
+fn before_renewal(left: Duration, newer: bool) -> Option<Duration> {
+    (newer || left > LEAST_BETWEEN).then(|| (left * 3 / 4).max(LEAST_BETWEEN))
+}
+
+/// How long to wait after a renewal that failed.
+fn before_next_try(left: Duration) -> Duration {
+    match left.is_zero() {
+        true => RENEW_AGAIN,
+        false => (left / 4).clamp(LEAST_BETWEEN, RENEW_AGAIN),
+    }
+}
+
 impl Task {
     /// Goes on with `waiter` once there is a token for its audience; at once if none is needed.
     pub(super) fn authorize(&mut self, audience: String, waiter: Waiter) {
@@ -129,14 +145,14 @@ impl Task {
         let deadline = Instant::now() + self.endpoint.token_time();
         self.tokens.fetching.push(Box::pin(async move {
             let token = match timeout_at(deadline, credential.token(&audience)).await {
-                Ok(token) => token.map_err(|error| error.to_string()),
-                Err(_) => Err("it took too long".to_owned()),
+                Ok(token) => token,
+                Err(_) => Err(TokenError::Unavailable("it took too long".into())),
             };
             (audience, token)
         }));
     }
 
-    pub(super) fn on_token(&mut self, audience: &str, token: Result<Token, String>) {
+    pub(super) fn on_token(&mut self, audience: &str, token: Result<Token, TokenError>) {
         match token {
             Ok(token) => {
                 if !self.tokens.audiences.contains_key(audience) {
@@ -151,22 +167,21 @@ impl Task {
                 let purpose = Purpose::Token(audience.to_owned(), token.clone());
                 self.ask(PairName::Cbs, purpose, |id, reply_to, into| put.write(id, reply_to, into));
             }
-            Err(why) => self.on_token_refused(audience, &Failure::lost(format!("no token: {why}"))),
+            Err(error) => self.on_token_refused(audience, &Failure::of_token(&error)),
         }
     }
 
     pub(super) fn on_token_accepted(&mut self, audience: &str, token: Token) {
         let Some(found) = self.tokens.audiences.get_mut(audience) else { return };
         let left = token.expires_at.since(SystemClock.wall());
-        // One that cannot be renewed stays as it is until the hub has had enough of it.
-        let renewable = found.token.as_ref().is_none_or(|before| token.expires_at > before.expires_at);
+        let newer = found.token.as_ref().is_none_or(|before| token.expires_at > before.expires_at);
         found.valid = true;
         found.busy = false;
         let waiting = std::mem::take(&mut found.waiting);
         found.token = Some(token.clone());
-        match renewable {
-            true => self.tokens.schedule(audience, Instant::now() + (left * 3 / 4).max(LEAST_BETWEEN)),
-            false => self.tokens.unschedule(audience),
+        match before_renewal(left, newer) {
+            Some(pause) => self.tokens.schedule(audience, Instant::now() + pause),
+            None => self.tokens.unschedule(audience),
         }
         for waiter in waiting {
             self.authorized(waiter, Some(&token));
@@ -179,8 +194,7 @@ impl Task {
         if let (true, Some(token)) = (found.valid, &found.token) {
             tracing::warn!(audience, reason = %failure, "token not renewed, trying again");
             let left = token.expires_at.since(SystemClock.wall());
-            let at = Instant::now() + (left / 4).min(RENEW_AGAIN).max(LEAST_BETWEEN);
-            self.tokens.schedule(audience, at);
+            self.tokens.schedule(audience, Instant::now() + before_next_try(left));
             return;
         }
         for waiter in std::mem::take(&mut found.waiting) {
@@ -235,5 +249,33 @@ impl Task {
             }
             Waiter::Ask(_, reply) => drop(reply.send(Err(failure.clone()))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_renewed_before_it_ends_and_one_that_never_changes_not_for_ever() {
+        let mut left = Duration::from_secs(3_600);
+        assert_eq!(before_renewal(left, true), Some(Duration::from_secs(2_700)));
+        let mut asked = 0;
+        while let Some(pause) = before_renewal(left, false) {
+            assert!(pause < left, "{pause:?} of {left:?}");
+            left -= pause;
+            asked += 1;
+        }
+        assert!((5..12).contains(&asked), "{asked}");
+        assert!(before_renewal(Duration::ZERO, true).is_some(), "a new one that is over is asked for again");
+        assert!(before_renewal(Duration::ZERO, false).is_none());
+    }
+
+    #[test]
+    fn after_a_failure_it_is_tried_again_soon_while_that_helps() {
+        assert_eq!(before_next_try(Duration::from_secs(900)), RENEW_AGAIN);
+        assert_eq!(before_next_try(Duration::from_secs(40)), Duration::from_secs(10));
+        assert_eq!(before_next_try(Duration::from_millis(1)), LEAST_BETWEEN);
+        assert_eq!(before_next_try(Duration::ZERO), RENEW_AGAIN);
     }
 }

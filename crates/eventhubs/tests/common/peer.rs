@@ -13,7 +13,7 @@ use ephor_amqp::performative::{Attach, Error, Outcome, Role};
 use ephor_core::event::NewEvent;
 use ephor_core::position::{Offset, SequenceNumber};
 use ephor_core::time::Timestamp;
-use ephor_eventhubs::EventHubs;
+use ephor_eventhubs::{Builder, ConnectionString, EventHubs, Options};
 use ephor_wire::annotations::{Stamp, deliver};
 use ephor_wire::batch::Envelope;
 use ephor_wire::cbs::{self, PutToken, TokenKind};
@@ -128,11 +128,14 @@ impl Peer {
         Self { address, shared, task }
     }
 
-    pub(crate) fn client(&self, options: ephor_eventhubs::Options) -> EventHubs {
+    pub(crate) fn client(&self, options: Options) -> EventHubs {
+        self.builder(options).build().unwrap()
+    }
+
+    pub(crate) fn builder(&self, options: Options) -> Builder {
         let port = self.address.port();
-        let string =
-            ephor_eventhubs::ConnectionString::development(&"127.0.0.1".parse().unwrap(), port, None);
-        EventHubs::builder_for(string).hub("homes").options(options).build().unwrap()
+        let string = ConnectionString::development(&"127.0.0.1".parse().unwrap(), port, None);
+        EventHubs::builder_for(string).hub("homes").options(options)
     }
 
     pub(crate) fn seen<T>(&self, look: impl FnOnce(&Seen) -> T) -> T {

@@ -1,0 +1,108 @@
+//! Tokens of Entra ID, from whatever fetches them for the Azure SDK for Rust.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use azure_core::credentials::TokenCredential;
+use azure_core::error::ErrorKind;
+use azure_core::http::StatusCode;
+use ephor_core::BoxFuture;
+use ephor_core::time::Timestamp;
+use secrecy::SecretString;
+
+use super::{Credential, Token, TokenError, TokenKind};
+
+/// What a token is asked for: everything that its owner may do with event hubs.
+pub const SCOPE: &str = "https://eventhubs.azure.net/.default";
+
+/// Tokens of Entra ID: for applications, managed identities and people instead of keys.
+///
+/// It takes any credential of the crate `azure_identity`, or one of your own. **Untried:** it has never met Azure
+/// itself; Ephor's own hub knows keys only, and refuses these tokens with a clear word.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use azure_core::credentials::TokenCredential;
+/// use ephor_eventhubs::{EntraId, EventHubs, InvalidOptions};
+///
+/// /// Such as `azure_identity::ManagedIdentityCredential::new(None)?`.
+/// fn hub(credential: Arc<dyn TokenCredential>) -> Result<EventHubs, InvalidOptions> {
+///     EventHubs::at("contoso.servicebus.windows.net").hub("homes").credential(EntraId::new(credential)).build()
+/// }
+/// ```
+#[derive(Clone)]
+pub struct EntraId(Arc<dyn TokenCredential>);
+
+impl EntraId {
+    /// With what fetches the tokens. It is asked for each link, and is expected to keep a token that still counts,
+    /// as those of `azure_identity` do.
+    pub fn new(credential: Arc<dyn TokenCredential>) -> Self {
+        Self(credential)
+    }
+}
+
+impl fmt::Debug for EntraId {
+    /// Without the credential, which may show what it should not.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EntraId(hidden)")
+    }
+}
+
+impl Credential for EntraId {
+    /// The audience chooses nothing: one token is good for all that its owner may do.
+    fn token<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Token, TokenError>> {
+        Box::pin(async move {
+            let token = self.0.get_token(&[SCOPE], None).await.map_err(sorted)?;
+            let milliseconds = token.expires_on.unix_timestamp_nanos() / 1_000_000;
+            Ok(Token {
+                kind: TokenKind::Jwt,
+                text: SecretString::from(token.token.secret()),
+                expires_at: Timestamp(i64::try_from(milliseconds).unwrap_or(i64::MAX)),
+            })
+        })
+    }
+}
+
+/// Entra ID itself says no by these; whatever else goes wrong may pass.
+fn sorted(error: azure_core::Error) -> TokenError {
+    const FINAL: [StatusCode; 3] = [StatusCode::BadRequest, StatusCode::Unauthorized, StatusCode::Forbidden];
+    let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
+    while let Some(found) = cause {
+        if let Some(ErrorKind::HttpResponse { status, .. }) =
+            found.downcast_ref().map(azure_core::Error::kind)
+            && FINAL.contains(status)
+        {
+            return TokenError::Refused(error.into());
+        }
+        cause = found.source();
+    }
+    TokenError::Unavailable(error.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn response(status: StatusCode) -> azure_core::Error {
+        let kind = ErrorKind::HttpResponse { status, error_code: None, raw_response: None };
+        azure_core::Error::with_message(kind, "said no")
+    }
+
+    #[test]
+    fn what_entra_id_refuses_is_refused_and_the_rest_may_pass() {
+        let refused = |error| matches!(sorted(error), TokenError::Refused(_));
+        for status in [400, 401, 403] {
+            assert!(refused(response(StatusCode::from(status))), "{status}");
+        }
+        for status in [404, 408, 410, 429, 500, 503] {
+            assert!(!refused(response(StatusCode::from(status))), "{status}");
+        }
+        let wrapped =
+            azure_core::Error::with_error(ErrorKind::Credential, response(StatusCode::Unauthorized), "outer");
+        assert!(refused(wrapped));
+        assert!(!refused(azure_core::Error::with_message(ErrorKind::Io, "no route")));
+        assert!(!refused(azure_core::Error::with_message(ErrorKind::Credential, "the tool is asleep")));
+    }
+}

@@ -125,6 +125,7 @@ impl Scenario {
             3 => CheckpointPolicy::every(Duration::from_secs(random.u64(1..=10))),
             _ => CheckpointPolicy::every(Duration::from_secs(5)).or_events(random.u64(5..=50)),
         };
+        let checkpoint = checkpoint.spaced(Duration::from_millis([0, 100, 3_000][random.usize(0..3)]));
         Self {
             seed,
             hosts,

@@ -96,8 +96,11 @@ impl Checkpoint {
     }
 }
 
-/// When the host itself writes checkpoints. The conditions combine: whichever
-/// comes first.
+/// So far apart are two checkpoints of a partition, unless the policy says otherwise.
+pub const DEFAULT_SPACING: Duration = Duration::from_millis(100);
+
+/// When the host itself writes checkpoints, and how often it writes any. The
+/// conditions combine: whichever comes first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointPolicy {
     /// After this many finished events.
@@ -106,12 +109,17 @@ pub struct CheckpointPolicy {
     pub every: Option<Duration>,
     /// When a partition closes in good order.
     pub on_close: bool,
+    /// However often checkpoints are asked for, by hand or by this policy, those of one partition
+    /// are written no closer together than this, so that they cost the store at most this rate.
+    /// The latest that was asked for is always written: when its turn comes, and before the
+    /// partition is given away. Zero: each is written at once.
+    pub spacing: Duration,
 }
 
 impl Default for CheckpointPolicy {
     /// When a partition closes in good order; in between, by hand.
     fn default() -> Self {
-        Self { every_events: None, every: None, on_close: true }
+        Self { every_events: None, every: None, on_close: true, spacing: DEFAULT_SPACING }
     }
 }
 
@@ -139,6 +147,11 @@ impl CheckpointPolicy {
     /// Also `period` after the first unsaved event.
     pub fn or_every(self, period: Duration) -> Self {
         Self { every: Some(period), ..self }
+    }
+
+    /// Checkpoints of a partition are written no closer together than this.
+    pub fn spaced(self, spacing: Duration) -> Self {
+        Self { spacing, ..self }
     }
 
     /// Whether a checkpoint is due now.
@@ -255,6 +268,9 @@ mod tests {
         }
         assert!(CheckpointPolicy::default().on_close);
         assert!(!CheckpointPolicy::by_hand().on_close);
+        assert_eq!(CheckpointPolicy::by_hand().spacing, DEFAULT_SPACING);
+        let spaced = CheckpointPolicy::every_events(3).spaced(second);
+        assert_eq!((spaced.spacing, spaced.every_events, spaced.on_close), (second, Some(3), true));
         assert!(CheckpointPolicy::every(second).or_events(3).due(&unsaved, Monotonic(6)));
         assert!(CheckpointPolicy::every(second).on_close);
         assert_eq!(CheckpointPolicy::every(second).due_at(&unsaved), Some(Monotonic(5) + second));

@@ -1,7 +1,8 @@
 //! What a processor knows of its partition, and how it writes checkpoints.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use ephor_core::checkpoint::{Checkpoint, Position, Unsaved};
 use ephor_core::epoch::Epoch;
@@ -14,6 +15,7 @@ use ephor_core::store::{Save, SaveRequest};
 use ephor_core::time::{Monotonic, Timestamp};
 use tokio::sync::watch;
 
+use crate::deferred::Deferred;
 use crate::environment::Environment;
 use crate::error::{ProcessorError, StoreCallError};
 use crate::lease_state::{LeaseState, Stage};
@@ -26,6 +28,11 @@ use crate::store_calls::StoreCalls;
 pub enum Checkpointed {
     /// It is written.
     Saved(Checkpoint),
+    /// The one before was written just now: this one waits for its turn
+    /// ([`CheckpointPolicy::spacing`](ephor_core::checkpoint::CheckpointPolicy::spacing)), or for
+    /// one that is further ahead. It is written then, and before the partition is given away; if
+    /// the host dies first, its events are delivered again. [`PartitionContext::flush`] writes it now.
+    Deferred,
     /// The stored checkpoint is as far or further, and stays as it is.
     Unchanged(Checkpoint),
     /// No event was delivered to this processor yet, so there is nothing to write.
@@ -67,6 +74,7 @@ pub(crate) struct Progress {
     delivered: Option<SequenceNumber>,
     /// What the store has.
     pub(crate) saved: Option<Checkpoint>,
+    pub(crate) deferred: Deferred,
     pub(crate) unsaved: Unsaved,
     pub(crate) last_enqueued: Option<LastEnqueued>,
     /// The oldest event kept when the partition was opened.
@@ -88,6 +96,8 @@ pub struct Failing {
 }
 
 pub(crate) struct ContextInner {
+    /// The least time between two checkpoints.
+    pub(crate) spacing: Duration,
     pub(crate) lease: Arc<LeaseState>,
     pub(crate) store: StoreCalls,
     pub(crate) environment: Arc<dyn Environment>,
@@ -110,17 +120,36 @@ impl PartitionContext {
         environment: Arc<dyn Environment>,
         log: Option<LogId>,
         checkpoint: Option<Checkpoint>,
+        spacing: Duration,
     ) -> Self {
         let labels = partition_labels(&store, lease.token().partition);
         let checkpoints = metrics::counter!(names::CHECKPOINTS, &labels);
         let fenced = metrics::counter!(names::FENCED_WRITES, &labels);
         let progress = Mutex::new(Progress { saved: checkpoint, ..Progress::default() });
         let cancel = watch::Sender::new(false);
-        Self(Arc::new(ContextInner { lease, store, environment, log, progress, cancel, checkpoints, fenced }))
+        Self(Arc::new(ContextInner {
+            spacing,
+            lease,
+            store,
+            environment,
+            log,
+            progress,
+            cancel,
+            checkpoints,
+            fenced,
+        }))
     }
 
     pub(crate) fn inner(&self) -> &ContextInner {
         &self.0
+    }
+
+    pub(crate) fn downgrade(&self) -> Weak<ContextInner> {
+        Arc::downgrade(&self.0)
+    }
+
+    pub(crate) fn upgrade(inner: &Weak<ContextInner>) -> Option<Self> {
+        inner.upgrade().map(Self)
     }
 
     pub(crate) fn progress(&self) -> MutexGuard<'_, Progress> {
@@ -197,25 +226,36 @@ impl PartitionContext {
 
     /// Writes a checkpoint up to the end of the batch that is being processed
     /// (the high-water mark); in `close`, up to the last finished batch. For a
-    /// closure per event, up to that event.
+    /// closure per event, up to that event. One that follows another closely
+    /// waits for its turn ([`Checkpointed::Deferred`]).
     pub async fn checkpoint(&self) -> Result<Checkpointed, CheckpointError> {
         let position = {
             let progress = self.progress();
             progress.current.clone().or_else(|| progress.finished.clone())
         };
         match position {
-            Some(position) => self.save(position).await,
+            Some(position) => self.save_in_turn(position).await,
             None => Ok(Checkpointed::Nothing),
         }
     }
 
     /// Writes a checkpoint up to and including this event (a low-water mark):
-    /// the next owner goes on right behind it.
+    /// the next owner goes on right behind it. One that follows another closely
+    /// waits for its turn ([`Checkpointed::Deferred`]).
     pub async fn checkpoint_at(&self, event: &Event) -> Result<Checkpointed, CheckpointError> {
         if self.progress().delivered.is_none_or(|delivered| event.sequence > delivered) {
             return Err(CheckpointError::NotDelivered { sequence: event.sequence });
         }
-        self.save(Position::of(event)).await
+        self.save_in_turn(Position::of(event)).await
+    }
+
+    /// Writes the checkpoint that waits for its turn now, if one does.
+    pub async fn flush(&self) -> Result<Checkpointed, CheckpointError> {
+        let waiting = self.progress().deferred.position.clone();
+        match waiting {
+            Some(position) => self.save(position).await,
+            None => Ok(self.last_checkpoint().map_or(Checkpointed::Nothing, Checkpointed::Unchanged)),
+        }
     }
 
     pub(crate) async fn save(&self, position: Position) -> Result<Checkpointed, CheckpointError> {
@@ -229,6 +269,7 @@ impl PartitionContext {
             let mut progress = self.progress();
             progress.finished = None;
             progress.delivered = None;
+            progress.deferred.position = None;
             progress.unsaved = Unsaved::default();
         }
         Ok(written)
@@ -244,6 +285,7 @@ impl PartitionContext {
         if let Some(saved) = self.progress().saved.as_ref().filter(covered) {
             return Ok(Checkpointed::Unchanged(saved.clone()));
         }
+        self.progress().deferred.turn = inner.environment.now() + inner.spacing;
         let token = inner.lease.token();
         let request = SaveRequest { rewind, ..SaveRequest::new(token, &position, inner.log.as_ref()) };
         let call = inner.store.store().save(inner.store.group(), &request);
@@ -266,7 +308,7 @@ impl PartitionContext {
     }
 
     /// Whether what is saved says as much already, or more. A checkpoint of another log says nothing.
-    fn covers(&self, saved: &Checkpoint, position: &Position) -> bool {
+    pub(crate) fn covers(&self, saved: &Checkpoint, position: &Position) -> bool {
         let log = self.0.log.as_ref();
         let same = saved.position == *position && saved.log.as_ref() == log;
         same || saved.forbids(position, log)
@@ -305,6 +347,7 @@ impl PartitionContext {
         if checkpoint.position.finished() >= finished {
             progress.unsaved = Unsaved::default();
         }
+        progress.deferred.forget_up_to(&checkpoint.position);
         progress.saved = Some(checkpoint.clone());
     }
 

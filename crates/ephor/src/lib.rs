@@ -14,6 +14,7 @@
 
 pub mod admin;
 mod context;
+mod deferred;
 pub mod environment;
 mod error;
 mod host;

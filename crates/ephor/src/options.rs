@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ephor_core::checkpoint::CheckpointPolicy;
+use ephor_core::checkpoint::{CheckpointPolicy, DEFAULT_SPACING};
 use ephor_core::failure::FailurePolicy;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::StartPosition;
@@ -196,6 +196,12 @@ impl EventProcessorOptions {
         ensure(self.checkpoint.every.is_none_or(|period| !period.is_zero()), || {
             "a checkpoint every 0s makes no sense; try every 5s, or leave it out".into()
         })?;
+        ensure(self.checkpoint.spacing <= LONGEST, || {
+            format!(
+                "checkpoints {:?} apart would hardly ever be written; try {DEFAULT_SPACING:?}",
+                self.checkpoint.spacing
+            )
+        })?;
         let backoff = match self.failure {
             FailurePolicy::Retry(backoff) | FailurePolicy::SkipAfter { backoff, .. } => Some(backoff),
             FailurePolicy::Close { .. } => None,
@@ -346,7 +352,7 @@ mod tests {
 
     #[test]
     fn wrong_processor_options_are_named_with_a_way_out() {
-        let cases: [(Change<EventProcessorOptions>, &str); 11] = [
+        let cases: [(Change<EventProcessorOptions>, &str); 12] = [
             (|o| o.max_batch_size = 0, "max_batch_size is 0"),
             (|o| o.prefetch_count = 99, "prefetch_count (99) must be at least max_batch_size (100)"),
             (|o| o.prefetch_bytes = 0, "prefetch_bytes is 0"),
@@ -354,6 +360,7 @@ mod tests {
             (|o| o.process_timeout = Some(Duration::ZERO), "process_timeout is zero"),
             (|o| o.checkpoint.every_events = Some(0), "every 0 events"),
             (|o| o.checkpoint.every = Some(Duration::ZERO), "every 0s"),
+            (|o| o.checkpoint.spacing = LONGEST + Duration::from_secs(1), "hardly ever be written"),
             (
                 |o| {
                     o.failure = FailurePolicy::SkipAfter {

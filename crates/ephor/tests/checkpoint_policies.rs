@@ -6,6 +6,7 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use common::ledger::{Ledger, What};
 use common::ledger::{P0, events, millis, seconds, send, start, stored_sequence, until_finished};
@@ -14,6 +15,8 @@ use ephor::{CheckpointPolicy, EventProcessorOptions, FailurePolicy};
 use ephor_testkit::TestFleet;
 
 fn policy(ledger: &Ledger, checkpoint: CheckpointPolicy) -> EventProcessorOptions {
+    // Each is written at once: how they are spaced out is tested in `spaced_checkpoints.rs`.
+    let checkpoint = checkpoint.spaced(Duration::ZERO);
     EventProcessorOptions { checkpoint, max_batch_size: 5, ..ledger.options() }
 }
 

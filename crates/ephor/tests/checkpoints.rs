@@ -5,6 +5,7 @@
 mod common;
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use common::ledger::{Ledger, What};
 use common::ledger::{P0, events, millis, seconds, send, start, stored_sequence, until_finished};
@@ -15,7 +16,9 @@ use ephor_core::lease::{ClaimCause, ClaimRequest};
 use ephor_testkit::TestFleet;
 
 fn by_hand(ledger: &Ledger) -> EventProcessorOptions {
-    EventProcessorOptions { checkpoint: CheckpointPolicy::by_hand(), ..ledger.options() }
+    // Each is written at once: how they are spaced out is tested in `spaced_checkpoints.rs`.
+    let checkpoint = CheckpointPolicy::by_hand().spaced(Duration::ZERO);
+    EventProcessorOptions { checkpoint, ..ledger.options() }
 }
 
 /// The event up to which a checkpoint was written.

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use ephor::admin::{SeekMode, SeekTo};
 use ephor::{
-    Checkpointed, CloseReason, Epoch, EventProcessorOptions, EventSource, FailurePolicy, HostId,
-    PartitionContext, PartitionId, SequenceNumber, StartPosition,
+    CheckpointPolicy, Checkpointed, CloseReason, Epoch, EventProcessorOptions, EventSource, FailurePolicy,
+    HostId, PartitionContext, PartitionId, SequenceNumber, StartPosition,
 };
 use ephor_core::ids::Incarnation;
 use ephor_core::lease::{ClaimCause, ClaimRequest};
@@ -225,7 +225,8 @@ async fn a_processor_that_runs_into_a_seek_by_saving_still_hears_that_it_was_a_s
     let mut fleet = TestFleet::new(1).unwrap();
     let store = ephor::memory::MemoryStore::new(Arc::new(ephor_testkit::VirtualEnvironment::new()));
     fleet = fleet.with_store(Arc::new(store.without_wakes()));
-    let options = EventProcessorOptions { max_batch_size: 1, ..EventProcessorOptions::default() };
+    let checkpoint = CheckpointPolicy::default().spaced(Duration::ZERO);
+    let options = EventProcessorOptions { max_batch_size: 1, checkpoint, ..EventProcessorOptions::default() };
     fleet.start("a", |host| host.options(options).processor(recorder.make())).await.unwrap();
     send(&fleet, 2_000);
     fleet.until("busy", || recorder.finished(0).len() > 10).await.unwrap();

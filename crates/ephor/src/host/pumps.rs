@@ -55,6 +55,7 @@ impl Manager {
             shared.environment.clone(),
             self.log.clone(),
             checkpoint,
+            shared.options.checkpoint.spacing,
         );
         let paused = shared.status().paused.contains(&partition);
         let (control, orders) = watch::channel(Control { paused, stop: None });

@@ -59,8 +59,7 @@ impl<P: EventProcessor> Pump<P> {
         } else {
             Some(self.give_away(&way, reason, closed).await)
         };
-        let settled =
-            if closed { self.final_checkpoint(until).await } else { self.context.nothing_unsaved() };
+        let settled = self.final_checkpoint(closed, until).await;
         // Whoever was to have it may have left meanwhile.
         let way = self.guard.way().unwrap_or(way);
         let given = match early {
@@ -120,18 +119,16 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// Saves what is finished, if the policy says so. True if nothing finished is unsaved.
-    async fn final_checkpoint(&mut self, until: Monotonic) -> bool {
-        if !self.shared.options.checkpoint.on_close {
-            return self.context.nothing_unsaved();
-        }
-        let finished = self.context.progress().finished.clone();
-        let Some(position) = finished else { return true };
+    /// Saves what was asked for and waits for its turn; and what is finished, if the policy says so and
+    /// `close` went well. True if nothing finished is unsaved.
+    async fn final_checkpoint(&mut self, closed: bool, until: Monotonic) -> bool {
+        let finished_too = closed && self.shared.options.checkpoint.on_close;
+        let Some(position) = self.context.owed(finished_too) else { return self.context.nothing_unsaved() };
         let started = self.now();
         loop {
             match self.context.save(position.clone()).await {
                 Ok(Checkpointed::Refused) => break,
-                Ok(_) => return true,
+                Ok(_) => return self.context.nothing_unsaved(),
                 Err(_) => {
                     let environment = &self.context.inner().environment;
                     environment.sleep_until(environment.now() + FINAL_CHECKPOINT_RETRY).await;

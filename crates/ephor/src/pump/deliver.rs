@@ -193,7 +193,8 @@ impl<P: EventProcessor> Pump<P> {
         let position = {
             let progress = self.context.progress();
             let due = self.shared.options.checkpoint.due(&progress.unsaved, now);
-            progress.finished.clone().filter(|_| due && now >= self.checkpoint_not_before)
+            let turn = self.checkpoint_not_before.max(progress.deferred.turn);
+            progress.finished.clone().filter(|_| due && now >= turn)
         };
         let Some(position) = position else { return Ok(()) };
         match self.save_unless_lost(position).await? {

@@ -240,7 +240,10 @@ impl<P: EventProcessor> Pump<P> {
         } else {
             Monotonic::NEVER
         };
-        let unsaved = self.context.progress().unsaved;
+        let (unsaved, turn) = {
+            let progress = self.context.progress();
+            (progress.unsaved, progress.deferred.turn)
+        };
         let now = self.now();
         // What is due already could not be written: it is tried again although no event follows.
         let due = if options.checkpoint.due(&unsaved, now) {
@@ -248,7 +251,7 @@ impl<P: EventProcessor> Pump<P> {
         } else {
             options.checkpoint.due_at(&unsaved)
         };
-        let checkpoint = due.map(|due| due.max(self.checkpoint_not_before));
+        let checkpoint = due.map(|due| due.max(self.checkpoint_not_before).max(turn));
         idle.min(checkpoint.unwrap_or(Monotonic::NEVER))
     }
 

@@ -1,0 +1,18 @@
+//! Stores for leases and checkpoints, chosen by a URL.
+//!
+//! | URL | feature | for |
+//! |---|---|---|
+//! | `sqlite:PATH` | `sqlite` | hosts on one machine: a file, and nothing to install |
+//! | `postgres://USER:PASSWORD@HOST/DATABASE` | `postgres` | hosts on several machines |
+//!
+//! Each keeps the promises of [`Store`](ephor_core::store::Store) and proves it by the conformance suite of
+//! `ephor-testkit`. Who may write what is decided in `ephor_core::record`, the same for all; a backend makes
+//! one atomic step of it.
+
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod text;
+mod url;
+
+pub use url::{InvalidUrl, StoreUrl};

@@ -1,0 +1,107 @@
+//! SQLite's errors in our words: what happened, and what to do.
+
+use std::path::Path;
+
+use ephor_core::store::StoreError;
+use rusqlite::ErrorCode;
+
+use super::records::StepError;
+
+/// What SQLite's codes come down to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Busy,
+    Full,
+    ReadOnly,
+    Permission,
+    NotADatabase,
+    Corrupt,
+    /// A disk that does not do what it is told, too little memory and the like: it may pass.
+    Other,
+}
+
+pub(super) fn kind(error: &rusqlite::Error) -> Kind {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Kind::Busy,
+        Some(ErrorCode::DiskFull) => Kind::Full,
+        Some(ErrorCode::ReadOnly) => Kind::ReadOnly,
+        Some(ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied) => Kind::Permission,
+        Some(ErrorCode::NotADatabase) => Kind::NotADatabase,
+        Some(ErrorCode::DatabaseCorrupt) => Kind::Corrupt,
+        _ => Kind::Other,
+    }
+}
+
+/// What to do about it, for a file that was fine when it was opened.
+pub(super) fn advice(kind: Kind, path: &Path) -> String {
+    let path = path.display();
+    match kind {
+        Kind::Busy => format!("another process holds the write lock of {path}"),
+        Kind::Full => {
+            format!("the disk that holds {path} is full: make room, and it goes on without a restart")
+        }
+        Kind::ReadOnly => {
+            format!("{path} cannot be written: make the file, its folder and its disk writable")
+        }
+        Kind::Permission => format!("{path} may not be opened: give this user access to it"),
+        Kind::NotADatabase | Kind::Corrupt => format!(
+            "{path} is damaged: stop all hosts, move it aside together with {path}-wal and {path}-shm, and \
+             put a backup in its place"
+        ),
+        Kind::Other => format!("{path} cannot be read or written"),
+    }
+}
+
+/// Why a step was not done, for the caller.
+pub(super) fn of_step(error: StepError, path: &Path) -> StoreError {
+    match error {
+        StepError::Damaged(what) => StoreError::Damaged { what },
+        StepError::Refused(message) => StoreError::Refused { message },
+        StepError::Sqlite(error) => of_sqlite(&error, path),
+    }
+}
+
+fn of_sqlite(error: &rusqlite::Error, path: &Path) -> StoreError {
+    let kind = kind(error);
+    let message = format!("{}: {error}", advice(kind, path));
+    match kind {
+        Kind::Busy | Kind::Full | Kind::Other => StoreError::Unavailable(message.into()),
+        Kind::ReadOnly | Kind::Permission | Kind::NotADatabase | Kind::Corrupt => {
+            StoreError::Refused { message }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    fn store_error(code: i32) -> StoreError {
+        let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+        of_step(StepError::Sqlite(error), Path::new("/data/ephor.db"))
+    }
+
+    #[test]
+    fn what_passes_by_itself_is_unavailable_and_what_needs_a_person_is_refused() {
+        for (code, passes, words) in [
+            (ffi::SQLITE_BUSY, true, "write lock"),
+            (ffi::SQLITE_LOCKED, true, "write lock"),
+            (ffi::SQLITE_FULL, true, "is full: make room"),
+            (ffi::SQLITE_IOERR, true, "cannot be read or written"),
+            (ffi::SQLITE_IOERR_SHMSIZE, true, "cannot be read or written"),
+            (ffi::SQLITE_NOMEM, true, "cannot be read or written"),
+            (ffi::SQLITE_READONLY, false, "cannot be written: make"),
+            (ffi::SQLITE_PERM, false, "may not be opened"),
+            (ffi::SQLITE_CORRUPT, false, "put a backup in its place"),
+            (ffi::SQLITE_NOTADB, false, "put a backup in its place"),
+        ] {
+            let error = store_error(code);
+            assert_eq!(matches!(error, StoreError::Unavailable(_)), passes, "{error}");
+            assert_eq!(matches!(error, StoreError::Refused { .. }), !passes, "{error}");
+            let text = error.to_string();
+            assert!(text.contains(words) && text.contains("/data/ephor.db"), "{text}");
+        }
+    }
+}

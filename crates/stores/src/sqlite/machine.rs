@@ -1,0 +1,78 @@
+//! What the store asks of the machine: two clocks, which machine and which boot of it this is, and to bring
+//! a file to disk. A test brings a machine of its own.
+
+use std::fs::File;
+use std::io;
+use std::time::Duration;
+
+use ephor_core::time::Timestamp;
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+/// The machine that a store runs on.
+pub trait Machine: Send + Sync + 'static {
+    /// The time as people set it.
+    fn wall(&self) -> Timestamp;
+
+    /// The time since the machine was started, suspended time included. Nobody can set it.
+    fn since_boot(&self) -> Duration;
+
+    /// Names this run of the machine: another after each start of it, and the same for all its processes.
+    fn boot(&self) -> io::Result<String>;
+
+    /// Names the machine, where it has a name that outlives a start.
+    fn name(&self) -> Option<String>;
+
+    /// Returns when what was written to the file would survive a power failure.
+    fn sync(&self, file: &File) -> io::Result<()>;
+}
+
+/// The machine that this process runs on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ThisMachine;
+
+impl Machine for ThisMachine {
+    fn wall(&self) -> Timestamp {
+        Timestamp(i64::try_from(duration(clock_gettime(ClockId::Realtime)).as_millis()).unwrap_or(i64::MAX))
+    }
+
+    fn since_boot(&self) -> Duration {
+        duration(clock_gettime(ClockId::Boottime))
+    }
+
+    fn boot(&self) -> io::Result<String> {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        // In a time namespace of its own a container counts the time since the start otherwise: for the
+        // store it is then another machine.
+        let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
+        Ok(format!("{} {}", boot.trim(), namespace.display()).trim().to_owned())
+    }
+
+    fn name(&self) -> Option<String> {
+        let name = std::fs::read_to_string("/etc/machine-id").ok()?;
+        Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+    }
+
+    fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_data()
+    }
+}
+
+fn duration(time: Timespec) -> Duration {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_clocks_and_a_boot() {
+        let machine = ThisMachine;
+        assert!(machine.wall() > Timestamp(1_500_000_000_000));
+        assert!(machine.since_boot() > Duration::ZERO);
+        let boot = machine.boot().unwrap();
+        assert!(boot.len() >= 36, "{boot}");
+        assert_eq!(boot, machine.boot().unwrap());
+    }
+}

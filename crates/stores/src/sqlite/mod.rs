@@ -1,0 +1,35 @@
+//! A store in a SQLite file, for hosts on one machine.
+//!
+//! ```text
+//!   SqliteStore ──queue──► one thread, one connection: session.rs          other processes
+//!        │                   each call is one transaction (steps.rs,             │
+//!        │                   records/), then one fdatasync for all               ▼
+//!        │                              └────────────► ephor.db, ephor.db-wal, ephor.db-shm
+//!        └─ changed() ◄──bells.rs◄── watcher.rs, every 50 ms ────────────────────┘
+//! ```
+//!
+//! Several processes may share the file. What was answered is on disk; a process that is killed leaves nothing
+//! half done, and one that is stopped holds the write lock only if it was stopped within the microseconds of a
+//! transaction: then the others are told who it is.
+
+mod bells;
+mod clock;
+mod failure;
+mod filesystem;
+mod holder;
+mod machine;
+mod open;
+mod open_error;
+mod place;
+mod records;
+mod schema;
+mod session;
+mod steps;
+mod store;
+mod watcher;
+mod worker;
+
+pub use clock::OtherMachine;
+pub use machine::{Machine, ThisMachine};
+pub use open_error::OpenError;
+pub use store::{DEFAULT_BUSY_WAIT, SqliteOptions, SqliteStore};

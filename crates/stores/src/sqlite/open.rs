@@ -1,0 +1,133 @@
+//! From a path to a connection that is ready: settings, tables, and the store's clock.
+
+use std::fs::File;
+use std::time::{Duration, Instant};
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
+
+use super::clock::{self, ClockRow, Reading};
+use super::holder;
+use super::machine::Machine;
+use super::open_error::OpenError;
+use super::place::Place;
+use super::schema::{self, Contents, MIGRATIONS};
+
+/// How long to wait before the next try for a lock: it is held for less than this.
+pub(super) const NEXT_TRY: Duration = Duration::from_millis(1);
+
+/// SQLite gives the room of a log that has grown beyond this back to the disk when it begins it anew.
+const LOG_BYTES_KEPT: i64 = 16 << 20;
+
+pub(super) fn connect(place: &Place) -> rusqlite::Result<Connection> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(&place.database, flags)?;
+    // Waiting is our own business: see `Session::begin`.
+    connection.busy_timeout(Duration::ZERO)?;
+    // Whoever closes last would lock everybody out to tidy up, and if it were stopped then, for ever.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.pragma_update(None, "journal_size_limit", LOG_BYTES_KEPT)?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    Ok(connection)
+}
+
+/// Brings a connection and its file into order, waiting for locks until `deadline`.
+#[expect(clippy::disallowed_methods, reason = "opening a file is real, and blocks the caller by contract")]
+pub(super) fn prepare(
+    connection: &Connection,
+    place: &Place,
+    machine: &dyn Machine,
+    reading: &dyn Fn() -> Reading,
+    deadline: Instant,
+) -> Result<(), OpenError> {
+    loop {
+        match try_to_prepare(connection, place, reading) {
+            Err(OpenError::Busy { .. }) if Instant::now() < deadline => std::thread::sleep(NEXT_TRY),
+            Err(OpenError::Busy { path, holder }) => {
+                let found = holder::find(&place.database, &place.shared_memory);
+                let holder = found.map_or(holder, |holder| holder.to_string());
+                return Err(OpenError::Busy { path, holder });
+            }
+            Err(other) => return Err(other),
+            Ok(()) => break,
+        }
+    }
+    // What is created is found again after a power failure: the names as well as the tables.
+    let durable = File::open(&place.log).and_then(|log| machine.sync(&log));
+    let durable = durable.and_then(|()| File::open(place.folder())?.sync_all());
+    durable.map_err(|error| place.other(error))
+}
+
+fn try_to_prepare(
+    connection: &Connection,
+    place: &Place,
+    reading: &dyn Fn() -> Reading,
+) -> Result<(), OpenError> {
+    let path = &place.database;
+    let failed = |error| OpenError::of_sqlite(error, path);
+    check_contents(schema::contents(connection).map_err(failed)?, place)?;
+    if connection.is_readonly("main").map_err(failed)? {
+        return Err(OpenError::ReadOnly { path: path.clone() });
+    }
+    let mode = connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0));
+    let mode = mode.map_err(failed)?;
+    if mode != "wal" {
+        let source = format!("SQLite keeps no write-ahead log here, but {mode}").into();
+        return Err(OpenError::Other { path: path.clone(), source });
+    }
+    let transaction =
+        Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(failed)?;
+    // Another process may have been faster since the first look.
+    let version = check_contents(schema::contents(&transaction).map_err(failed)?, place)?;
+    schema::migrate(&transaction, version, MIGRATIONS).map_err(failed)?;
+    let row = read_clock(&transaction).map_err(failed)?;
+    let row = clock::open(row, &reading())
+        .map_err(|source| OpenError::OtherMachine { path: path.clone(), source })?;
+    write_clock(&transaction, &row).map_err(failed)?;
+    transaction.commit().map_err(failed)?;
+    check_health(connection, place)
+}
+
+fn check_contents(contents: Contents, place: &Place) -> Result<usize, OpenError> {
+    let path = place.database.clone();
+    match contents {
+        Contents::Nothing => Ok(0),
+        Contents::Ours(version) if version <= MIGRATIONS.len() => Ok(version),
+        Contents::Ours(found) => Err(OpenError::Newer { path, found, known: MIGRATIONS.len() }),
+        Contents::Foreign => Err(OpenError::Foreign { path }),
+    }
+}
+
+fn check_health(connection: &Connection, place: &Place) -> Result<(), OpenError> {
+    let path = &place.database;
+    let health = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
+    match health.map_err(|error| OpenError::of_sqlite(error, path))?.as_str() {
+        "ok" => Ok(()),
+        what => Err(OpenError::Corrupt { path: path.clone(), what: what.to_owned() }),
+    }
+}
+
+pub(super) fn read_clock(connection: &Connection) -> rusqlite::Result<Option<ClockRow>> {
+    let mut statement = connection.prepare_cached("SELECT boot, machine, base, seen, wall FROM state")?;
+    let row = statement.query_row([], |row| {
+        Ok(ClockRow {
+            boot: row.get("boot")?,
+            machine: row.get("machine")?,
+            base: row.get("base")?,
+            seen: row.get("seen")?,
+            wall: row.get("wall")?,
+        })
+    });
+    row.optional()
+}
+
+pub(super) fn write_clock(connection: &Connection, row: &ClockRow) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO state (id, boot, machine, base, seen, wall) VALUES (1, ?1, ?2, ?3, ?4, ?5) \
+               ON CONFLICT (id) DO UPDATE SET boot = excluded.boot, machine = excluded.machine, \
+               base = excluded.base, seen = excluded.seen, wall = excluded.wall";
+    let values = params![row.boot, row.machine, row.base, row.seen, row.wall];
+    connection.prepare_cached(sql)?.execute(values)?;
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! Where the file is, and whether that is a place for it. Nothing here opens the file: see `holder.rs`.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Access;
+use rustix::io::Errno;
+
+use super::filesystem;
+use super::open_error::OpenError;
+
+/// The database and the two files that SQLite keeps beside it.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) database: PathBuf,
+    pub(super) log: PathBuf,
+    pub(super) shared_memory: PathBuf,
+}
+
+impl Place {
+    /// Looks at the file, which need not exist yet, and at its folder, which must.
+    pub(super) fn find(path: &Path, network_allowed: bool) -> Result<Self, OpenError> {
+        let database = resolve(path)?;
+        let place =
+            Self { log: beside(&database, "-wal"), shared_memory: beside(&database, "-shm"), database };
+        place.check_file()?;
+        place.check_file_system(network_allowed)?;
+        place.check_access()?;
+        Ok(place)
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        self.database.parent().unwrap_or(Path::new("/"))
+    }
+
+    /// Device and number of the database file: another file under the same name has another.
+    pub(super) fn identity(&self) -> io::Result<(u64, u64)> {
+        let metadata = std::fs::metadata(&self.database)?;
+        Ok((metadata.dev(), metadata.ino()))
+    }
+
+    fn check_file(&self) -> Result<(), OpenError> {
+        let Ok(metadata) = std::fs::metadata(&self.database) else { return Ok(()) };
+        let path = self.database.clone();
+        match () {
+            () if metadata.is_dir() => Err(OpenError::IsFolder { path }),
+            () if !metadata.is_file() => Err(OpenError::NoFile { path, what: "is no ordinary file".into() }),
+            // The log is found by the name of the file: under two names there would be two of them.
+            () if metadata.nlink() > 1 => {
+                Err(OpenError::NoFile { path, what: "has several names (hard links)".into() })
+            }
+            () => Ok(()),
+        }
+    }
+
+    fn check_file_system(&self, network_allowed: bool) -> Result<(), OpenError> {
+        let magic = filesystem::magic(self.folder()).map_err(|error| self.other(error))?;
+        match filesystem::network(magic) {
+            Some(kind) if !network_allowed => Err(OpenError::Network { path: self.database.clone(), kind }),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_access(&self) -> Result<(), OpenError> {
+        let files = [&self.database, &self.log, &self.shared_memory];
+        for file in files.into_iter().filter(|file| file.exists()) {
+            self.may(file, Access::READ_OK | Access::WRITE_OK)?;
+        }
+        self.may(self.folder(), Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
+    }
+
+    fn may(&self, path: &Path, access: Access) -> Result<(), OpenError> {
+        rustix::fs::access(path, access).map_err(|error| match error {
+            Errno::ROFS => OpenError::ReadOnly { path: path.to_owned() },
+            Errno::ACCESS | Errno::PERM => OpenError::Permission { path: path.to_owned() },
+            other => self.other(other.into()),
+        })
+    }
+
+    pub(super) fn other(&self, source: io::Error) -> OpenError {
+        OpenError::Other { path: self.database.clone(), source: source.into() }
+    }
+}
+
+/// The path without links, so that everybody finds the same log.
+fn resolve(path: &Path) -> Result<PathBuf, OpenError> {
+    match path.canonicalize() {
+        Ok(path) => return Ok(path),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return Err(OpenError::Permission { path: path.to_owned() });
+        }
+        Err(_) if path.is_symlink() => {
+            let what = "is a link to a file that is not there".into();
+            return Err(OpenError::NoFile { path: path.to_owned(), what });
+        }
+        Err(_) => {}
+    }
+    let Some(name) = path.file_name() else {
+        return Err(OpenError::IsFolder { path: path.to_owned() });
+    };
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    match folder.canonicalize() {
+        Ok(folder) if folder.is_dir() => Ok(folder.join(name)),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(OpenError::Permission { path: folder.to_owned() })
+        }
+        _ => Err(OpenError::NoFolder { folder: folder.to_owned() }),
+    }
+}
+
+fn beside(database: &Path, ending: &str) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}

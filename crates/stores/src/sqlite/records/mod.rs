@@ -1,0 +1,117 @@
+//! What one group keeps, as rows, within one transaction. No rule of ownership is decided here.
+
+mod checkpoints;
+mod column;
+mod groups;
+mod history;
+mod hosts;
+mod leases;
+mod wakes;
+
+use std::cell::{Cell, RefCell};
+
+use ephor_core::ids::{GroupId, HostId};
+use ephor_core::record::Change;
+use ephor_core::store::View;
+use ephor_core::time::Timestamp;
+use rusqlite::Connection;
+
+pub(super) use groups::all as groups;
+pub(super) use hosts::FORGET_HOSTS_AFTER;
+pub(super) use wakes::last_wake;
+
+use crate::text::Unreadable;
+
+/// Why a step was not done.
+#[derive(Debug)]
+pub(super) enum StepError {
+    Sqlite(rusqlite::Error),
+    Damaged(String),
+    Refused(String),
+}
+
+impl From<rusqlite::Error> for StepError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+pub(super) type StepResult<T> = Result<T, StepError>;
+
+/// A host that is to be woken when the transaction is committed.
+pub(super) struct Wake {
+    pub(super) host: HostId,
+    pub(super) number: i64,
+}
+
+/// The records of one group, at one moment of the store's clock.
+pub(super) struct Records<'a> {
+    connection: &'a Connection,
+    group: &'a GroupId,
+    /// None as long as the group has no row.
+    id: Cell<Option<i64>>,
+    pub(super) now: Timestamp,
+    woken: RefCell<Vec<Wake>>,
+}
+
+impl<'a> Records<'a> {
+    pub(super) fn of(connection: &'a Connection, group: &'a GroupId, now: Timestamp) -> StepResult<Self> {
+        let id = Cell::new(groups::find(connection, group)?);
+        Ok(Self { connection, group, id, now, woken: RefCell::default() })
+    }
+
+    /// Whom the step has woken.
+    pub(super) fn into_woken(self) -> Vec<Wake> {
+        self.woken.into_inner()
+    }
+
+    /// To look rows up with. Without a row for the group it matches nothing.
+    fn id(&self) -> i64 {
+        self.id.get().unwrap_or(0)
+    }
+
+    /// To write rows with: asking about a group does not bring it into being, writing does.
+    fn id_to_write(&self) -> StepResult<i64> {
+        if let Some(id) = self.id.get() {
+            return Ok(id);
+        }
+        let id = groups::insert(self.connection, self.group)?;
+        self.id.set(Some(id));
+        Ok(id)
+    }
+
+    pub(super) fn view(&self) -> StepResult<View> {
+        let mut damaged = Vec::new();
+        let leases = self.leases(&mut damaged)?.iter().map(|lease| lease.seen_at(self.now)).collect();
+        Ok(View {
+            at: self.now,
+            hosts: self.hosts(&mut damaged)?,
+            leases,
+            checkpoints: self.checkpoints(&mut damaged)?,
+            founding: self.founding().or_else(|error| noted(error, &mut damaged))?,
+            damaged,
+        })
+    }
+
+    /// Writes the lease, the seal and the line of the history.
+    pub(super) fn apply(&self, change: &Change) -> StepResult<()> {
+        self.write_lease(&change.lease)?;
+        self.write_seal(change.lease.partition, change.seal)?;
+        self.remember(&change.history)
+    }
+
+    fn damaged(&self, what: &str, why: Unreadable) -> StepError {
+        StepError::Damaged(format!("{what} of {}: {why}", self.group))
+    }
+}
+
+/// A damaged record is noted, and the others are read.
+fn noted<T>(error: StepError, damaged: &mut Vec<String>) -> StepResult<Option<T>> {
+    match error {
+        StepError::Damaged(what) => {
+            damaged.push(what);
+            Ok(None)
+        }
+        other => Err(other),
+    }
+}

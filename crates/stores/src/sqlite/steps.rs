@@ -1,0 +1,107 @@
+//! The steps of a store, each inside one transaction: read, decide by [`ephor_core::record`], write.
+
+use std::time::Duration;
+
+use ephor_core::checkpoint::Checkpoint;
+use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
+use ephor_core::record::{self, SaveVerdict};
+use ephor_core::rules::Rules;
+use ephor_core::store::{Claim, Founding, GiveAway, Renewal, Save, SaveRequest, Seek, SeekRequest};
+
+use super::records::{Records, StepError, StepResult};
+
+pub(super) fn found(records: &Records<'_>, founding: &Founding) -> StepResult<Founding> {
+    if let Some(founding) = records.founding()? {
+        return Ok(founding);
+    }
+    records.write_founding(founding)?;
+    Ok(founding.clone())
+}
+
+pub(super) fn claim(records: &Records<'_>, request: &ClaimRequest) -> StepResult<Claim> {
+    let partition = request.partition;
+    let old = records.lease(partition)?;
+    let seal = records.seal(partition)?;
+    let Some(change) = record::claim(old.as_ref(), seal, request, records.now, &Rules::default()) else {
+        return Ok(Claim::Lost { holder: old.map(|lease| lease.seen_at(records.now)) });
+    };
+    records.apply(&change)?;
+    let lease = change.lease.seen_at(records.now);
+    let token = LeaseToken { partition, owner: request.host.clone(), epoch: lease.epoch };
+    // A position that cannot be read fails the claim: nobody shall own what it cannot begin.
+    Ok(Claim::Won { token, lease, checkpoint: records.checkpoint(partition)?.checkpoint })
+}
+
+pub(super) fn renew(
+    records: &Records<'_>,
+    duration: Duration,
+    tokens: &[LeaseToken],
+) -> StepResult<Vec<Renewal>> {
+    tokens.iter().map(|token| renew_one(records, duration, token)).collect()
+}
+
+fn renew_one(records: &Records<'_>, duration: Duration, token: &LeaseToken) -> StepResult<Renewal> {
+    let old = match records.lease(token.partition) {
+        Err(StepError::Damaged(what)) => return Ok(Renewal::Unknown { what }),
+        old => old?,
+    };
+    let Some(lease) = record::renew(old.as_ref(), token, duration, records.now) else {
+        return Ok(Renewal::Lost { holder: old.map(|lease| lease.seen_at(records.now)) });
+    };
+    records.write_lease(&lease)?;
+    Ok(Renewal::Renewed)
+}
+
+pub(super) fn transfer(records: &Records<'_>, request: &TransferRequest) -> StepResult<GiveAway> {
+    let partition = request.token.partition;
+    let (old, seal) = (records.lease(partition)?, records.seal(partition)?);
+    let Some(change) = record::transfer(old.as_ref(), seal, request, records.now) else {
+        return Ok(GiveAway::NotOurs);
+    };
+    records.apply(&change)?;
+    records.wake(&request.to)?;
+    Ok(GiveAway::Done)
+}
+
+pub(super) fn release(records: &Records<'_>, request: &ReleaseRequest) -> StepResult<GiveAway> {
+    let partition = request.token.partition;
+    let (old, seal) = (records.lease(partition)?, records.seal(partition)?);
+    let Some(change) = record::release(old.as_ref(), seal, request, records.now) else {
+        return Ok(GiveAway::NotOurs);
+    };
+    records.apply(&change)?;
+    match &request.heir {
+        Some(heir) => records.wake(heir)?,
+        None => records.wake_all()?,
+    }
+    Ok(GiveAway::Done)
+}
+
+pub(super) fn save(records: &Records<'_>, request: &SaveRequest) -> StepResult<Save> {
+    let partition = request.token.partition;
+    let old = records.checkpoint(partition)?;
+    Ok(match record::save(&old, request, records.now, &Rules::default()) {
+        SaveVerdict::Write(checkpoint) => {
+            records.write_position(partition, &checkpoint)?;
+            Save::Saved(checkpoint)
+        }
+        SaveVerdict::Behind(stored) => Save::Behind { stored },
+        SaveVerdict::Fenced { seal } => Save::Fenced { epoch: seal },
+    })
+}
+
+/// Every owner here is a host of Ephor and notices, so that no seek needs `force`. The old position is not
+/// read: a seek is also how a damaged one is mended.
+pub(super) fn seek(records: &Records<'_>, request: &SeekRequest) -> StepResult<Seek> {
+    let partition = request.partition;
+    let (old, seal) = (records.lease(partition)?, records.seal(partition)?);
+    let change = record::seek(old.as_ref(), seal, partition, &request.by, records.now);
+    let epoch = change.lease.epoch;
+    let (position, log) = (request.position.clone(), request.log.clone());
+    records.write_position(partition, &Checkpoint { position, log, epoch, saved_at: records.now })?;
+    records.apply(&change)?;
+    if let Some(owner) = &change.history.from {
+        records.wake(owner)?;
+    }
+    Ok(Seek::Done { epoch })
+}

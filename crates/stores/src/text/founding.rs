@@ -1,0 +1,43 @@
+//! How a group began: `{"partitions":[0,1,2],"log":"a1b2"}`.
+
+use ephor_core::ids::{LogId, PartitionId};
+use ephor_core::store::Founding;
+use serde::{Deserialize, Serialize};
+
+use super::{Unreadable, read, write};
+
+#[derive(Serialize, Deserialize)]
+struct Fields {
+    partitions: Vec<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    log: Option<String>,
+}
+
+pub(crate) fn write_founding(founding: &Founding) -> String {
+    let partitions = founding.partitions.iter().map(|partition| partition.0).collect();
+    write(&Fields { partitions, log: founding.log.as_ref().map(ToString::to_string) })
+}
+
+pub(crate) fn read_founding(text: &str) -> Result<Founding, Unreadable> {
+    let fields: Fields = read(text)?;
+    let partitions = fields.partitions.into_iter().map(PartitionId).collect();
+    Ok(Founding { partitions, log: fields.log.as_deref().map(LogId::new) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_stays_readable() {
+        let partitions = vec![PartitionId(0), PartitionId(u32::MAX)];
+        let founding = Founding { partitions, log: Some(LogId::new("a \"b\"")) };
+        let text = r#"{"partitions":[0,4294967295],"log":"a \"b\""}"#;
+        assert_eq!(write_founding(&founding), text);
+        assert_eq!(read_founding(text), Ok(founding));
+        let bare = Founding { partitions: vec![], log: None };
+        assert_eq!(read_founding(&write_founding(&bare)), Ok(bare.clone()));
+        assert_eq!(read_founding(r#"{"partitions":[],"by":"x"}"#), Ok(bare));
+        assert!(read_founding("{}").is_err());
+    }
+}

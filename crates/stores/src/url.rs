@@ -1,0 +1,148 @@
+//! Which store a URL names.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// A store, as people write it. It shows no password.
+#[derive(Clone, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// A file on this machine.
+    Sqlite(PathBuf),
+    /// A database; the whole URL, password included.
+    Postgres(String),
+}
+
+/// Why a URL names no store. It repeats no password.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidUrl(String);
+
+const FORMS: &str = "write sqlite:PATH for a file on this machine, or \
+                     postgres://USER:PASSWORD@HOST:PORT/DATABASE for hosts on several machines";
+
+impl FromStr for StoreUrl {
+    type Err = InvalidUrl;
+
+    fn from_str(text: &str) -> Result<Self, InvalidUrl> {
+        let text = text.trim();
+        let Some((scheme, rest)) = text.split_once(':') else {
+            return Err(InvalidUrl(match text {
+                "" => format!("the store's URL is empty: {FORMS}"),
+                // It may be a password that went astray: it is not repeated.
+                _ => format!("the store's URL has no scheme: {FORMS}"),
+            }));
+        };
+        match scheme.to_ascii_lowercase().as_str() {
+            "sqlite" => path(rest).map(Self::Sqlite),
+            "postgres" | "postgresql" if rest.starts_with("//") => Ok(Self::Postgres(text.to_owned())),
+            "postgres" | "postgresql" => Err(InvalidUrl(format!("behind {scheme}: there is no //: {FORMS}"))),
+            other if other.chars().all(|each| each.is_ascii_alphanumeric() || "+-.".contains(each)) => {
+                Err(InvalidUrl(format!("{other:?} is no kind of store: {FORMS}")))
+            }
+            _ => Err(InvalidUrl(format!("the store's URL has no scheme: {FORMS}"))),
+        }
+    }
+}
+
+/// `PATH`, `//PATH` with an absolute or relative path behind the slashes, as other tools write it.
+fn path(rest: &str) -> Result<PathBuf, InvalidUrl> {
+    let path = rest.strip_prefix("//").unwrap_or(rest);
+    if path.is_empty() {
+        return Err(InvalidUrl("sqlite: names no file: write sqlite:PATH, such as sqlite:ephor.db".into()));
+    }
+    if path.starts_with(":memory:") {
+        return Err(InvalidUrl(
+            "a SQLite database in memory is seen by one process alone: name a file".into(),
+        ));
+    }
+    if path.contains('?') {
+        return Err(InvalidUrl(
+            "a SQLite URL takes no parameters here: write sqlite:PATH, without a question mark".into(),
+        ));
+    }
+    Ok(Path::new(path).to_owned())
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::Postgres(url) => f.write_str(&without_password(url)),
+        }
+    }
+}
+
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The URL up to the host, with the user and without the password; nothing of its parameters, which may
+/// hold another one.
+fn without_password(url: &str) -> String {
+    let (scheme, rest) = url.split_once("//").unwrap_or(("postgres:", url));
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    // A password may contain an @, a host may not.
+    let (user, place) = match rest.rsplit_once('@') {
+        Some((user, place)) => (user.split(':').next().map(|user| format!("{user}@")), place),
+        None => (None, rest),
+    };
+    format!("{scheme}//{}{place}", user.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<StoreUrl, String> {
+        text.parse().map_err(|error: InvalidUrl| error.to_string())
+    }
+
+    #[test]
+    fn a_path_names_a_file() {
+        for (text, expected) in [
+            ("sqlite:ephor.db", "ephor.db"),
+            ("sqlite:/var/lib/ephor.db", "/var/lib/ephor.db"),
+            ("sqlite:///var/lib/ephor.db", "/var/lib/ephor.db"),
+            ("sqlite://ephor.db", "ephor.db"),
+            (" SQLite:a b.db ", "a b.db"),
+        ] {
+            assert_eq!(parse(text), Ok(StoreUrl::Sqlite(expected.into())), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_store_is_refused_with_what_to_write() {
+        for (text, part) in [
+            ("", "is empty"),
+            ("ephor.db", "no scheme"),
+            ("sqlite:", "sqlite:ephor.db"),
+            ("sqlite::memory:", "name a file"),
+            ("sqlite:a.db?mode=ro", "no parameters"),
+            ("mysql://root@localhost/x", "\"mysql\" is no kind of store"),
+            ("postgres:host=localhost", "no //"),
+            ("a b:c", "no scheme"),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn no_password_is_shown() {
+        for text in [
+            "postgres://ada:canary@db.example:5432/fleet?sslmode=require&password=canary",
+            "postgresql://ada:ca@na:canary@db.example:5432/fleet#canary",
+        ] {
+            let url = parse(text).unwrap();
+            let shown = format!("{url} {url:?}");
+            assert!(shown.contains("ada@db.example:5432/fleet") && !shown.contains("canary"), "{shown}");
+            assert!(matches!(url, StoreUrl::Postgres(whole) if whole == text));
+        }
+        assert_eq!(parse("postgres://db/fleet").unwrap().to_string(), "postgres://db/fleet");
+        let error = parse("ada:canary@db.example/fleet").expect_err("no scheme");
+        assert!(!error.contains("canary"), "{error}");
+    }
+}

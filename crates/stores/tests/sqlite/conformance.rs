@@ -1,0 +1,41 @@
+//! The SQLite store keeps every promise of a store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ephor_core::BoxFuture;
+use ephor_core::store::Store;
+use ephor_stores::sqlite::SqliteStore;
+use ephor_testkit::conformance::store::StoreFixture;
+
+struct OneProcess {
+    store: SqliteStore,
+    _folder: tempfile::TempDir,
+}
+
+impl OneProcess {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { store: SqliteStore::open(folder.path().join("ephor.db")).unwrap(), _folder: folder }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the store's clock is the machine's own")]
+fn pass(time: Duration) -> BoxFuture<'static, ()> {
+    Box::pin(tokio::time::sleep(time))
+}
+
+impl StoreFixture for OneProcess {
+    fn store(&self) -> BoxFuture<'_, Arc<dyn Store>> {
+        Box::pin(async { Arc::new(self.store.clone()) as Arc<dyn Store> })
+    }
+
+    fn pass(&self, time: Duration) -> BoxFuture<'_, ()> {
+        pass(time)
+    }
+}
+
+mod in_one_process {
+    use super::*;
+    ephor_testkit::store_conformance!(OneProcess::new());
+}

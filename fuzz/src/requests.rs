@@ -2,8 +2,11 @@
 
 use ephor_wire::cbs::{PutToken, write_accepted, write_refused};
 use ephor_wire::condition::{Condition, Refusal};
-use ephor_wire::exchange::{MAX_TEXT_LENGTH, Request, RequestId, Response, write_refusal};
+use ephor_wire::exchange::{MAX_ID_LENGTH, MAX_TEXT_LENGTH, Request, RequestId, Response, write_refusal};
 use ephor_wire::management::{HubDescription, PartitionDescription, Query};
+
+/// What a short answer has beside the id that it repeats.
+const AROUND_AN_ID: usize = 128;
 
 /// Plays one input.
 pub fn run(data: &[u8]) {
@@ -25,6 +28,7 @@ fn answer(request: &Request<'_>) {
     write_refused(id, &refusal, &mut messages[1]);
     write_refusal(id, &refusal, &mut messages[2]);
     for (message, status) in messages.iter().zip([202, 404, 404]) {
+        assert!(message.len() <= MAX_ID_LENGTH + AROUND_AN_ID, "an answer of {} bytes", message.len());
         let response = Response::read(message).expect("an answer can be read");
         assert_eq!((response.id.as_ref(), response.status), (id, status));
         assert_eq!(response.accepted().is_ok(), status == 202);

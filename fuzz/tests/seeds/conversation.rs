@@ -20,10 +20,19 @@ fn sasl(bits: u8) -> ClientSasl {
     }
 }
 
+/// The bits of a server to which a client with these can speak: it lets everybody in who begins with SASL, or
+/// asks its owner, or insists on it.
+fn of_server(bits: u8) -> u8 {
+    match bits & 3 {
+        1 => bits & !3,
+        sasl => bits & !3 | (sasl + 1),
+    }
+}
+
 /// What client and server say, with these bits for both.
 fn record(bits: u8) -> (Vec<u8>, Vec<u8>) {
     let mut random = fastrand::Rng::with_seed(bits.into());
-    let mut server = Owner::new(Setup { side: Side::Server, bits: bits & !3 });
+    let mut server = Owner::new(Setup { side: Side::Server, bits: of_server(bits) });
     let mut client = Connection::client(Config::new("there"), sasl(bits), Duration::ZERO);
     let (mut said, mut answered) = (Vec::new(), Vec::new());
     let (mut senders, mut sessions) = (Vec::new(), Vec::new());
@@ -70,7 +79,9 @@ fn record(bits: u8) -> (Vec<u8>, Vec<u8>) {
 const BITS: [u8; 6] = [0, 1, 2 + 4, 8, 16 + 32, 64];
 
 pub(crate) fn said_to_a_server() -> Seeds {
-    BITS.into_iter().map(|bits| (format!("{bits:02}"), [vec![bits & !3], record(bits).0].concat())).collect()
+    BITS.into_iter()
+        .map(|bits| (format!("{bits:02}"), [vec![of_server(bits)], record(bits).0].concat()))
+        .collect()
 }
 
 pub(crate) fn said_to_a_client() -> Seeds {

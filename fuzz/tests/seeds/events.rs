@@ -114,6 +114,8 @@ pub(crate) fn batches() -> Seeds {
     let mut keyed = Vec::new();
     with_partition_key(&encoded(&rich()), "home-7", &mut keyed).unwrap();
     let mut seeds = messages();
+    let annotated = [b"\x00\x53\x70\x45\x00\x53\x71\xc1\x05\x02\xa3\x01a\x41".as_slice(), &keyed];
+    seeds.push(("keyed-behind-other-sections".into(), annotated.concat()));
     seeds.push(("keyed".into(), keyed));
     seeds.push(("batch".into(), batch(None)));
     seeds.push(("batch-under-a-key".into(), batch(Some("home-7"))));

@@ -46,9 +46,12 @@ pub(crate) fn both_sides() -> Seeds {
         hub: hub(),
         partition: PartitionProperties { id: PartitionId(1), first: SequenceNumber(0), last },
     };
+    let long_id =
+        [b"\x00\x53\x73\xd0\0\0\x01\x35\0\0\0\x01\xb1\0\0\x01\x2c".as_slice(), &[b'i'; 300]].concat();
     let refusal = Refusal::new(Condition::NotFound, "no such hub");
     [
         ("put-token", put("SharedAccessSignature sr=x&sig=eA%3D%3D&se=1&skn=y")),
+        ("an-id-that-is-too-long", long_id),
         ("ask-for-a-hub", hub_query),
         ("ask-for-a-partition", partition_query),
         ("accepted", written(|into| write_accepted(Some(&id), into))),

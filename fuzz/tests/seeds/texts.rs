@@ -13,17 +13,19 @@ fn numbered<'a>(texts: impl IntoIterator<Item = &'a str>) -> Seeds {
 }
 
 pub(crate) fn selectors() -> Seeds {
-    let starts = [
-        ("earliest", Start::Earliest),
-        ("latest", Start::Latest { inclusive: true }),
-        ("offset", Start::Offset { offset: Offset::new("4242"), inclusive: false }),
-        ("sequence", Start::Sequence { number: SequenceNumber(12_345), inclusive: true }),
-        ("time", Start::EnqueuedTime { time: Timestamp(1_700_000_000_000), inclusive: false }),
-    ];
+    let mut starts = vec![("earliest", Start::Earliest)];
+    for inclusive in [false, true] {
+        starts.extend([
+            ("latest", Start::Latest { inclusive }),
+            ("offset", Start::Offset { offset: Offset::new("4242"), inclusive }),
+            ("sequence", Start::Sequence { number: SequenceNumber(12_345), inclusive }),
+            ("time", Start::EnqueuedTime { time: Timestamp(1_700_000_000_000), inclusive }),
+        ]);
+    }
     let mut seeds = Vec::new();
-    for (name, start) in starts {
-        seeds.push((format!("text-{name}"), start.selector().into_bytes()));
-        seeds.push((format!("filter-{name}"), written(|into| start.write_filter(into))));
+    for (number, (name, start)) in starts.into_iter().enumerate() {
+        seeds.push((format!("text-{number}-{name}"), start.selector().into_bytes()));
+        seeds.push((format!("filter-{number}-{name}"), written(|into| start.write_filter(into))));
     }
     seeds.push(("text-bare".into(), b"amqp.annotation.x-opt-offset >=@latest".to_vec()));
     seeds.push(("filter-null".into(), b"\x40".to_vec()));

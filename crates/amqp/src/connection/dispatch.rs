@@ -65,7 +65,9 @@ impl Connection {
                 }
             },
             Phase::Header { after_sasl } => {
-                let Some(&header) = self.input.first_chunk::<8>() else { return self.early_doubt() };
+                let Some(&header) = self.input.first_chunk::<8>() else {
+                    return self.early_doubt(after_sasl);
+                };
                 self.input.advance(header.len());
                 self.on_header(header, after_sasl)
             }
@@ -78,14 +80,14 @@ impl Connection {
     }
 
     /// Fewer bytes than a header. There is no need to wait for the rest of what cannot become one.
-    fn early_doubt(&mut self) -> Step {
+    fn early_doubt(&mut self, after_sasl: bool) -> Step {
         let begun = self.input.len().min(4);
         if self.input[..begun] == b"AMQP"[..begun] {
             return Step::Wait;
         }
         let mut header = [b' '; 8];
         header[..begun].copy_from_slice(&self.input[..begun]);
-        self.on_header(header, false)
+        self.on_header(header, after_sasl)
     }
 
     #[inline]

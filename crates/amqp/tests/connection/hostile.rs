@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use ephor_amqp::Connection;
 use ephor_amqp::connection::{Config, Event, Sent, ServerSasl};
-use ephor_amqp::performative::{Attach, Error, Outcome, Role};
+use ephor_amqp::frame::{Protocol, TYPE_SASL};
+use ephor_amqp::performative::{Attach, Error, Outcome, Role, Sasl, SaslInit};
 
 use crate::pair::{Pair, config, linked};
+use crate::raw;
 
 /// What the client says in a conversation with everything in it.
 pub(crate) fn conversation(seed: u64) -> Vec<u8> {
@@ -145,4 +147,21 @@ fn nothing_is_told_after_the_end_not_even_that_there_is_room() {
     assert!(matches!(server.next_event(), Some(Event::Closed(_))));
     server.wrote(server.output_length());
     assert_eq!(server.next_event(), None);
+}
+
+#[test]
+fn a_wrong_header_gets_the_right_one_in_pieces_as_at_once() {
+    for wrong in [&b"GET / HTTP/1.1"[..], b"G"] {
+        let sasl = ServerSasl { optional: false, ..ServerSasl::default() };
+        let mut server = Connection::server(config("s"), sasl, Duration::ZERO);
+        let init = SaslInit { mechanism: "ANONYMOUS".into(), initial_response: None, hostname: None };
+        let mut body = Vec::new();
+        Sasl::Init(init).write(&mut body);
+        server.input().extend_from_slice(&Protocol::Sasl.header());
+        server.input().extend_from_slice(&raw::frame(TYPE_SASL, 0, &body));
+        assert_eq!(server.next_event(), None);
+        server.input().extend_from_slice(wrong);
+        assert!(matches!(server.next_event(), Some(Event::Closed(_))));
+        assert!(server.output().ends_with(&Protocol::Amqp.header()), "SASL is over: {wrong:?}");
+    }
 }

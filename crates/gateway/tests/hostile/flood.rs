@@ -108,6 +108,28 @@ async fn newcomer(address: SocketAddr) -> bool {
 }
 
 #[test]
+fn links_with_long_names_that_were_refused_leave_nothing_behind() {
+    let _alone = alone();
+    run(async {
+        let server = Server::start().await;
+        let mut strangers = Vec::new();
+        for _ in 0..8 {
+            strangers.push(raw::Raw::opened(server.address).await);
+        }
+        let before = memory();
+        for stranger in &mut strangers {
+            // Never detached from their side: so the links stay.
+            for handle in 0..30 {
+                stranger.attach(handle, Attach::sender("n".repeat(60_000), "$cbs")).await;
+            }
+        }
+        let after = memory();
+        // All names together are 14 MiB.
+        assert!(after.saturating_sub(before) < 7 * MIB, "{before} before, {after} after");
+    });
+}
+
+#[test]
 fn thousands_who_never_show_a_token_cost_little_and_disturb_nobody() {
     let _alone = alone();
     run(async {
@@ -133,7 +155,7 @@ fn thousands_who_never_show_a_token_cost_little_and_disturb_nobody() {
                     made
                 });
                 let (mut came, mut tried) = (0, 0);
-                tokio::runtime::Handle::current().block_on(async {
+                tokio::runtime::Handle::current().block_on(within(async {
                     while !over.load(Ordering::SeqCst) || came == 0 {
                         exchange(&mut friend, sender, number).await;
                         number += 1;
@@ -148,7 +170,7 @@ fn thousands_who_never_show_a_token_cost_little_and_disturb_nobody() {
                     tried += 1;
                     exchange(&mut friend, sender, number).await;
                     peak.look();
-                });
+                }));
                 eprintln!(
                     "{number} exchanges, {came} of {tried} newcomers, before {before:?}, peak {peak:?}"
                 );

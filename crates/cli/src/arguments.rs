@@ -1,4 +1,4 @@
-//! What can be written on the command line.
+//! What can be written on the command line. Nothing here is `Debug`: a connection string has a key in it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 /// An event hub on your machine, and tools for every event hub.
-#[derive(Debug, Parser)]
+#[derive(Parser)]
 #[command(name = "ephor", version, arg_required_else_help = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 pub(crate) enum Command {
     /// Start an event hub that the Azure SDKs connect to
     Dev(Dev),
@@ -25,7 +25,7 @@ pub(crate) enum Command {
     Verify(Verify),
 }
 
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(crate) struct Dev {
     /// Where events are kept
     #[arg(long, value_name = "DIR", default_value = "ephor-data", conflicts_with = "memory")]
@@ -39,7 +39,7 @@ pub(crate) struct Dev {
     /// Where to listen for AMQP; port 0 picks a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:5672")]
     pub(crate) amqp: SocketAddr,
-    /// Where to listen for AMQP over TLS, with a certificate made for development
+    /// Where to listen for AMQP over TLS too, with a certificate made for development and kept with the data
     #[arg(long, value_name = "ADDR")]
     pub(crate) amqps: Option<SocketAddr>,
     /// Where to answer GET /health
@@ -54,10 +54,16 @@ pub(crate) struct Dev {
     /// Hubs from a file: ours, or the Config.json of the Microsoft emulator
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// A file with the key that clients have to know, instead of the one for development that everybody knows
+    #[arg(long, value_name = "FILE", env = "EPHOR_KEY_FILE")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// Serve other machines without TLS, or with the key for development; for networks that nobody else is in
+    #[arg(long)]
+    pub(crate) allow_insecure: bool,
 }
 
 /// How to find a hub.
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(crate) struct Connection {
     /// The connection string
     #[arg(
@@ -68,9 +74,12 @@ pub(crate) struct Connection {
                          SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true"
     )]
     pub(crate) connection: String,
+    /// A certificate (PEM) to trust besides the public ones, such as the one of ephor dev --amqps
+    #[arg(long, value_name = "FILE", env = "EPHOR_TRUST")]
+    pub(crate) trust: Option<PathBuf>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(crate) struct Send {
     /// The hub
     pub(crate) hub: String,
@@ -86,7 +95,7 @@ pub(crate) struct Send {
     pub(crate) to: Connection,
 }
 
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(crate) struct Tail {
     /// The hub
     pub(crate) hub: String,
@@ -106,7 +115,7 @@ pub(crate) struct Tail {
     pub(crate) of: Connection,
 }
 
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(crate) struct Verify {
     /// The data folder
     pub(crate) data: PathBuf,

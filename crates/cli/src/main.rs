@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, reason = "a command prints")]
 
 mod arguments;
+mod connection;
 mod dev;
 mod send;
 mod tail;

@@ -3,16 +3,17 @@
 use ephor_core::BoxError;
 use ephor_core::event::NewEvent;
 use ephor_core::ids::PartitionId;
-use ephor_eventhubs::{EventHubs, Target};
+use ephor_eventhubs::Target;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::arguments::Send;
+use crate::connection;
 
 /// Lines that are sent together, if they come fast enough.
 const LINES_AT_A_TIME: usize = 100;
 
 pub(crate) async fn run(options: Send) -> Result<(), BoxError> {
-    let hub = EventHubs::builder(&options.to.connection).hub(options.hub.as_str()).build()?;
+    let hub = connection::open(&options.to, &options.hub)?;
     let producer = hub.producer();
     let target = match (options.partition, &options.key) {
         (Some(partition), _) => Target::Partition(PartitionId(partition)),

@@ -5,17 +5,17 @@ use ephor_core::event::Event;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::StartPosition;
 use ephor_core::source::{EventSource, OpenRequest, Receiver};
-use ephor_eventhubs::EventHubs;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::arguments::Tail;
+use crate::connection;
 
 /// So many events wait to be printed.
 const AHEAD: usize = 1_000;
 
 pub(crate) async fn run(options: Tail) -> Result<(), BoxError> {
-    let hub = EventHubs::builder(&options.of.connection).hub(options.hub.as_str()).build()?;
+    let hub = connection::open(&options.of, &options.hub)?;
     let partitions = match options.partition {
         Some(partition) => vec![PartitionId(partition)],
         None => hub.hub_properties().await?.partitions,

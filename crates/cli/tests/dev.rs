@@ -1,68 +1,12 @@
 //! A newcomer's first five minutes: start a hub, send, look, stop, start again.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+mod common;
 
-/// A running `ephor dev`, killed if the test fails.
-struct Dev {
-    child: Child,
-    banner: String,
-}
+use std::os::unix::fs::PermissionsExt;
+use std::process::Output;
 
-impl Dev {
-    fn start(folder: &Path, more: &[&str]) -> Self {
-        let mut command = ephor(folder);
-        command.args(["dev", "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"]).args(more);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut banner = String::new();
-        let mut lines = BufReader::new(child.stdout.take().unwrap());
-        while !banner.lines().any(|line| line.starts_with("ready")) {
-            assert_ne!(lines.read_line(&mut banner).unwrap(), 0, "it ended before it was ready:\n{banner}");
-        }
-        Self { child, banner }
-    }
-
-    /// What stands behind this word at the beginning of a line.
-    fn value(&self, word: &str) -> &str {
-        let line = self.banner.lines().find_map(|line| line.trim_start().strip_prefix(word));
-        line.unwrap_or_else(|| panic!("no {word} in\n{}", self.banner)).trim()
-    }
-
-    fn connection(&self) -> String {
-        format!("Endpoint={}", self.value("Endpoint="))
-    }
-
-    fn run(&self, folder: &Path, arguments: &[&str], input: &str) -> Output {
-        let mut command = ephor(folder);
-        command.args(arguments).env("EPHOR_CONNECTION", self.connection());
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        child.wait_with_output().unwrap()
-    }
-
-    fn stop(mut self) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-        assert!(self.child.wait().unwrap().success());
-    }
-}
-
-impl Drop for Dev {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
-fn ephor(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ephor"));
-    command.current_dir(folder).env_remove("EPHOR_CONNECTION").env_remove("RUST_LOG");
-    command
-}
+use common::{Dev, ephor};
 
 fn bodies(output: &Output) -> Vec<String> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -115,11 +59,7 @@ fn memory_keeps_nothing_and_says_so() {
 fn health_is_answered_as_by_the_emulator() {
     let folder = tempfile::tempdir().unwrap();
     let dev = Dev::start(folder.path(), &["--memory"]);
-    let address = dev.value("health").strip_prefix("http://").unwrap().strip_suffix("/health").unwrap();
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    let answer = dev.ask("GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.ends_with(r#"{"status":"healthy","message":"Service is healthy."}"#), "{answer}");
 }
@@ -141,6 +81,53 @@ fn what_is_in_the_way_is_named() {
     assert!(text.contains("is not a number of partitions"), "{text}");
     let text = fails(&["dev", "--memory", "--config", "nothing.json"]);
     assert!(text.contains("nothing.json"), "{text}");
+    let text = fails(&["dev", "--memory", "--amqp", "0.0.0.0:0", "--http", "127.0.0.1:0"]);
+    assert!(text.contains("use --amqps with --key-file"), "{text}");
+}
+
+#[test]
+fn over_tls_with_a_certificate_that_survives_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let mut certificates = Vec::new();
+    for body in ["one", "two"] {
+        let dev = Dev::start(here, &["--amqps", "127.0.0.1:0", "--hub", "homes:1"]);
+        let pem = dev.value("trust").split(',').next().unwrap();
+        certificates.push(std::fs::read(pem).unwrap());
+        let key = std::fs::metadata(pem.replace(".pem", ".key")).unwrap();
+        assert_eq!(key.permissions().mode() & 0o777, 0o600);
+        let port = dev.value("amqps ").rsplit(':').next().unwrap();
+        let secure = |host: &str| {
+            format!(
+                "Endpoint=sb://{host}:{port};SharedAccessKeyName=RootManageSharedAccessKey;\
+                 SharedAccessKey=SAS_KEY_VALUE"
+            )
+        };
+        for host in ["localhost", "127.0.0.1"] {
+            let mut send = ephor(here);
+            send.args(["send", "homes", body, "--trust", pem]).env("EPHOR_CONNECTION", secure(host));
+            let output = send.output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        }
+        let mut tail = ephor(here);
+        tail.args(["tail", "homes", "--from-beginning", "-n", "2"]).env("EPHOR_TRUST", pem);
+        assert_eq!(
+            bodies(&tail.env("EPHOR_CONNECTION", secure("localhost")).output().unwrap()),
+            ["one", "one"]
+        );
+        let untrusted =
+            ephor(here).args(["send", "homes", "x", "--connection", &secure("localhost")]).output();
+        assert!(!untrusted.unwrap().status.success());
+        dev.stop();
+    }
+    assert_eq!(certificates[0], certificates[1], "clients need not be told anew");
+}
+
+#[test]
+fn no_certificate_is_made_for_those_who_do_not_ask_for_one() {
+    let folder = tempfile::tempdir().unwrap();
+    Dev::start(folder.path(), &[]).stop();
+    assert!(!folder.path().join("ephor-data/certificates").exists());
 }
 
 #[test]

@@ -1,16 +1,19 @@
 //! `ephor dev`: a hub, its front door and a health check, until Ctrl-C.
 
 mod banner;
+mod certificate;
 mod health;
 mod hubs;
+mod key;
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 
 use ephor::environment::SystemClock;
 use ephor_core::BoxError;
 use ephor_core::time::Clock;
-use ephor_gateway::{Gateway, GatewayConfig, Tls};
+use ephor_gateway::{Gateway, GatewayConfig, ServeError};
 use ephor_hub::LocalNamespace;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -18,12 +21,11 @@ use tokio::sync::watch;
 use self::banner::Banner;
 use crate::arguments::Dev;
 
-/// The folder for certificates made for development, inside the data folder.
-const CERTIFICATES: &str = "certificates";
-
 pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
     let began = SystemClock.now();
-    let (config, notes) = hubs::configuration(&options)?;
+    let (config, mut notes) = hubs::configuration(&options)?;
+    let key = key::chosen(options.key_file.as_deref())?;
+    notes.extend(key::note(options.key_file.as_deref()));
     let folder = options.data.clone();
     let opened = config.clone();
     // Opening waits for the disk.
@@ -38,22 +40,23 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
         None => None,
     };
     let http = bind(options.http, "--http").await?;
-    let gateway = Gateway::new(namespace.clone(), GatewayConfig::default())?;
-    let tls = match &amqps {
-        Some(listener) => Some(certificate(&options, listener.local_addr()?)?),
+    let keys = vec![key];
+    let config = GatewayConfig { keys, allow_insecure: options.allow_insecure, ..GatewayConfig::default() };
+    let gateway = Gateway::new(namespace.clone(), config)?;
+    let certificate = match &amqps {
+        Some(listener) => Some(certificate::for_development(&options, listener.local_addr()?)?),
         None => None,
     };
 
     let banner = Banner {
         amqp: amqp.local_addr()?,
         amqps: amqps.as_ref().map(TcpListener::local_addr).transpose()?,
-        certificate: tls.as_ref().map(|(_, pem)| pem.clone()),
+        certificate: certificate.as_ref().map(|certificate| certificate.pem.as_path()),
         http: http.local_addr()?,
         data: &options.data,
+        key_file: options.key_file.as_deref(),
         notes: &notes,
-        took: SystemClock.now().since(began),
     };
-    println!("{}", banner.text(&namespace)?);
 
     let (stop, stopping) = watch::channel(false);
     let stopped =
@@ -62,20 +65,29 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
         interrupted().await;
         eprintln!("stopping");
         stop.send_replace(true);
+        Ok(())
     };
     let plain = gateway.serve(amqp, stopped(stopping.clone()));
     let secure = async {
-        match (amqps, tls) {
-            (Some(listener), Some((tls, _))) => {
-                gateway.serve_tls(listener, &tls, stopped(stopping.clone())).await
+        match (amqps, &certificate) {
+            (Some(listener), Some(certificate)) => {
+                gateway.serve_tls(listener, &certificate.tls, stopped(stopping.clone())).await
             }
             _ => Ok(()),
         }
     };
-    let (plain, secure, (), ()) =
-        tokio::join!(plain, secure, health::serve(http, stopped(stopping.clone())), ctrl_c);
-    plain?;
-    secure?;
+    let health = async {
+        health::serve(http, stopped(stopping.clone())).await;
+        Ok(())
+    };
+    let mut serving = pin!(async { tokio::try_join!(plain, secure, health, ctrl_c) });
+    tokio::select! {
+        biased;
+        // An address that may not be served is refused at once, and nobody is told that it is ready.
+        refused = &mut serving => drop(refused.map_err(advised)?),
+        () = std::future::ready(()) => println!("{}", banner.text(&namespace, SystemClock.now().since(began))?),
+    }
+    serving.await.map_err(advised)?;
     Ok(tokio::task::spawn_blocking(move || namespace.close()).await??)
 }
 
@@ -94,6 +106,18 @@ async fn interrupted() {
     }
 }
 
+/// What to write on the command line instead.
+fn advised(error: ServeError) -> BoxError {
+    match error {
+        ServeError::Insecure { address, missing } => format!(
+            "{address} can be reached from other machines, and {missing}; use --amqps with --key-file, listen on \
+             127.0.0.1, or add --allow-insecure if nobody else is in that network"
+        )
+        .into(),
+        other => other.into(),
+    }
+}
+
 async fn bind(address: SocketAddr, option: &str) -> Result<TcpListener, BoxError> {
     let failed = |error: std::io::Error| {
         let (ip, port) = (address.ip(), address.port());
@@ -109,15 +133,4 @@ async fn bind(address: SocketAddr, option: &str) -> Result<TcpListener, BoxError
         format!("cannot listen on {address} ({option}): {error}{hint}")
     };
     Ok(TcpListener::bind(address).await.map_err(failed)?)
-}
-
-fn certificate(options: &Dev, address: SocketAddr) -> Result<(Tls, std::path::PathBuf), BoxError> {
-    let folder = match options.memory {
-        true => std::env::temp_dir().join(format!("ephor-{}", std::process::id())),
-        false => options.data.join(CERTIFICATES),
-    };
-    let made = std::fs::create_dir_all(&folder);
-    made.map_err(|error| format!("cannot make {} for certificates: {error}", folder.display()))?;
-    let ip = address.ip().to_string();
-    Ok(Tls::for_development(&folder, &["localhost", &ip])?)
 }

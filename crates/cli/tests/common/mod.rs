@@ -1,0 +1,100 @@
+//! A running `ephor dev`, and our other commands beside it.
+#![allow(dead_code, reason = "each test uses what it needs")]
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+/// Killed if the test fails.
+pub(crate) struct Dev {
+    child: Child,
+    banner: String,
+    log: File,
+}
+
+impl Dev {
+    pub(crate) fn start(folder: &Path, more: &[&str]) -> Self {
+        Self::start_with(&mut ephor(folder), more)
+    }
+
+    /// By a command that is prepared already.
+    pub(crate) fn start_with(command: &mut Command, more: &[&str]) -> Self {
+        command.args(["dev", "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"]).args(more);
+        let log = tempfile::tempfile().unwrap();
+        command.stdout(Stdio::piped()).stderr(log.try_clone().unwrap());
+        let mut child = command.spawn().unwrap();
+        let mut banner = String::new();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        while !banner.lines().any(|line| line.starts_with("ready")) {
+            assert_ne!(lines.read_line(&mut banner).unwrap(), 0, "it ended before it was ready:\n{banner}");
+        }
+        Self { child, banner, log }
+    }
+
+    pub(crate) fn banner(&self) -> &str {
+        &self.banner
+    }
+
+    /// What stands behind this word at the beginning of a line.
+    pub(crate) fn value(&self, word: &str) -> &str {
+        let line = self.banner.lines().find_map(|line| line.trim_start().strip_prefix(word));
+        line.unwrap_or_else(|| panic!("no {word} in\n{}", self.banner)).trim()
+    }
+
+    pub(crate) fn connection(&self) -> String {
+        format!("Endpoint={}", self.value("Endpoint="))
+    }
+
+    pub(crate) fn run(&self, folder: &Path, arguments: &[&str], input: &str) -> Output {
+        let mut command = ephor(folder);
+        command.args(arguments).env("EPHOR_CONNECTION", self.connection());
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    /// The answer to a request over HTTP, as it came.
+    pub(crate) fn ask(&self, request: &str) -> String {
+        let address = self.value("health").strip_prefix("http://").unwrap().strip_suffix("/health").unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    pub(crate) fn stop(self) {
+        self.stop_and_read_log();
+    }
+
+    /// Stops it as Ctrl-C does; what it said on stderr.
+    pub(crate) fn stop_and_read_log(mut self) -> String {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        assert!(self.child.wait().unwrap().success());
+        let mut text = Vec::new();
+        self.log.rewind().unwrap();
+        self.log.read_to_end(&mut text).unwrap();
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// The command, in a folder and with nothing of the environment that would change it.
+pub(crate) fn ephor(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ephor"));
+    for name in ["EPHOR_CONNECTION", "EPHOR_KEY_FILE", "EPHOR_TRUST", "RUST_LOG"] {
+        command.env_remove(name);
+    }
+    command.current_dir(folder);
+    command
+}

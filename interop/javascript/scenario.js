@@ -3,11 +3,13 @@ import ownership from "./ownership.js";
 import positions from "./positions.js";
 import refusals from "./refusals.js";
 import restart from "./restart.js";
+import secure from "./secure.js";
 import sending from "./sending.js";
 import values from "./values.js";
 
 const only = process.argv.slice(2);
-for (const [name, operation] of [sending, positions, values, ownership, refusals, restart].flatMap(Object.entries)) {
+const all = [sending, positions, values, ownership, refusals, secure, restart];
+for (const [name, operation] of all.flatMap(Object.entries)) {
   if (only.length && !only.some((word) => name.includes(word))) continue;
   const start = Date.now();
   let result = "ok";

@@ -8,6 +8,7 @@ import ownership
 import positions
 import refusals
 import restart
+import secure
 import sending
 import values
 
@@ -31,5 +32,5 @@ def play(module):
 
 # This client mostly sleeps, 50 ms at each step of every link; so everything at once, each on a hub of its own.
 with ThreadPoolExecutor() as pool:
-    list(pool.map(play, (sending, positions, values, ownership, refusals)))
+    list(pool.map(play, (sending, positions, values, ownership, refusals, secure)))
 play(restart)

@@ -40,12 +40,13 @@ pub(crate) fn of_send(error: &SendError, delivery: u32) -> Refusal {
             Refusal::new(Condition::ArgumentError, error.to_string())
         }
         SendError::DiskFull(_) => {
-            tracing::warn!(%error, "a send was refused");
+            // The hub has said so, once a commit and not once a send.
+            tracing::debug!(%error, "a send was refused");
             texts::throttled(WAIT_SECONDS)
         }
         SendError::Closed(_) => Refusal::new(Condition::DetachForced, "The hub is closed or was deleted."),
         error => {
-            tracing::warn!(%error, "a send failed");
+            tracing::debug!(%error, "a send failed");
             texts::internal()
         }
     }

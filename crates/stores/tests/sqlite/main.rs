@@ -1,4 +1,19 @@
 //! The SQLite store.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::print_stdout, reason = "figures for whoever reads along")]
 
+mod clock;
 mod conformance;
+mod disk;
+mod kills;
+mod locks;
+#[path = "../../../hub/tests/kill_parts/myself.rs"]
+mod myself;
+mod opening;
+mod rows;
+#[path = "../../../hub/tests/kill_parts/small_disk.rs"]
+#[expect(dead_code, reason = "another test has more to do with it")]
+mod small_disk;
+mod stops;
+mod wakes;
+mod world;

@@ -1,0 +1,121 @@
+//! Locks: who holds the write lock is named, reading goes on meanwhile, and bringing the log to disk takes no
+//! lock away.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use ephor_core::store::{Store, StoreError};
+use ephor_stores::sqlite::{OpenError, SqliteOptions, SqliteStore};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::myself::{Myself, orders, say, wait_for_the_end};
+use crate::world::{Folder, P, claim, group, save, stored, wait};
+
+fn impatient() -> SqliteOptions {
+    SqliteOptions { busy_wait: Duration::from_millis(100), ..SqliteOptions::default() }
+}
+
+/// Returns when all threads of the process are stopped.
+#[expect(clippy::disallowed_methods, reason = "the system tells nobody when a process has stopped")]
+pub(crate) fn stop(process: u32) {
+    kill_process(Pid::from_raw(process as i32).unwrap(), Signal::STOP).unwrap();
+    let stopped = |task: &Path| {
+        let stat = fs::read_to_string(task.join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+    };
+    let tasks = || fs::read_dir(format!("/proc/{process}/task")).unwrap().map(|task| task.unwrap().path());
+    while !tasks().all(|task| stopped(&task)) {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+pub(crate) fn go_on(process: u32) {
+    kill_process(Pid::from_raw(process as i32).unwrap(), Signal::CONT).unwrap();
+}
+
+/// Not a test of its own: holds the write lock as a tool in the hands of a person may.
+#[test]
+fn hold_the_lock_as_a_child() {
+    let Some((folder, _)) = orders() else { return };
+    let connection = rusqlite::Connection::open(folder.join("ephor.db")).unwrap();
+    connection.execute_batch("BEGIN IMMEDIATE; UPDATE state SET wall = wall;").unwrap();
+    say("locked");
+    wait_for_the_end();
+}
+
+#[test]
+fn whoever_holds_the_write_lock_is_named_and_whether_it_is_stopped() {
+    let folder = Folder::new();
+    let store = SqliteStore::open_with(folder.database(), impatient()).unwrap();
+    let token = claim(&store, P, "a");
+    let mut child = Myself::start("locks::hold_the_lock_as_a_child", folder.path(), "");
+    assert_eq!(child.words.recv().unwrap(), "locked");
+    let process = child.child.id();
+    let locked = || {
+        let error = save(&store, &token, 1).expect_err("the lock is held");
+        assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+        error.to_string()
+    };
+    let text = locked();
+    assert!(text.contains(&format!("process {process} (")), "{text}");
+    assert!(text.contains("holds the write lock") && !text.contains("stopped"), "{text}");
+    stop(process);
+    let text = locked();
+    let advice = format!("holds the write lock and is stopped: continue it (kill -CONT {process}) or end it");
+    assert!(text.contains(&advice), "{text}");
+    // Who reads waits for nobody.
+    assert_eq!(wait(store.view(&group())).unwrap().leases.len(), 1);
+    let error = SqliteStore::open_with(folder.database(), impatient()).expect_err("it is locked");
+    assert!(matches!(error, OpenError::Busy { .. }) && error.to_string().contains(&advice), "{error}");
+    go_on(process);
+    assert!(child.stop().success());
+    save(&store, &token, 1).unwrap();
+    assert_eq!(stored(&store, P), Some(1));
+}
+
+#[test]
+fn another_part_of_the_same_process_is_named_as_such() {
+    let folder = Folder::new();
+    let store = SqliteStore::open_with(folder.database(), impatient()).unwrap();
+    let token = claim(&store, P, "a");
+    let sql = folder.sql();
+    sql.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let error = save(&store, &token, 1).expect_err("the lock is held").to_string();
+    assert!(error.contains("another part of this process") && error.contains("the write lock"), "{error}");
+    sql.execute_batch("ROLLBACK").unwrap();
+    save(&store, &token, 1).unwrap();
+}
+
+/// All locks on a file, as the system shows them.
+fn locks_on(file: &Path) -> Vec<String> {
+    let ending = format!(":{} ", fs::metadata(file).unwrap().ino());
+    let locks = fs::read_to_string("/proc/locks").unwrap();
+    let kind_and_place = |line: &str| line.split_once(": ").unwrap().1.to_owned();
+    let mut locks: Vec<_> = locks.lines().filter(|line| line.contains(&ending)).map(kind_and_place).collect();
+    locks.sort();
+    locks
+}
+
+/// A process loses its locks on a file as soon as it closes any handle to it, so it matters which files the
+/// store opens by itself.
+#[test]
+fn closing_a_handle_to_the_log_takes_no_lock_away() {
+    let folder = Folder::new();
+    let store = folder.open();
+    let token = claim(&store, P, "a");
+    let (database, log) = (folder.database(), folder.database().with_extension("db-wal"));
+    let memory = folder.database().with_extension("db-shm");
+    let before = (locks_on(&database), locks_on(&memory));
+    assert!(!before.0.is_empty() && !before.1.is_empty(), "{before:?}");
+    assert_eq!(locks_on(&log), Vec::<String>::new());
+    fs::File::open(&log).unwrap().sync_data().unwrap();
+    // Another store on the same file opens and closes everything that a store opens by itself.
+    drop(folder.open());
+    save(&store, &token, 1).unwrap();
+    assert_eq!((locks_on(&database), locks_on(&memory)), before);
+    // The test can tell: this is what must never happen.
+    drop(fs::File::open(&memory).unwrap());
+    assert_eq!(locks_on(&memory), Vec::<String>::new());
+}

@@ -99,7 +99,7 @@
 //! |---|---|
 //! | what can be set | [`options`] |
 //! | how to be let in | [`credential`], `credential/entra.rs`, `tls.rs` |
-//! | the hub as a source | `client.rs`, `receiver.rs` |
+//! | the hub as a source | `client.rs`, `receiver.rs`, `receiver/ghosts.rs` |
 //! | sending | [`producer`] |
 //! | one connection and everything on it | `line/` |
 //! | what is buffered for a receiver, and how much may come | `inbox.rs`, `credit.rs` |

@@ -10,6 +10,8 @@
 //! nor the way back. A new link begins behind the last event that was *taken from* the old one; what is buffered is
 //! handed out first. An event that comes a second time is passed over, whatever the hub does.
 
+mod ghosts;
+
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -33,15 +35,13 @@ use crate::credit::Credit;
 use crate::failure::Failure;
 use crate::inbox::{Inbox, Keeper};
 use crate::line::{Command, Key, Line, ReceiverWish};
+use ghosts::Ghosts;
 
 /// How long closing waits for the hub to agree, at most.
 const TIME_TO_CLOSE: Duration = Duration::from_secs(5);
 
 /// A link that lived so long was not lost for being new.
 const STEADY: Duration = Duration::from_secs(10);
-
-/// So many links that were lost may come back to haunt their receiver.
-const MOST_GHOSTS: u32 = 8;
 
 /// Epochs are signed on the wire.
 const HIGHEST_EPOCH: u64 = i64::MAX as u64;
@@ -76,8 +76,7 @@ pub(crate) struct HubReceiver {
     state: State,
     /// In a row, without an event in between.
     failures: u32,
-    /// Links that were given up without a word of the hub: it may still come to hear of each of them.
-    ghosts: u32,
+    ghosts: Ghosts,
     /// The last event that was taken from a link.
     last: Option<SequenceNumber>,
     last_enqueued: Option<LastEnqueued>,
@@ -133,7 +132,7 @@ impl HubReceiver {
             prefetch,
             state,
             failures: 0,
-            ghosts: 0,
+            ghosts: Ghosts::default(),
             last: None,
             last_enqueued: None,
             unreadable: None,
@@ -175,7 +174,7 @@ impl HubReceiver {
                         self.state = State::Attached { link, since: Instant::now() };
                     }
                     Poll::Ready(Err(failure)) => {
-                        let failure = self.unless_by_ghost(failure);
+                        let failure = self.ghosts.unmask(failure, &self.wish);
                         self.wait_after(&failure);
                         return Poll::Ready(Some(failure));
                     }
@@ -191,31 +190,9 @@ impl HubReceiver {
         }
     }
 
-    /// A connection that was given up may deliver its last words late, and the hub then believes that a new
-    /// receiver took the place of this one. Epochs are not used twice, so one with our name and epoch is our own.
-    fn unless_by_ghost(&mut self, failure: Failure) -> Failure {
-        let Failure::Refused(refusal) = &failure else { return failure };
-        if self.ghosts == 0 || refusal.condition != Condition::LinkStolen {
-            return failure;
-        }
-        match receive_error(Refusal::clone(refusal)) {
-            ReceiveError::Disconnected { epoch, by, .. }
-                if epoch.is_some()
-                    && epoch == self.wish.epoch
-                    && by.as_deref().unwrap_or_default() == self.wish.name =>
-            {
-                self.ghosts -= 1;
-                Failure::lost("an earlier link of this receiver came late and took its place")
-            }
-            _ => failure,
-        }
-    }
-
     fn wait_after(&mut self, failure: &Failure) {
         self.failures = self.failures.saturating_add(1);
-        if matches!(failure, Failure::Lost(_)) {
-            self.ghosts = (self.ghosts + 1).min(MOST_GHOSTS);
-        }
+        self.ghosts.after(failure);
         let until = Box::pin(sleep_until(self.shared.next_attempt(self.failures)));
         tracing::debug!(
             partition = %self.partition, failures = self.failures, reason = %failure, "receiver waits to attach again"
@@ -254,7 +231,7 @@ impl HubReceiver {
                 }
                 Err(failure) => {
                     let steady = since.elapsed() >= STEADY;
-                    let failure = self.unless_by_ghost(failure);
+                    let failure = self.ghosts.unmask(failure, &self.wish);
                     if let Some(error) = self.on_link_ended(&failure, steady) {
                         return Poll::Ready(Err(error));
                     }

@@ -29,9 +29,9 @@ fn cuts() -> u64 {
 
 /// A producer that sends and a receiver that reads, through a proxy that cuts every connection after a random
 /// number of bytes.
-async fn run_with_cuts(seed: u64, connections: usize) {
+async fn run_with_cuts(seed: u64, connections: usize, tls: bool) {
     let stage = Stage::new(2);
-    let served = stage.serve().await;
+    let served = stage.serve_as(ephor_gateway::GatewayConfig::default(), "127.0.0.1:0", tls).await;
     let plan = move |number: u64| {
         let mut random = fastrand::Rng::with_seed(seed.wrapping_mul(1_000_003).wrapping_add(number));
         // Now in the middle of the handshake, now after much has come.
@@ -102,14 +102,21 @@ async fn run_with_cuts(seed: u64, connections: usize) {
 #[tokio::test]
 async fn nothing_is_lost_and_nothing_handed_out_twice_while_connections_are_cut() {
     for seed in 0..cuts() {
-        within(120, run_with_cuts(seed, 1)).await;
+        within(120, run_with_cuts(seed, 1, false)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cuts_do_no_harm_to_several_connections_on_several_threads() {
     for seed in 100..100 + cuts() {
-        within(120, run_with_cuts(seed, 2)).await;
+        within(120, run_with_cuts(seed, 2, false)).await;
+    }
+}
+
+#[tokio::test]
+async fn cuts_in_the_middle_of_tls_do_no_harm() {
+    for seed in 200..200 + cuts() {
+        within(120, run_with_cuts(seed, 1, true)).await;
     }
 }
 

@@ -1,0 +1,95 @@
+//! Links that were given up, and of which the hub may still come to hear.
+//!
+//! A connection that was given up may deliver its last words late: an `attach` that asks for the place that the
+//! receiver holds by now with a new link. The hub then tells that link that it was disconnected, by a receiver with
+//! its own name and its own epoch. Epochs are not used twice, so that is no other; but only so many are believed to
+//! be ghosts as links were lost, so that two receivers that share name and epoch do not fight for ever.
+
+use std::sync::Arc;
+
+use ephor_core::source::ReceiveError;
+use ephor_wire::condition::{Condition, Refusal, receive_error};
+
+use crate::failure::Failure;
+use crate::line::ReceiverWish;
+
+/// So many links that were lost may come back to haunt their receiver.
+const MOST: u32 = 8;
+
+/// How many there may be.
+#[derive(Default)]
+pub(super) struct Ghosts(u32);
+
+impl Ghosts {
+    /// A link did not come about or ended; if the hub did not say so, it may not know.
+    pub(super) fn after(&mut self, failure: &Failure) {
+        if let Failure::Lost(_) = failure {
+            self.0 = (self.0 + 1).min(MOST);
+        }
+    }
+
+    /// What a failure is in truth: one by a ghost passes.
+    pub(super) fn unmask(&mut self, failure: Failure, wish: &ReceiverWish) -> Failure {
+        match &failure {
+            Failure::Refused(refusal) if self.0 > 0 && is_by_itself(refusal, wish) => {
+                self.0 -= 1;
+                Failure::lost("an earlier link of this receiver came late and took its place")
+            }
+            _ => failure,
+        }
+    }
+}
+
+fn is_by_itself(refusal: &Arc<Refusal>, wish: &ReceiverWish) -> bool {
+    if refusal.condition != Condition::LinkStolen {
+        return false;
+    }
+    match receive_error(Refusal::clone(refusal)) {
+        ReceiveError::Disconnected { epoch: Some(epoch), by, .. } => {
+            Some(epoch) == wish.epoch && by.unwrap_or_default() == wish.name
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ephor_core::epoch::Epoch;
+    use ephor_core::ids::{ConsumerGroup, PartitionId};
+    use ephor_wire::address::Address;
+    use ephor_wire::selector::Start;
+
+    fn wish() -> ReceiverWish {
+        let address = Address::Consumer {
+            hub: "homes".parse().unwrap(),
+            group: ConsumerGroup::default_group(),
+            partition: PartitionId(0),
+        };
+        let epoch = Some(Epoch::from_stored(3));
+        ReceiverWish { address, start: Start::Earliest, epoch, name: "reader".into() }
+    }
+
+    fn stolen_by(name: &str, epoch: u64) -> Failure {
+        let text = format!(
+            "New receiver '{name}' with higher epoch of '{epoch}' is created hence current receiver 'reader' with \
+             epoch '3' is getting disconnected."
+        );
+        Failure::refused(Refusal::new(Condition::LinkStolen, text))
+    }
+
+    #[test]
+    fn only_a_lost_link_of_its_own_is_a_ghost_and_only_once() {
+        let mut ghosts = Ghosts::default();
+        let passes =
+            |ghosts: &mut Ghosts, failure| matches!(ghosts.unmask(failure, &wish()), Failure::Lost(_));
+        assert!(!passes(&mut ghosts, stolen_by("reader", 3)), "none was lost");
+        ghosts.after(&stolen_by("reader", 3));
+        assert!(!passes(&mut ghosts, stolen_by("reader", 3)), "the hub itself ended it");
+        ghosts.after(&Failure::lost("cut"));
+        assert!(!passes(&mut ghosts, stolen_by("another", 3)));
+        assert!(!passes(&mut ghosts, stolen_by("reader", 4)));
+        assert!(passes(&mut ghosts, stolen_by("reader", 3)));
+        assert!(!passes(&mut ghosts, stolen_by("reader", 3)), "there was one");
+    }
+}

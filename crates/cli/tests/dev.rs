@@ -71,6 +71,7 @@ fn what_is_in_the_way_is_named() {
     let fails = |arguments: &[&str]| {
         let output = ephor(folder.path()).args(arguments).output().unwrap();
         assert!(!output.status.success());
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), "", "nobody is told that it is ready");
         String::from_utf8(output.stderr).unwrap()
     };
     let text = fails(&["dev", "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"]);

@@ -37,13 +37,13 @@ pub(crate) struct Dev {
     #[arg(long, conflicts_with = "memory")]
     pub(crate) relaxed: bool,
     /// Where to listen for AMQP; port 0 picks a free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:5672")]
+    #[arg(long, value_name = "ADDR", value_parser = address, default_value = "127.0.0.1:5672")]
     pub(crate) amqp: SocketAddr,
     /// Where to listen for AMQP over TLS too, with a certificate made for development and kept with the data
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(crate) amqps: Option<SocketAddr>,
     /// Where to answer GET /health
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:5300")]
+    #[arg(long, value_name = "ADDR", value_parser = address, default_value = "127.0.0.1:5300")]
     pub(crate) http: SocketAddr,
     /// A hub to have, as NAME or NAME:PARTITIONS; may be given several times
     #[arg(long = "hub", value_name = "NAME[:PARTITIONS]")]
@@ -60,6 +60,12 @@ pub(crate) struct Dev {
     /// Serve other machines without TLS, or with the key for development; for networks that nobody else is in
     #[arg(long)]
     pub(crate) allow_insecure: bool,
+}
+
+fn address(given: &str) -> Result<SocketAddr, String> {
+    given
+        .parse()
+        .map_err(|_| "write an address with its port, such as 127.0.0.1:5672 or [::1]:5672".to_owned())
 }
 
 /// How to find a hub.

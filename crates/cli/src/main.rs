@@ -22,9 +22,17 @@ async fn main() -> ExitCode {
     match run(Arguments::parse().command).await {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("ephor: {error}");
+            eprintln!("ephor: {error}{}", advice(&error.to_string()));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// What to do about an error that a newcomer meets first.
+fn advice(error: &str) -> &'static str {
+    match error.contains("cannot connect to") {
+        true => "; is ephor dev running there? EPHOR_CONNECTION or --connection say where else to look",
+        false => "",
     }
 }
 

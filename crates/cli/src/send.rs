@@ -35,6 +35,6 @@ pub(crate) async fn run(options: Send) -> Result<(), BoxError> {
             producer.send_batch(target, batch).await?;
         }
     }
-    eprintln!("{sent} events sent to {}", options.hub);
+    eprintln!("{sent} {} sent to {}", if sent == 1 { "event" } else { "events" }, options.hub);
     Ok(())
 }

@@ -82,6 +82,11 @@ fn what_is_in_the_way_is_named() {
     assert!(text.contains("is not a number of partitions"), "{text}");
     let text = fails(&["dev", "--memory", "--config", "nothing.json"]);
     assert!(text.contains("nothing.json"), "{text}");
+    let text = fails(&["dev", "--memory", "--amqp", "localhost"]);
+    assert!(text.contains("such as 127.0.0.1:5672"), "{text}");
+    let nobody = "Endpoint=sb://127.0.0.1:1;UseDevelopmentEmulator=true";
+    let text = fails(&["tail", "homes", "--connection", nobody]);
+    assert!(text.contains("is ephor dev running there?"), "{text}");
     let text = fails(&["dev", "--memory", "--amqp", "0.0.0.0:0", "--http", "127.0.0.1:0"]);
     assert!(text.contains("use --amqps with --key-file"), "{text}");
 }

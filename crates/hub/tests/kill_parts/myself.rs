@@ -17,7 +17,7 @@ pub(crate) struct Myself {
     pub(crate) child: Child,
     /// What it says, line by line. What it said before it died arrives in any case.
     pub(crate) words: Receiver<String>,
-    input: Option<ChildStdin>,
+    pub(crate) input: Option<ChildStdin>,
 }
 
 impl Myself {

@@ -33,7 +33,9 @@ impl fmt::Display for Holder {
         write!(f, "process {process} ({program}) holds the write lock")?;
         match stopped {
             true => write!(f, " and is stopped: continue it (kill -CONT {process}) or end it"),
-            false => f.write_str(": it may be blocked by a slow disk, or a tool may have a transaction open"),
+            false => f.write_str(
+                ": its disk may be slow, its container may be paused, or it is a tool with an open transaction",
+            ),
         }
     }
 }

@@ -19,9 +19,9 @@ pub(super) const NEXT_TRY: Duration = Duration::from_millis(1);
 /// SQLite gives the room of a log that has grown beyond this back to the disk when it begins it anew.
 const LOG_BYTES_KEPT: i64 = 16 << 20;
 
-pub(super) fn connect(place: &Place) -> rusqlite::Result<Connection> {
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+/// A connection to the file, which is created if it is not there and `more` says so.
+pub(super) fn connect(place: &Place, more: OpenFlags) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
     let connection = Connection::open_with_flags(&place.database, flags)?;
     // Waiting is our own business: see `Session::begin`.
     connection.busy_timeout(Duration::ZERO)?;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use ephor_core::ids::GroupId;
 use ephor_core::store::StoreError;
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use super::bells::Bells;
 use super::clock::{self, ClockRow, Reading};
@@ -57,7 +57,7 @@ impl Session {
         let boot = machine.boot().map_err(|error| place.other(error))?;
         let machine_name = machine.name();
         let failed = |error| OpenError::of_sqlite(error, &place.database);
-        let connection = connect(&place).map_err(failed)?;
+        let connection = connect(&place, OpenFlags::SQLITE_OPEN_CREATE).map_err(failed)?;
         let reading = || Reading::take(&*machine, &boot, machine_name.as_deref());
         prepare(&connection, &place, &*machine, &reading, Instant::now() + busy_wait)?;
         let identity = place.identity().map_err(|error| place.other(error))?;

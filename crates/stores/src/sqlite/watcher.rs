@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
 
 use super::bells::Bells;
 use super::open::connect;
@@ -76,7 +76,7 @@ impl Watch {
 }
 
 fn open(place: &Place) -> rusqlite::Result<Connection> {
-    let connection = connect(place)?;
+    let connection = connect(place, OpenFlags::empty())?;
     connection.pragma_update(None, "query_only", true)?;
     Ok(connection)
 }

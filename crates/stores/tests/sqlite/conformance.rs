@@ -8,15 +8,30 @@ use ephor_core::store::Store;
 use ephor_stores::sqlite::SqliteStore;
 use ephor_testkit::conformance::store::StoreFixture;
 
+use crate::remote::TwoProcesses;
+use crate::world::Folder;
+
 struct OneProcess {
     store: SqliteStore,
-    _folder: tempfile::TempDir,
+    _folder: Folder,
 }
 
 impl OneProcess {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        Self { store: SqliteStore::open(folder.path().join("ephor.db")).unwrap(), _folder: folder }
+        let folder = Folder::new();
+        Self { store: folder.open(), _folder: folder }
+    }
+}
+
+struct InTurns {
+    store: Arc<TwoProcesses>,
+    _folder: Folder,
+}
+
+impl InTurns {
+    fn new() -> Self {
+        let folder = Folder::new();
+        Self { store: Arc::new(TwoProcesses::start(folder.path())), _folder: folder }
     }
 }
 
@@ -35,7 +50,22 @@ impl StoreFixture for OneProcess {
     }
 }
 
+impl StoreFixture for InTurns {
+    fn store(&self) -> BoxFuture<'_, Arc<dyn Store>> {
+        Box::pin(async { self.store.clone() as Arc<dyn Store> })
+    }
+
+    fn pass(&self, time: Duration) -> BoxFuture<'_, ()> {
+        pass(time)
+    }
+}
+
 mod in_one_process {
     use super::*;
     ephor_testkit::store_conformance!(OneProcess::new());
+}
+
+mod in_two_processes_by_turns {
+    use super::*;
+    ephor_testkit::store_conformance!(InTurns::new());
 }

@@ -10,10 +10,12 @@ mod locks;
 #[path = "../../../hub/tests/kill_parts/myself.rs"]
 mod myself;
 mod opening;
+mod remote;
 mod rows;
 #[path = "../../../hub/tests/kill_parts/small_disk.rs"]
 #[expect(dead_code, reason = "another test has more to do with it")]
 mod small_disk;
 mod stops;
 mod wakes;
+mod wire;
 mod world;

@@ -53,9 +53,13 @@ fn whoever_holds_the_write_lock_is_named_and_whether_it_is_stopped() {
     let mut child = Myself::start("locks::hold_the_lock_as_a_child", folder.path(), "");
     assert_eq!(child.words.recv().unwrap(), "locked");
     let process = child.child.id();
+    let memory = folder.database().with_extension("db-shm");
     let locked = || {
+        let before = (locks_on(&folder.database()), locks_on(&memory));
         let error = save(&store, &token, 1).expect_err("the lock is held");
         assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+        // To look for the holder takes no lock away from this process.
+        assert_eq!((locks_on(&folder.database()), locks_on(&memory)), before);
         error.to_string()
     };
     let text = locked();
@@ -118,4 +122,19 @@ fn closing_a_handle_to_the_log_takes_no_lock_away() {
     // The test can tell: this is what must never happen.
     drop(fs::File::open(&memory).unwrap());
     assert_eq!(locks_on(&memory), Vec::<String>::new());
+}
+
+/// To tidy up it would have to lock everybody out, and if it were stopped then, for as long as it is stopped.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the system tells nobody when a lock is given back")]
+fn whoever_closes_last_leaves_the_log_as_it_is() {
+    let folder = Folder::new();
+    let store = folder.open();
+    claim(&store, P, "a");
+    drop(store);
+    while !locks_on(&folder.database()).is_empty() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(fs::metadata(folder.database().with_extension("db-wal")).unwrap().len() > 0);
+    assert_eq!(wait(folder.open().view(&group())).unwrap().leases.len(), 1);
 }

@@ -34,12 +34,12 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
     hubs::ensure_one(&namespace)?;
     hubs::ensure_groups(&namespace, &options.groups)?;
 
-    let amqp = bind(options.amqp, "--amqp").await?;
+    let amqp = bind(options.amqp, "--amqp")?;
     let amqps = match options.amqps {
-        Some(address) => Some(bind(address, "--amqps").await?),
+        Some(address) => Some(bind(address, "--amqps")?),
         None => None,
     };
-    let http = bind(options.http, "--http").await?;
+    let http = bind(options.http, "--http")?;
     let keys = vec![key];
     let config = GatewayConfig { keys, allow_insecure: options.allow_insecure, ..GatewayConfig::default() };
     let gateway = Gateway::new(namespace.clone(), config)?;
@@ -118,7 +118,7 @@ fn advised(error: ServeError) -> BoxError {
     }
 }
 
-async fn bind(address: SocketAddr, option: &str) -> Result<TcpListener, BoxError> {
+fn bind(address: SocketAddr, option: &str) -> Result<TcpListener, BoxError> {
     let failed = |error: std::io::Error| {
         let (ip, port) = (address.ip(), address.port());
         let hint = match error.kind() {
@@ -132,5 +132,5 @@ async fn bind(address: SocketAddr, option: &str) -> Result<TcpListener, BoxError
         };
         format!("cannot listen on {address} ({option}): {error}{hint}")
     };
-    Ok(TcpListener::bind(address).await.map_err(failed)?)
+    Ok(ephor_gateway::listen(address).map_err(failed)?)
 }

@@ -12,7 +12,8 @@ use ephor_stores::sqlite::SqliteStore;
 
 use crate::small_disk::on_small_disk;
 use crate::world::{
-    Folder, HandMachine, LEASE, P, claim, finished, group, host, poll, save, stored, try_claim, wait,
+    Folder, HandMachine, LEASE, P, PATIENCE, claim, finished, group, host, next, poll, save, stored,
+    try_claim, wait,
 };
 
 fn machine() -> Arc<HandMachine> {
@@ -77,14 +78,14 @@ fn calls_that_wait_together_share_one_sync_and_the_lock_is_free_meanwhile() {
     let gate = Mutex::new(gate);
     machine.on_sync(move || {
         entered.send(()).unwrap();
-        gate.lock().unwrap().recv().map_err(io::Error::other)
+        gate.lock().unwrap().recv_timeout(PATIENCE).map_err(io::Error::other)
     });
     let requests: Vec<_> = (0..CALLS).map(|n| SaveRequest::new(&token, &finished(n), None)).collect();
     let here = group();
     let before = machine.syncs();
     let mut saves: Vec<_> = requests.iter().map(|request| store.save(&here, request)).collect();
     assert!(poll(saves[0].as_mut()).is_none());
-    inside.recv().unwrap();
+    next(&inside);
     // The first is committed, waits for the disk and is not answered. The others queue up behind it.
     for each in &mut saves {
         assert!(poll(each.as_mut()).is_none());
@@ -93,7 +94,7 @@ fn calls_that_wait_together_share_one_sync_and_the_lock_is_free_meanwhile() {
     assert_eq!(stored(&other, P), Some(0));
     assert!(matches!(save(&other, &others, 7).unwrap(), Save::Saved(_)));
     go.send(()).unwrap();
-    inside.recv().unwrap();
+    next(&inside);
     go.send(()).unwrap();
     for save in saves {
         assert!(matches!(wait(save).unwrap(), Save::Saved(_)));
@@ -112,14 +113,14 @@ fn a_call_that_was_given_up_while_it_queued_is_not_done() {
     let gate = Mutex::new(gate);
     machine.on_sync(move || {
         entered.send(()).unwrap();
-        gate.lock().unwrap().recv().map_err(io::Error::other)
+        gate.lock().unwrap().recv_timeout(PATIENCE).map_err(io::Error::other)
     });
     let (first, second) =
         (SaveRequest::new(&token, &finished(1), None), SaveRequest::new(&token, &finished(2), None));
     let here = group();
     let (mut waits, mut given_up) = (store.save(&here, &first), store.save(&here, &second));
     assert!(poll(waits.as_mut()).is_none());
-    inside.recv().unwrap();
+    next(&inside);
     assert!(poll(given_up.as_mut()).is_none());
     drop(given_up);
     go.send(()).unwrap();

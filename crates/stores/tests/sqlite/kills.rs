@@ -20,7 +20,7 @@ use ephor_core::store::{Claim, GiveAway, Renewal, Save, SaveRequest, Store, Stor
 use ephor_stores::sqlite::SqliteStore;
 
 use crate::myself::{Myself, orders, say};
-use crate::world::{Folder, LEASE, finished, group, host, wait};
+use crate::world::{Folder, LEASE, PATIENCE, end_with_the_parent, finished, group, host, wait};
 
 const CHILDREN: usize = 3;
 const PARTITIONS: u32 = 3;
@@ -32,6 +32,7 @@ const FORBIDDEN: u64 = 1 << 40;
 #[test]
 fn work_as_a_child() {
     let Some((folder, orders)) = orders() else { return };
+    end_with_the_parent();
     let (seed, name) = orders.split_once(' ').unwrap();
     Child::new(&folder, name, seed.parse().unwrap()).run();
 }
@@ -235,7 +236,7 @@ fn what_is_acknowledged_survives_any_number_of_kills() {
         if *early {
             // While it opens the file, perhaps.
             std::thread::sleep(Duration::from_millis(*delay / 10));
-        } else if let Ok(first) = child.words.recv() {
+        } else if let Ok(first) = child.words.recv_timeout(PATIENCE) {
             ledger.take_down(&name(index), &first);
             std::thread::sleep(Duration::from_millis(*delay));
         }

@@ -10,7 +10,7 @@ use ephor_stores::sqlite::{SqliteOptions, SqliteStore};
 
 use crate::locks::{go_on, stop};
 use crate::myself::{Myself, orders, say};
-use crate::world::{Folder, P, claim, save};
+use crate::world::{Folder, P, claim, end_with_the_parent, next, save};
 
 const BUSY_WAIT: Duration = Duration::from_millis(200);
 
@@ -21,6 +21,7 @@ const BOUND: Duration = Duration::from_secs(10);
 #[test]
 fn write_as_a_child() {
     let Some((folder, _)) = orders() else { return };
+    end_with_the_parent();
     let store = SqliteStore::open(folder.join("ephor.db")).unwrap();
     let token = claim(&store, PartitionId(4), "child");
     say("writing");
@@ -44,7 +45,7 @@ fn whoever_is_stopped_does_not_stop_the_others() {
     let store = SqliteStore::open_with(folder.database(), options).unwrap();
     let token = claim(&store, P, "parent");
     let child = Myself::start("stops::write_as_a_child", folder.path(), "");
-    assert_eq!(child.words.recv().unwrap(), "writing");
+    assert_eq!(next(&child.words), "writing");
     let process = child.child.id();
     let (mut held, mut longest, mut sequence) = (0, Duration::ZERO, 0);
     for _ in 0..stops {

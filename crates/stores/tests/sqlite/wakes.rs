@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ephor_core::store::Store;
 
 use crate::myself::{Myself, orders, say, wait_for_the_end};
-use crate::world::{Folder, P, beat, claim, group, hand_over, host, poll, wait};
+use crate::world::{Folder, P, beat, claim, group, hand_over, host, next, poll, wait};
 
 /// The cost of waiting, measured for this long.
 const IDLE: Duration = Duration::from_secs(2);
@@ -24,7 +24,7 @@ fn who_is_woken_by_another_process_hears_of_it_soon() {
             assert!(poll(waiting.as_mut()).is_none());
         }
         let mut child = Myself::start("wakes::hand_over_as_a_child", folder.path(), "");
-        let said = child.words.recv().unwrap();
+        let said = next(&child.words);
         let since = Instant::now();
         assert_eq!(said, "handed over");
         wait(waiting);
@@ -48,7 +48,7 @@ fn hand_over_as_a_child() {
 fn waiting_costs_next_to_nothing() {
     let folder = Folder::new();
     let mut child = Myself::start("wakes::wait_as_a_child", folder.path(), "");
-    let spent: u64 = child.words.recv().unwrap().parse().unwrap();
+    let spent: u64 = next(&child.words).parse().unwrap();
     println!("{IDLE:?} of waiting cost {spent} us of processor time");
     assert!(spent < 200_000, "{spent} us");
     assert!(child.stop().success());

@@ -130,6 +130,19 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(async { tokio::time::timeout(PATIENCE, future).await.expect("an answer in time") })
 }
 
+/// In a child that would go on for ever: ends it when the parent is gone.
+pub(crate) fn end_with_the_parent() {
+    std::thread::spawn(|| {
+        crate::myself::wait_for_the_end();
+        std::process::exit(0);
+    });
+}
+
+/// The next of what comes, or fails after a long time.
+pub(crate) fn next<T>(from: &std::sync::mpsc::Receiver<T>) -> T {
+    from.recv_timeout(PATIENCE).expect("it comes in time")
+}
+
 /// Polls once.
 pub(crate) fn poll<T>(future: std::pin::Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Option<T> {
     match future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {

@@ -9,6 +9,8 @@
 //! `ephor-testkit`. Who may write what is decided in `ephor_core::record`, the same for all; a backend makes
 //! one atomic step of it.
 
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]

@@ -1,0 +1,203 @@
+//! PostgreSQL's errors in our words: what happened, and what to do.
+
+use std::time::Duration;
+
+use ephor_core::store::StoreError;
+
+/// Why a call was not carried out.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Sqlx(sqlx::Error),
+    Store(StoreError),
+}
+
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Sqlx(error)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+pub(super) fn damaged(what: String) -> Failure {
+    Failure::Store(StoreError::Damaged { what })
+}
+
+/// What an error comes down to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// It may pass by itself.
+    Passes,
+    /// It asks for fewer calls.
+    Throttles,
+    /// A person must do something.
+    Refuses,
+    /// The data cannot be read.
+    Damages,
+}
+
+/// Classes by SQLSTATE, or by its first two characters; the first that fits.
+const STATES: &[(&str, Class, &str)] = &[
+    ("28P01", Class::Refuses, "the password is wrong: correct the URL"),
+    (
+        "28",
+        Class::Refuses,
+        "the server does not let this user in from here: see pg_hba.conf, and try sslmode=require",
+    ),
+    ("3D000", Class::Refuses, "there is no such database: create it, or correct the URL"),
+    ("42501", Class::Refuses, "this user lacks a right: it must own the schema, or be allowed to create it"),
+    (
+        "25006",
+        Class::Passes,
+        "the server takes no writes: it is a standby, or this user is set to read only; name the primary",
+    ),
+    ("53300", Class::Throttles, "the server has no connection left: raise max_connections, or use a pooler"),
+    ("53100", Class::Passes, "the server's disk is full: make room there"),
+    (
+        "55P03",
+        Class::Passes,
+        "a transaction holds the checkpoint of this partition: one that saves in its own transaction should commit soon",
+    ),
+    ("57P", Class::Passes, "the server starts or stops"),
+    (
+        "42P01",
+        Class::Refuses,
+        "a table is missing: drop the schema and let it be created anew, or restore it",
+    ),
+    ("3F000", Class::Refuses, "the schema is missing"),
+    ("XX001", Class::Damages, "the server reports damaged data"),
+    ("XX002", Class::Damages, "the server reports a damaged index: REINDEX may help"),
+    ("40", Class::Passes, "too many changed the same records at the same time"),
+    ("08", Class::Passes, "the connection is lost"),
+    ("53", Class::Passes, "the server is short of something"),
+    ("55", Class::Passes, "the server is not in a state to do this"),
+    ("57", Class::Passes, "the server gave up on the statement"),
+    ("58", Class::Passes, "the server's disk or operating system failed"),
+    ("42", Class::Refuses, "the tables are not as this release knows them"),
+    ("22", Class::Refuses, "the server does not take a value"),
+    ("23", Class::Refuses, "the server does not take a record"),
+    ("0A", Class::Refuses, "the server cannot do this: PostgreSQL 12 or later is needed"),
+];
+
+fn of_state(code: &str) -> (Class, &'static str) {
+    let found = STATES.iter().find(|(state, _, _)| code.starts_with(state));
+    found.map_or((Class::Passes, "the server reports an error"), |(_, class, advice)| (*class, *advice))
+}
+
+fn classify(error: &sqlx::Error) -> (Class, &'static str) {
+    match error {
+        sqlx::Error::Database(error) => of_state(error.code().as_deref().unwrap_or("")),
+        sqlx::Error::Io(_) => (Class::Passes, "the server cannot be reached: is it up, and the URL right?"),
+        sqlx::Error::Tls(_) => (
+            Class::Refuses,
+            "no secure connection: see sslmode in the URL, and sslrootcert for a certificate of one's own",
+        ),
+        sqlx::Error::Configuration(_) => (Class::Refuses, "the URL cannot be used"),
+        _ => (Class::Passes, "the server gave an answer that cannot be read"),
+    }
+}
+
+/// For the caller. `place` is the URL without its password.
+pub(super) fn of(failure: Failure, place: &str) -> StoreError {
+    let error = match failure {
+        Failure::Store(error) => return error,
+        Failure::Sqlx(error) => error,
+    };
+    let (class, advice) = classify(&error);
+    let message = format!("{place}: {advice} ({error})");
+    match class {
+        Class::Passes => StoreError::Unavailable(message.into()),
+        Class::Throttles => StoreError::Throttled(message.into()),
+        Class::Refuses => StoreError::Refused { message },
+        Class::Damages => StoreError::Damaged { what: message },
+    }
+}
+
+pub(super) fn too_late(place: &str, limit: Duration) -> StoreError {
+    let message = format!("{place}: no answer within {limit:?}: is the server up, and not overloaded?");
+    StoreError::Unavailable(message.into())
+}
+
+fn code(error: &sqlx::Error) -> Option<String> {
+    error.as_database_error()?.code().map(|code| code.into_owned())
+}
+
+/// Two statements stood in each other's way, and this one was not carried out.
+pub(super) fn is_conflict(error: &sqlx::Error) -> bool {
+    code(error).is_some_and(|code| code == "40001" || code == "40P01")
+}
+
+/// The connection is gone, or was going.
+pub(super) fn is_broken(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_) | sqlx::Error::Protocol(_) => true,
+        _ => code(error).is_some_and(|code| code.starts_with("57P") || code.starts_with("08")),
+    }
+}
+
+/// There are no tables, or not all.
+pub(super) fn is_missing(error: &sqlx::Error) -> bool {
+    code(error).is_some_and(|code| code == "42P01" || code == "3F000")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_state_is_of_one_class() {
+        for (code, class, words) in [
+            ("28P01", Class::Refuses, "password"),
+            ("28000", Class::Refuses, "pg_hba"),
+            ("3D000", Class::Refuses, "no such database"),
+            ("42501", Class::Refuses, "lacks a right"),
+            ("25006", Class::Passes, "primary"),
+            ("53300", Class::Throttles, "max_connections"),
+            ("53100", Class::Passes, "disk is full"),
+            ("53200", Class::Passes, "short of"),
+            ("55P03", Class::Passes, "commit soon"),
+            ("57P01", Class::Passes, "starts or stops"),
+            ("57P03", Class::Passes, "starts or stops"),
+            ("57014", Class::Passes, "gave up"),
+            ("40001", Class::Passes, "same records"),
+            ("40P01", Class::Passes, "same records"),
+            ("08006", Class::Passes, "lost"),
+            ("58030", Class::Passes, "disk"),
+            ("42P01", Class::Refuses, "table is missing"),
+            ("42703", Class::Refuses, "not as this release"),
+            ("3F000", Class::Refuses, "schema is missing"),
+            ("22021", Class::Refuses, "value"),
+            ("XX001", Class::Damages, "damaged"),
+            ("XX002", Class::Damages, "damaged"),
+            ("XX000", Class::Passes, "an error"),
+            ("99999", Class::Passes, "an error"),
+            ("", Class::Passes, "an error"),
+        ] {
+            let (found, advice) = of_state(code);
+            assert_eq!(found, class, "{code}");
+            assert!(advice.contains(words), "{code}: {advice}");
+        }
+    }
+
+    #[test]
+    fn no_state_is_hidden_by_one_before_it() {
+        for (index, (state, _, _)) in STATES.iter().enumerate() {
+            let first = STATES.iter().position(|(other, _, _)| state.starts_with(other));
+            assert_eq!(first, Some(index), "{state}");
+        }
+    }
+
+    #[test]
+    fn what_the_driver_says_is_classified() {
+        let lost = sqlx::Error::Io(std::io::Error::other("gone"));
+        assert!(is_broken(&lost) && !is_conflict(&lost) && !is_missing(&lost));
+        let error = of(lost.into(), "postgres://ada@db/fleet");
+        assert!(matches!(&error, StoreError::Unavailable(_)), "{error}");
+        let tls = of(sqlx::Error::Tls("no".into()).into(), "postgres://ada@db/fleet");
+        assert!(matches!(&tls, StoreError::Refused { message } if message.contains("sslmode")), "{tls}");
+    }
+}

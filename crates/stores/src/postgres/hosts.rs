@@ -1,0 +1,89 @@
+//! Hosts: what each says of itself, and what is wanted of it.
+
+use std::time::Duration;
+
+use ephor_core::host_record::{HostRecord, Want};
+use ephor_core::ids::{GroupId, HostId};
+use ephor_core::store::HostOrders;
+
+use super::bells;
+use super::clock::{NOW, SERVER};
+use super::failure::Failure;
+use super::literal;
+use super::rows::{number, optional_text};
+use super::session::{Session, execute};
+use crate::text::{read_host, write_host};
+
+/// A host that has not been heard of for this long is forgotten.
+pub(super) const FORGET_HOSTS_AFTER: Duration = Duration::from_secs(60 * 60);
+
+impl Session {
+    pub(super) async fn heartbeat(
+        &self,
+        group: &GroupId,
+        record: &HostRecord,
+    ) -> Result<HostOrders, Failure> {
+        let (s, key, host) = (self.schema(), literal::group(group), literal::host(Some(&record.id)));
+        let sql = format!(
+            "{limit} WITH before AS (SELECT record FROM {s}.hosts WHERE group_key = {key} AND host = {host}), \
+             beat AS (INSERT INTO {s}.hosts (group_key, host, written_at, server, record) \
+             VALUES ({key}, {host}, {NOW}, {SERVER}, {text}) ON CONFLICT (group_key, host) DO UPDATE \
+             SET written_at = excluded.written_at, server = excluded.server, record = excluded.record), \
+             forgotten AS (DELETE FROM {s}.hosts WHERE group_key = {key} AND host <> {host} \
+             AND written_at <= {NOW} - {forget}) \
+             SELECT (SELECT record FROM before) AS before, (SELECT drain::int::bigint FROM {s}.orders \
+             WHERE group_key = {key} AND host = {host}) AS drain",
+            limit = self.lock_limit(),
+            text = literal::text(&write_host(record)),
+            forget = FORGET_HOSTS_AFTER.as_millis(),
+        );
+        let (mut lent, rows) = self.first(&sql).await?;
+        let row = rows.first();
+        let before = row.and_then(|row| optional_text(row, "before").ok().flatten());
+        // If what it asked before cannot be read, it asks for everything anew.
+        let before = before.and_then(|text| read_host(record.id.clone(), text).ok());
+        let asked_before = before.map(|record| record.wants).unwrap_or_default();
+        let new: Vec<&Want> = record.wants.iter().filter(|want| !asked_before.contains(want)).collect();
+        if !new.is_empty() {
+            let wake = |want: &&Want| {
+                let payload = bells::host(group, &want.owner).payload();
+                format!("SELECT pg_notify('{}', '{payload}')::text", bells::channel(s))
+            };
+            let sql = new.iter().map(wake).collect::<Vec<_>>().join(";");
+            execute(&mut lent.connection, &sql).await?;
+        }
+        lent.give_back();
+        Ok(HostOrders { drain: row.is_some_and(|row| number::<i64>(row, "drain") == Ok(1)) })
+    }
+
+    pub(super) async fn retire(&self, group: &GroupId, host: &HostId) -> Result<(), Failure> {
+        let (s, key, host) = (self.schema(), literal::group(group), literal::host(Some(host)));
+        let sql = format!(
+            "{} DELETE FROM {s}.hosts WHERE group_key = {key} AND host = {host}; \
+             DELETE FROM {s}.orders WHERE group_key = {key} AND host = {host}",
+            self.lock_limit()
+        );
+        self.only(&sql).await.map(|_| ())
+    }
+
+    pub(super) async fn order(
+        &self,
+        group: &GroupId,
+        host: &HostId,
+        orders: HostOrders,
+    ) -> Result<bool, Failure> {
+        let (s, key, name) = (self.schema(), literal::group(group), literal::host(Some(host)));
+        let sql = format!(
+            "{limit} WITH known AS (SELECT 1 FROM {s}.hosts WHERE group_key = {key} AND host = {name}), \
+             written AS (INSERT INTO {s}.orders (group_key, host, drain) \
+             SELECT {key}, {name}, {drain} FROM known \
+             ON CONFLICT (group_key, host) DO UPDATE SET drain = excluded.drain) \
+             SELECT pg_notify('{channel}', '{payload}')::text FROM known",
+            limit = self.lock_limit(),
+            drain = orders.drain,
+            channel = bells::channel(s),
+            payload = bells::host(group, host).payload(),
+        );
+        Ok(!self.only(&sql).await?.is_empty())
+    }
+}

@@ -1,0 +1,109 @@
+//! Renewals: one statement for all leases of a host.
+
+use std::time::Duration;
+
+use ephor_core::ids::GroupId;
+use ephor_core::lease::LeaseToken;
+use ephor_core::store::Renewal;
+use sqlx::postgres::PgRow;
+
+use super::clock::{NOW, SERVER};
+use super::failure::{Failure, damaged};
+use super::rows::{LEASE_COLUMNS, lease, number, optional_number};
+use super::session::Session;
+use super::standing::{clock_row, kind, time_of};
+use super::{clock, literal};
+
+impl Session {
+    pub(super) async fn renew(
+        &self,
+        group: &GroupId,
+        duration: Duration,
+        tokens: &[LeaseToken],
+    ) -> Result<Vec<Renewal>, Failure> {
+        if tokens.is_empty() {
+            return Ok(vec![]);
+        }
+        let rows = self.only(&self.renew_sql(group, duration, tokens)?).await?;
+        let mut answers = answers(&rows, tokens)?;
+        // One that was taken while the statement waited shows its owner of before: look again.
+        let looks_ours = |(answer, token): (&Renewal, &LeaseToken)| matches!(answer, Renewal::Lost { holder: Some(lease) } if lease.token().as_ref() == Some(token));
+        if answers.iter().zip(tokens).any(looks_ours) {
+            self.look_again(group, tokens, &mut answers).await?;
+        }
+        Ok(answers)
+    }
+
+    fn renew_sql(
+        &self,
+        group: &GroupId,
+        duration: Duration,
+        tokens: &[LeaseToken],
+    ) -> Result<String, Failure> {
+        let (s, key) = (self.schema(), literal::group(group));
+        let epochs: Result<Vec<i64>, _> = tokens.iter().map(|token| literal::epoch(token.epoch)).collect();
+        // Taken in order, so that two statements never wait for each other. The main SELECT sees the leases as
+        // they were before; of those that were renewed it needs nothing.
+        Ok(format!(
+            "{limit} {clock} WITH asked AS (SELECT * FROM unnest({partitions}, {owners}, {epochs}) \
+             WITH ORDINALITY AS a (partition, owner, epoch, place)), \
+             clock AS MATERIALIZED (SELECT {NOW} AS now, {SERVER} AS server_now), \
+             mine AS (SELECT l.partition FROM {s}.leases l WHERE l.group_key = {key} AND EXISTS \
+             (SELECT 1 FROM asked a WHERE a.partition = l.partition AND a.owner = l.owner AND a.epoch = l.epoch) \
+             ORDER BY l.partition FOR UPDATE OF l), \
+             renewed AS (UPDATE {s}.leases l SET duration_ms = {duration}, renewed_at = clock.now, \
+             previous_until = CASE WHEN l.server = clock.server_now THEN l.previous_until \
+             ELSE l.previous_until + (clock.now - l.renewed_at) END, \
+             server = clock.server_now, revision = l.revision + 1 FROM mine, clock \
+             WHERE l.group_key = {key} AND l.partition = mine.partition \
+             RETURNING l.partition, l.owner, l.epoch) \
+             SELECT 'answer' AS kind, a.place, (SELECT count(*) FROM renewed r WHERE r.partition = a.partition \
+             AND r.owner = a.owner AND r.epoch = a.epoch) AS renewed, l.* FROM asked a \
+             LEFT JOIN (SELECT {LEASE_COLUMNS} FROM {s}.leases WHERE group_key = {key}) l \
+             ON l.partition = a.partition ORDER BY a.place",
+            limit = self.lock_limit(),
+            clock = clock_row(),
+            partitions = literal::array(tokens.iter().map(|token| token.partition.0.to_string()), "bigint"),
+            owners = literal::array(tokens.iter().map(|t| literal::text(&t.owner.to_string())), "text"),
+            epochs = literal::array(epochs?.iter().map(ToString::to_string), "bigint"),
+            duration = literal::milliseconds(duration),
+        ))
+    }
+
+    async fn look_again(
+        &self,
+        group: &GroupId,
+        tokens: &[LeaseToken],
+        answers: &mut [Renewal],
+    ) -> Result<(), Failure> {
+        let view = self.view(group).await?;
+        for (answer, token) in answers.iter_mut().zip(tokens) {
+            if let Renewal::Lost { holder } = answer {
+                *holder = view.lease(token.partition).cloned();
+            }
+        }
+        Ok(())
+    }
+}
+
+fn answers(rows: &[PgRow], tokens: &[LeaseToken]) -> Result<Vec<Renewal>, Failure> {
+    let reading = time_of(rows)?;
+    let answers: Vec<Renewal> =
+        rows.iter().filter(|row| kind(row) == "answer").map(|row| answer(row, reading)).collect();
+    if answers.len() == tokens.len() {
+        return Ok(answers);
+    }
+    Err(damaged(format!("{} answers for {} renewals", answers.len(), tokens.len())))
+}
+
+fn answer(row: &PgRow, reading: clock::Reading) -> Renewal {
+    let read = || {
+        if number::<i64>(row, "renewed")? > 0 {
+            return Ok(Renewal::Renewed);
+        }
+        let there = optional_number::<i64>(row, "revision")?.is_some();
+        let holder = there.then(|| lease(row, reading)).transpose()?;
+        Ok(Renewal::Lost { holder: holder.map(|lease| lease.seen_at(reading.now)) })
+    };
+    read().unwrap_or_else(|what: String| Renewal::Unknown { what })
+}

@@ -1,0 +1,119 @@
+//! Saves: in a statement of our own, or in a transaction of the user's.
+
+use ephor_core::checkpoint::Checkpoint;
+use ephor_core::ids::GroupId;
+use ephor_core::position::SequenceNumber;
+use ephor_core::record::{self, CheckpointRecord, SaveVerdict};
+use ephor_core::rules::Rules;
+use ephor_core::store::{Save, SaveRequest};
+use sqlx::PgConnection;
+
+use super::changes::{changing_without_end, position_values};
+use super::failure::{self, Failure};
+use super::rows::{CHECKPOINT_COLUMNS, number};
+use super::session::{MOST_ATTEMPTS, Session, execute};
+use super::standing::{checkpoint_in, clock_row, kind, time_of};
+use super::{failure::damaged, literal};
+
+impl Session {
+    pub(super) async fn save(&self, group: &GroupId, request: &SaveRequest) -> Result<Save, Failure> {
+        let partition = request.token.partition;
+        for _ in 0..MOST_ATTEMPTS {
+            let (mut lent, standing) = self.standing(group, partition).await?;
+            let now = standing.reading.now;
+            let verdict = record::save(standing.checkpoint()?, request, now, &Rules::default());
+            let (SaveVerdict::Write(checkpoint), Some(revision)) = (&verdict, standing.revision) else {
+                lent.give_back();
+                return Ok(answer(verdict));
+            };
+            let condition = format!("revision = {revision} AND {}", standing.reading.is_fresh());
+            let sql = self.save_sql(group, request, checkpoint, &condition)?;
+            match execute(&mut lent.connection, &format!("{} {sql}", self.lock_limit())).await {
+                Err(Failure::Sqlx(error)) if failure::is_conflict(&error) => lent.give_back(),
+                Err(error) => return Err(error),
+                Ok(rows) => {
+                    lent.give_back();
+                    if !rows.is_empty() {
+                        return Ok(answer(verdict));
+                    }
+                }
+            }
+        }
+        Err(changing_without_end(partition).into())
+    }
+
+    fn save_sql(
+        &self,
+        group: &GroupId,
+        request: &SaveRequest,
+        checkpoint: &Checkpoint,
+        condition: &str,
+    ) -> Result<String, Failure> {
+        let (s, key) = (self.schema(), literal::group(group));
+        Ok(format!(
+            "UPDATE {s}.checkpoints SET (position, log, epoch, saved_at) = ROW({}), revision = revision + 1 \
+             WHERE group_key = {key} AND partition = {} AND {condition} RETURNING 1",
+            position_values(checkpoint)?,
+            request.token.partition.0,
+        ))
+    }
+
+    /// See [`PostgresStore::save_in`](super::PostgresStore::save_in).
+    pub(super) async fn save_in(
+        &self,
+        connection: &mut PgConnection,
+        group: &GroupId,
+        request: &SaveRequest,
+        first: SequenceNumber,
+    ) -> Result<Save, Failure> {
+        let (s, key, partition) = (self.schema(), literal::group(group), request.token.partition);
+        let sql = format!(
+            "SET LOCAL idle_in_transaction_session_timeout = {idle}; {clock} \
+             SELECT 'checkpoint' AS kind, {CHECKPOINT_COLUMNS} FROM {s}.checkpoints \
+             WHERE group_key = {key} AND partition = {p} FOR UPDATE",
+            idle = self.options.transaction_idle.as_millis(),
+            clock = clock_row(),
+            p = partition.0,
+        );
+        let rows = execute(connection, &sql).await?;
+        let now = time_of(&rows)?.now;
+        let row = rows.iter().find(|row| kind(row) == "checkpoint");
+        let record = match row {
+            None => CheckpointRecord::default(),
+            Some(row) => checkpoint_in(row, group, partition)?,
+        };
+        let verdict = match record::save(&record, request, now, &Rules::default()) {
+            SaveVerdict::Write(checkpoint) => already_done(&record, &checkpoint, first)
+                .map_or(SaveVerdict::Write(checkpoint), |stored| SaveVerdict::Behind(stored.clone())),
+            verdict => verdict,
+        };
+        if let (SaveVerdict::Write(checkpoint), Some(row)) = (&verdict, row) {
+            let revision: i64 = number(row, "revision").map_err(damaged)?;
+            let sql = self.save_sql(group, request, checkpoint, &format!("revision = {revision}"))?;
+            if execute(connection, &sql).await?.is_empty() {
+                // The row is locked. Only a connection that is in no transaction gets here.
+                return Err(changing_without_end(partition).into());
+            }
+        }
+        Ok(answer(verdict))
+    }
+}
+
+/// What is stored, if it says that the effects of `first` are there already.
+fn already_done<'a>(
+    record: &'a CheckpointRecord,
+    next: &Checkpoint,
+    first: SequenceNumber,
+) -> Option<&'a Checkpoint> {
+    let same_log = |stored: &&Checkpoint| stored.log == next.log || stored.log.is_none();
+    let covers = |stored: &&Checkpoint| stored.position.finished().is_some_and(|last| last >= first);
+    record.checkpoint.as_ref().filter(same_log).filter(covers)
+}
+
+fn answer(verdict: SaveVerdict) -> Save {
+    match verdict {
+        SaveVerdict::Write(checkpoint) => Save::Saved(checkpoint),
+        SaveVerdict::Behind(stored) => Save::Behind { stored },
+        SaveVerdict::Fenced { seal } => Save::Fenced { epoch: seal },
+    }
+}

@@ -1,0 +1,117 @@
+//! Calls: a connection, one or two statements, and a time limit over all of it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ephor_core::store::StoreError;
+use sqlx::postgres::{PgConnectOptions, PgRow};
+use sqlx::{AssertSqlSafe, PgConnection};
+use tokio::sync::Mutex;
+
+use super::connections::{Connections, Lent};
+use super::failure::{self, Failure};
+use super::options::PostgresOptions;
+use super::schema;
+
+/// A lost race is run again this often before the store counts as unwell.
+pub(super) const MOST_ATTEMPTS: usize = 20;
+
+pub(super) struct Session {
+    pub(super) options: PostgresOptions,
+    /// The URL without its password.
+    pub(super) place: String,
+    connections: Connections,
+    prepared: AtomicBool,
+    preparing: Mutex<()>,
+}
+
+/// Runs statements, in one transaction if there are several, and gives the rows of all.
+pub(super) async fn execute(connection: &mut PgConnection, sql: &str) -> Result<Vec<PgRow>, Failure> {
+    if sql.contains('\0') {
+        // The protocol ends a statement there, and what is left of it could mean something else.
+        let message = "a text with a NUL character in it cannot be stored in PostgreSQL".to_owned();
+        return Err(StoreError::Refused { message }.into());
+    }
+    // Every value in it went through literal.rs, and the schema's name was checked.
+    Ok(sqlx::raw_sql(AssertSqlSafe(sql)).fetch_all(connection).await?)
+}
+
+impl Session {
+    pub(super) fn new(connect: PgConnectOptions, options: PostgresOptions, place: String) -> Self {
+        let connections = Connections::new(connect, options.connections);
+        Self { options, place, connections, prepared: AtomicBool::new(false), preparing: Mutex::default() }
+    }
+
+    pub(super) fn schema(&self) -> &str {
+        &self.options.schema
+    }
+
+    /// Before a statement that may have to wait for a row: it waits this long and no longer. It holds for the
+    /// transaction that the two make together.
+    pub(super) fn lock_limit(&self) -> String {
+        format!("SET LOCAL lock_timeout = {};", self.options.lock_wait.as_millis())
+    }
+
+    /// One call, within its time.
+    #[expect(clippy::disallowed_methods, reason = "a database answers in real time")]
+    pub(super) async fn call<T>(
+        &self,
+        act: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, StoreError> {
+        match tokio::time::timeout(self.options.call_limit, act).await {
+            Ok(outcome) => outcome.map_err(|failure| self.told(failure)),
+            Err(_) => Err(failure::too_late(&self.place, self.options.call_limit)),
+        }
+    }
+
+    fn told(&self, failure: Failure) -> StoreError {
+        if let Failure::Sqlx(error) = &failure
+            && failure::is_missing(error)
+        {
+            // Somebody dropped the tables: the next call looks.
+            self.prepared.store(false, Ordering::Relaxed);
+        }
+        failure::of(failure, &self.place)
+    }
+
+    /// The first statement of a call, one that may be run twice. A connection that the server closed while
+    /// nobody used it is found out here.
+    pub(super) async fn first(&self, sql: &str) -> Result<(Lent<'_>, Vec<PgRow>), Failure> {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let mut lent = self.connection().await?;
+            match execute(&mut lent.connection, sql).await {
+                Ok(rows) => return Ok((lent, rows)),
+                Err(Failure::Sqlx(error)) if attempts < MOST_ATTEMPTS && failure::is_conflict(&error) => {
+                    lent.give_back();
+                }
+                Err(Failure::Sqlx(error)) if lent.reused && failure::is_broken(&error) => {
+                    self.connections.forget_idle();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// A call of one statement.
+    pub(super) async fn only(&self, sql: &str) -> Result<Vec<PgRow>, Failure> {
+        let (lent, rows) = self.first(sql).await?;
+        lent.give_back();
+        Ok(rows)
+    }
+
+    /// A connection to a database that has our tables.
+    async fn connection(&self) -> Result<Lent<'_>, Failure> {
+        if !self.prepared.load(Ordering::Relaxed) {
+            let _one_at_a_time = self.preparing.lock().await;
+            if !self.prepared.load(Ordering::Relaxed) {
+                self.connections.forget_idle();
+                let mut lent = self.connections.take().await?;
+                schema::prepare(&mut lent.connection, self.schema(), schema::MIGRATIONS).await?;
+                self.prepared.store(true, Ordering::Relaxed);
+                lent.give_back();
+            }
+        }
+        Ok(self.connections.take().await?)
+    }
+}

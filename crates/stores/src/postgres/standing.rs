@@ -1,0 +1,91 @@
+//! How a partition stands: what is read before something is decided.
+
+use ephor_core::epoch::Epoch;
+use ephor_core::ids::{GroupId, PartitionId};
+use ephor_core::record::{CheckpointRecord, LeaseRecord};
+use sqlx::postgres::PgRow;
+
+use super::clock::{NOW, Reading, SERVER};
+use super::connections::Lent;
+use super::failure::{Failure, damaged};
+use super::rows::{CHECKPOINT_COLUMNS, LEASE_COLUMNS, checkpoint, lease, number, reading, seal, text};
+use super::session::Session;
+use super::{literal, rows};
+use crate::text::Unreadable;
+
+/// A partition's records at one moment.
+pub(super) struct Standing {
+    pub(super) reading: Reading,
+    pub(super) lease: Option<LeaseRecord>,
+    pub(super) seal: Epoch,
+    /// If its position can be read; a seek goes on without.
+    pub(super) checkpoint: Result<CheckpointRecord, Unreadable>,
+    /// Grows with every write of the checkpoint; none if there is no row.
+    pub(super) revision: Option<i64>,
+}
+
+/// A row with the time.
+pub(super) fn clock_row() -> String {
+    format!("SELECT 'clock' AS kind, {NOW} AS now, {SERVER} AS server_now;")
+}
+
+pub(super) fn kind(row: &PgRow) -> &str {
+    text(row, "kind").unwrap_or_default()
+}
+
+/// The time that came with other rows.
+pub(super) fn time_of(rows: &[PgRow]) -> Result<Reading, Failure> {
+    let row = rows.iter().find(|row| kind(row) == "clock");
+    let read = row.ok_or_else(|| "it is missing".to_owned()).and_then(reading);
+    read.map_err(|why| damaged(format!("the database's time: {why}")))
+}
+
+impl Session {
+    pub(super) async fn standing(
+        &self,
+        group: &GroupId,
+        partition: PartitionId,
+    ) -> Result<(Lent<'_>, Standing), Failure> {
+        let (s, key, p) = (self.schema(), literal::group(group), partition.0);
+        let sql = format!(
+            "{} SELECT 'lease' AS kind, {LEASE_COLUMNS} FROM {s}.leases WHERE group_key = {key} AND partition = {p}; \
+             SELECT 'checkpoint' AS kind, {CHECKPOINT_COLUMNS} FROM {s}.checkpoints \
+             WHERE group_key = {key} AND partition = {p}",
+            clock_row()
+        );
+        let (lent, rows) = self.first(&sql).await?;
+        let standing = read(&rows, group, partition)?;
+        Ok((lent, standing))
+    }
+}
+
+fn read(rows: &[PgRow], group: &GroupId, partition: PartitionId) -> Result<Standing, Failure> {
+    let reading = time_of(rows)?;
+    let told = |what: &str, why| damaged(format!("the {what} of partition {partition} of {group}: {why}"));
+    let leases = rows.iter().find(|row| kind(row) == "lease");
+    let lease = leases.map(|row| lease(row, reading)).transpose().map_err(|why| told("lease", why))?;
+    let row = rows.iter().find(|row| kind(row) == "checkpoint");
+    let seal = row.map_or(Ok(Epoch::NONE), seal).map_err(|why| told("seal", why))?;
+    let revision = row.map(|row| number(row, "revision")).transpose().map_err(|why| told("seal", why))?;
+    let checkpoint = row.map_or_else(|| Ok(CheckpointRecord::default()), rows::checkpoint);
+    let checkpoint =
+        checkpoint.map_err(|why| format!("the checkpoint of partition {partition} of {group}: {why}"));
+    Ok(Standing { reading, lease, seal, checkpoint, revision })
+}
+
+impl Standing {
+    /// The checkpoint; damage is an error.
+    pub(super) fn checkpoint(&self) -> Result<&CheckpointRecord, Failure> {
+        self.checkpoint.as_ref().map_err(|what| damaged(what.clone()))
+    }
+}
+
+/// The checkpoint in a row that a statement gave back.
+pub(super) fn checkpoint_in(
+    row: &PgRow,
+    group: &GroupId,
+    partition: PartitionId,
+) -> Result<CheckpointRecord, Failure> {
+    checkpoint(row)
+        .map_err(|why| damaged(format!("the checkpoint of partition {partition} of {group}: {why}")))
+}

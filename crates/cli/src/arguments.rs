@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::tools::arguments::{CheckpointCommand, GroupCommand, HostCommand, LeaseCommand};
+
 /// An event hub on your machine, and tools for every event hub.
 #[derive(Parser)]
 #[command(name = "ephor", version, arg_required_else_help = true)]
@@ -23,6 +25,18 @@ pub(crate) enum Command {
     Tail(Tail),
     /// Read a whole data folder to see whether every bit is as it was written
     Verify(Verify),
+    /// Look at consumer groups: who owns what, and how far it has come
+    #[command(subcommand)]
+    Group(GroupCommand),
+    /// Look at the hosts of a group, or drain one
+    #[command(subcommand)]
+    Host(HostCommand),
+    /// Look at checkpoints, move them, or carry them to another store
+    #[command(subcommand)]
+    Checkpoint(CheckpointCommand),
+    /// Look at what happened to leases
+    #[command(subcommand)]
+    Lease(LeaseCommand),
 }
 
 #[derive(Args)]

@@ -6,6 +6,7 @@ mod connection;
 mod dev;
 mod send;
 mod tail;
+mod tools;
 mod verify;
 
 use std::process::ExitCode;
@@ -42,6 +43,10 @@ async fn run(command: Command) -> Result<ExitCode, BoxError> {
         Command::Send(options) => send::run(options).await?,
         Command::Tail(options) => tail::run(options).await?,
         Command::Verify(options) => return verify::run(&options),
+        Command::Group(command) => tools::group(command).await?,
+        Command::Host(command) => tools::host(command).await?,
+        Command::Checkpoint(command) => tools::checkpoint(command).await?,
+        Command::Lease(command) => tools::lease(command).await?,
     }
     Ok(ExitCode::SUCCESS)
 }

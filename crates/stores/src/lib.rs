@@ -9,12 +9,15 @@
 //! `ephor-testkit`. Who may write what is decided in `ephor_core::record`, the same for all; a backend makes
 //! one atomic step of it.
 
+pub mod export;
+mod open;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), allow(dead_code, unused_imports))]
 mod text;
 mod url;
 
+pub use open::{OpenError, open};
 pub use url::{InvalidUrl, StoreUrl};

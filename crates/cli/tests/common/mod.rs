@@ -92,7 +92,7 @@ impl Drop for Dev {
 /// The command, in a folder and with nothing of the environment that would change it.
 pub(crate) fn ephor(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ephor"));
-    for name in ["EPHOR_CONNECTION", "EPHOR_KEY_FILE", "EPHOR_TRUST", "RUST_LOG"] {
+    for name in ["EPHOR_CONNECTION", "EPHOR_KEY_FILE", "EPHOR_STORE", "EPHOR_TRUST", "RUST_LOG"] {
         command.env_remove(name);
     }
     command.current_dir(folder);

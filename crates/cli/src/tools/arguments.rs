@@ -1,0 +1,161 @@
+//! What can be written behind `ephor group`, `host`, `checkpoint` and `lease`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Subcommand, ValueEnum};
+use ephor_core::ids::{ConsumerGroup, HubName};
+
+use super::seek::Aim;
+use crate::arguments::Connection;
+
+#[derive(Subcommand)]
+pub(crate) enum GroupCommand {
+    /// All groups that have records in the store
+    List(List),
+    /// Who owns which partition, since when, and how far each has come
+    Describe(Describe),
+}
+
+#[derive(Subcommand)]
+pub(crate) enum HostCommand {
+    /// The hosts of a group
+    List(Look),
+    /// Ask a host to hand over all its partitions and take no new ones
+    Drain(Drain),
+}
+
+#[derive(Subcommand)]
+pub(crate) enum CheckpointCommand {
+    /// How far a group has come in each partition
+    List(Look),
+    /// Move the position of a group: shows what would happen, and does it with --yes
+    Seek(Seek),
+    /// Write the checkpoints of a group as JSON, for `import`
+    Export(Look),
+    /// Take over the positions of an export: shows what would happen, and does it with --yes
+    Import(Import),
+}
+
+#[derive(Subcommand)]
+pub(crate) enum LeaseCommand {
+    /// Who owned what, and why that changed, newest first
+    History(History),
+}
+
+/// Where leases and checkpoints live, and what the answer looks like.
+#[derive(Args)]
+pub(crate) struct Common {
+    /// The store: sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE
+    #[arg(long, value_name = "URL", env = "EPHOR_STORE", hide_env_values = true)]
+    pub(crate) store: String,
+    /// Tables for people, JSON for programs
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    pub(crate) output: Output,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    Table,
+    Json,
+}
+
+/// `HUB/GROUP`; a hub may have slashes in its name, a group has none.
+#[derive(Clone, Debug)]
+pub(crate) struct HubAndGroup {
+    pub(crate) hub: HubName,
+    pub(crate) group: ConsumerGroup,
+}
+
+impl FromStr for HubAndGroup {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (hub, group) =
+            text.rsplit_once('/').ok_or("write HUB/GROUP, such as homes/security or homes/$Default")?;
+        let hub = hub.parse().map_err(|error: ephor_core::ids::InvalidName| error.to_string())?;
+        let group = group.parse().map_err(|error: ephor_core::ids::InvalidName| error.to_string())?;
+        Ok(Self { hub, group })
+    }
+}
+
+/// A group in a store.
+#[derive(Args)]
+pub(crate) struct Look {
+    /// The hub and the consumer group
+    #[arg(value_name = "HUB/GROUP")]
+    pub(crate) group: HubAndGroup,
+    /// The namespace, if the store has groups of that name in several
+    #[arg(long)]
+    pub(crate) namespace: Option<String>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args)]
+pub(crate) struct Describe {
+    #[command(flatten)]
+    pub(crate) look: Look,
+    #[command(flatten)]
+    pub(crate) hub: Connection,
+}
+
+#[derive(Args)]
+pub(crate) struct Drain {
+    #[command(flatten)]
+    pub(crate) look: Look,
+    /// The host, by its name or by its whole id (`ephor host list` shows both)
+    pub(crate) host: String,
+    /// Take a drain back
+    #[arg(long)]
+    pub(crate) undo: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Seek {
+    #[command(flatten)]
+    pub(crate) look: Look,
+    /// Where to: earliest, latest, seq:N (event N is the next), offset:TEXT, time:2026-08-21T12:00:00Z, by:-500
+    #[arg(long, value_name = "WHERE", allow_hyphen_values = true)]
+    pub(crate) to: Aim,
+    /// Only this partition; may be given several times
+    #[arg(long = "partition", value_name = "NUMBER")]
+    pub(crate) partitions: Vec<u32>,
+    /// Only say what would happen, which is what happens without --yes
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) dry_run: bool,
+    /// Do it
+    #[arg(long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) hub: Connection,
+}
+
+#[derive(Args)]
+pub(crate) struct Import {
+    #[command(flatten)]
+    pub(crate) look: Look,
+    /// The file that `export` wrote
+    pub(crate) file: PathBuf,
+    /// Do it
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct History {
+    #[command(flatten)]
+    pub(crate) look: Look,
+    /// Only this partition
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) partition: Option<u32>,
+    /// At most so many changes
+    #[arg(long, value_name = "COUNT", default_value_t = 50)]
+    pub(crate) last: usize,
+}

@@ -1,0 +1,204 @@
+//! `ephor group list`, and `ephor group describe`: who owns what, since when, and how far it has come.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ephor_core::BoxError;
+use ephor_core::checkpoint::Position;
+use ephor_core::host_record::HostState;
+use ephor_core::ids::PartitionId;
+use ephor_core::lease::Lease;
+use ephor_core::progress::{Lag, lag};
+use ephor_core::source::{EventSource, PartitionProperties};
+use ephor_core::store::View;
+use serde_json::Value;
+
+use super::arguments::{Describe, List, Output};
+use super::place::{self, Place};
+use super::table::{Cell, Table, object, pretty, thousands, words};
+use crate::connection;
+
+pub(crate) async fn list(options: &List) -> Result<(), BoxError> {
+    let store = place::open(&options.common.store).await?;
+    let mut table = Table::new(&["hub", "group", "namespace", "hosts", "partitions", "owned"]);
+    for group in store.groups().await? {
+        let view = store.view(&group).await?;
+        let owned = view.leases.iter().filter(|lease| lease.owner.is_some()).count();
+        table.row(vec![
+            Cell::text(&group.hub),
+            Cell::text(&group.group),
+            Cell::text(&group.namespace),
+            Cell::number(alive(&view) as u64),
+            Cell::number(partitions(&view, &[]).len() as u64),
+            Cell::number(owned as u64),
+        ]);
+    }
+    table.print(options.common.output);
+    Ok(())
+}
+
+pub(crate) async fn describe(options: &Describe) -> Result<(), BoxError> {
+    let place = Place::find(&options.look).await?;
+    let view = place.view().await?;
+    let hub = ask_hub(options).await.unwrap_or_else(|error| {
+        eprintln!("ephor: nothing is known of the hub, so neither latest nor lag: {error}");
+        Vec::new()
+    });
+    let rows: Vec<Row> = partitions(&view, &hub).into_iter().map(|id| Row::of(id, &view, &hub)).collect();
+    let table = table(&rows);
+    match options.look.common.output {
+        Output::Table => {
+            println!("{}\n", summary(&place, &view, &rows));
+            table.print(Output::Table);
+        }
+        Output::Json => println!("{}", pretty(&json(&place, &view, &rows, table.json()))),
+    }
+    Ok(())
+}
+
+/// What the hub says of its partitions.
+async fn ask_hub(options: &Describe) -> Result<Vec<PartitionProperties>, BoxError> {
+    let hub = connection::open_impatiently(&options.hub, options.look.group.hub.as_str())?;
+    let mut partitions = Vec::new();
+    for id in hub.hub_properties().await?.partitions {
+        partitions.push(hub.partition_properties(id).await?);
+    }
+    Ok(partitions)
+}
+
+/// All that anybody knows of.
+fn partitions(view: &View, hub: &[PartitionProperties]) -> BTreeSet<PartitionId> {
+    let founding = view.founding.iter().flat_map(|founding| founding.partitions.iter().copied());
+    let leases = view.leases.iter().map(|lease| lease.partition);
+    let checkpoints = view.checkpoints.iter().map(|(partition, _)| *partition);
+    founding.chain(leases).chain(checkpoints).chain(hub.iter().map(|partition| partition.id)).collect()
+}
+
+fn alive(view: &View) -> usize {
+    view.hosts.iter().filter(|host| host.age <= host.record.lease_duration).count()
+}
+
+/// One partition.
+struct Row {
+    id: PartitionId,
+    lease: Option<Lease>,
+    /// Of the owner.
+    host: Option<HostState>,
+    checkpoint: Option<Position>,
+    since: Option<Duration>,
+    saved: Option<Duration>,
+    latest: Option<u64>,
+    lag: Option<Lag>,
+}
+
+impl Row {
+    fn of(id: PartitionId, view: &View, hub: &[PartitionProperties]) -> Self {
+        let lease = view.lease(id).cloned();
+        let owner = lease.as_ref().and_then(|lease| lease.owner.as_ref());
+        let checkpoint = view.checkpoint(id);
+        let known = hub.iter().find(|partition| partition.id == id);
+        let finished = checkpoint.and_then(|checkpoint| match &checkpoint.position {
+            Position::Finished { sequence, enqueued_at, .. } => Some((*sequence, *enqueued_at)),
+            Position::Start(_) => None,
+        });
+        Self {
+            id,
+            host: owner.and_then(|owner| Some(view.host(owner)?.record.state)),
+            since: owner.and(lease.as_ref()).map(|lease| view.at.since(lease.acquired_at)),
+            saved: checkpoint.map(|checkpoint| view.at.since(checkpoint.saved_at)),
+            checkpoint: checkpoint.map(|checkpoint| checkpoint.position.clone()),
+            latest: known.and_then(|partition| Some(partition.last.as_ref()?.sequence.0)),
+            lag: known.map(|partition| lag(partition, finished)),
+            lease,
+        }
+    }
+
+    fn is_owned(&self) -> bool {
+        self.lease.as_ref().is_some_and(|lease| lease.owner.is_some())
+    }
+
+    /// In words.
+    fn state(&self) -> String {
+        let Some(lease) = self.lease.as_ref().filter(|lease| lease.owner.is_some()) else {
+            return "unowned".into();
+        };
+        if let Some(late) = lease.duration.and_then(|duration| lease.age.checked_sub(duration))
+            && !late.is_zero()
+        {
+            return format!("expired {} ago", words(late));
+        }
+        match self.host {
+            Some(HostState::Draining) => "owned, its host drains".into(),
+            Some(HostState::Unfit) => "owned, its host is unfit".into(),
+            _ => format!("owned, renewed {} ago", words(lease.age)),
+        }
+    }
+}
+
+fn table(rows: &[Row]) -> Table {
+    let columns =
+        &["part", "owner", "epoch", "since", "checkpoint", "latest", "lag", "behind", "saved", "state"];
+    let mut table = Table::new(columns);
+    for row in rows {
+        let owner = row.lease.as_ref().and_then(|lease| lease.owner.as_ref());
+        table.row(vec![
+            Cell::number(row.id.0.into()),
+            Cell::or_none(owner.map(|owner| Cell::both(&owner.name, owner.to_string()))),
+            Cell::or_none(row.lease.as_ref().map(|lease| Cell::number(lease.epoch.get()))),
+            Cell::or_none(row.since.map(Cell::duration)),
+            Cell::or_none(row.checkpoint.as_ref().map(position)),
+            Cell::or_none(row.latest.map(Cell::number)),
+            Cell::or_none(row.lag.map(|lag| Cell::number(lag.events))),
+            Cell::or_none(row.lag.map(|lag| Cell::duration(lag.time))),
+            Cell::or_none(row.saved.map(Cell::duration)),
+            Cell::text(row.state()),
+        ]);
+    }
+    table
+}
+
+/// The last finished event, or where reading starts.
+pub(crate) fn position(position: &Position) -> Cell {
+    match position {
+        Position::Finished { sequence, .. } => Cell::number(sequence.0),
+        Position::Start(start) => Cell::text(format!("starts {start}")),
+    }
+}
+
+fn summary(place: &Place, view: &View, rows: &[Row]) -> String {
+    let group = &place.group;
+    let owned = rows.iter().filter(|row| row.is_owned()).count();
+    let lag = match total_lag(rows) {
+        Some((events, time)) => format!("lag {} events ({})", thousands(events), words(time)),
+        None => "lag unknown".into(),
+    };
+    format!(
+        "{} on {} ({})   {} hosts   {owned}/{} partitions owned   {lag}",
+        group.group,
+        group.hub,
+        group.namespace,
+        alive(view),
+        rows.len()
+    )
+}
+
+/// All events, and the partition that is furthest behind.
+fn total_lag(rows: &[Row]) -> Option<(u64, Duration)> {
+    let lags: Vec<Lag> = rows.iter().filter_map(|row| row.lag).collect();
+    let time = lags.iter().map(|lag| lag.time).max()?;
+    Some((lags.iter().map(|lag| lag.events).sum(), time))
+}
+
+fn json(place: &Place, view: &View, rows: &[Row], partitions: Value) -> Value {
+    let lag = total_lag(rows);
+    object([
+        ("hub", place.group.hub.as_str().into()),
+        ("group", place.group.group.as_str().into()),
+        ("namespace", place.group.namespace.as_str().into()),
+        ("at", view.at.to_string().into()),
+        ("hosts", alive(view).into()),
+        ("lag_events", lag.map(|(events, _)| events).into()),
+        ("lag_seconds", lag.map(|(_, time)| time.as_secs_f64()).into()),
+        ("partitions", partitions),
+    ])
+}

@@ -1,0 +1,52 @@
+//! Tools for a consumer group: they look into its store, and what they change goes through it.
+//!
+//! | command | file |
+//! |---|---|
+//! | `ephor group describe` | `group.rs` |
+//! | `ephor host list`, `drain` | `host.rs` |
+//! | `ephor checkpoint list`, `seek`, `export`, `import` | `checkpoint.rs`, `seek.rs` |
+//! | `ephor lease history` | `lease.rs` |
+//!
+//! `place.rs` finds the store and the group, `table.rs` prints for people and for programs.
+
+pub(crate) mod arguments;
+mod checkpoint;
+mod group;
+mod host;
+mod lease;
+mod place;
+mod seek;
+mod table;
+
+use ephor_core::BoxError;
+
+use self::arguments::{CheckpointCommand, GroupCommand, HostCommand, LeaseCommand};
+
+pub(crate) async fn group(command: GroupCommand) -> Result<(), BoxError> {
+    match command {
+        GroupCommand::List(options) => group::list(&options).await,
+        GroupCommand::Describe(options) => group::describe(&options).await,
+    }
+}
+
+pub(crate) async fn host(command: HostCommand) -> Result<(), BoxError> {
+    match command {
+        HostCommand::List(options) => host::list(&options).await,
+        HostCommand::Drain(options) => host::drain(&options).await,
+    }
+}
+
+pub(crate) async fn checkpoint(command: CheckpointCommand) -> Result<(), BoxError> {
+    match command {
+        CheckpointCommand::List(options) => checkpoint::list(&options).await,
+        CheckpointCommand::Seek(options) => seek::run(&options).await,
+        CheckpointCommand::Export(options) => checkpoint::export(&options).await,
+        CheckpointCommand::Import(options) => checkpoint::import(&options).await,
+    }
+}
+
+pub(crate) async fn lease(command: LeaseCommand) -> Result<(), BoxError> {
+    match command {
+        LeaseCommand::History(options) => lease::history(&options).await,
+    }
+}

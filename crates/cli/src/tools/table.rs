@@ -1,0 +1,165 @@
+//! Rows for people, aligned, and the same rows as JSON for programs.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::arguments::Output;
+
+/// What stands in a row: as people read it, and as programs do.
+pub(crate) struct Cell {
+    text: String,
+    value: Value,
+    /// Numbers stand on the right.
+    right: bool,
+}
+
+impl Cell {
+    pub(crate) fn text(text: impl ToString) -> Self {
+        let text = text.to_string();
+        Self { value: text.clone().into(), text, right: false }
+    }
+
+    pub(crate) fn number(number: u64) -> Self {
+        Self { text: thousands(number), value: number.into(), right: true }
+    }
+
+    /// Nothing, or not known.
+    pub(crate) fn none() -> Self {
+        Self { text: "-".into(), value: Value::Null, right: true }
+    }
+
+    /// How long ago, or how long: `2.5 s`, in JSON in seconds.
+    pub(crate) fn duration(duration: Duration) -> Self {
+        Self { text: words(duration), value: duration.as_secs_f64().into(), right: true }
+    }
+
+    /// One text for people, another for programs.
+    pub(crate) fn both(text: impl ToString, value: impl Into<Value>) -> Self {
+        Self { text: text.to_string(), value: value.into(), right: false }
+    }
+
+    pub(crate) fn or_none(cell: Option<Self>) -> Self {
+        cell.unwrap_or_else(Self::none)
+    }
+}
+
+pub(crate) struct Table {
+    columns: &'static [&'static str],
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    pub(crate) fn new(columns: &'static [&'static str]) -> Self {
+        Self { columns, rows: Vec::new() }
+    }
+
+    pub(crate) fn row(&mut self, cells: Vec<Cell>) {
+        debug_assert_eq!(cells.len(), self.columns.len());
+        self.rows.push(cells);
+    }
+
+    pub(crate) fn print(&self, output: Output) {
+        match output {
+            Output::Table => print!("{}", self.text()),
+            Output::Json => println!("{}", pretty(&self.json())),
+        }
+    }
+
+    /// Columns as wide as they need to be, two spaces between them.
+    pub(crate) fn text(&self) -> String {
+        let width = |index: usize| {
+            let cells = self.rows.iter().map(|row| row[index].text.chars().count());
+            cells.chain([self.columns[index].len()]).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        let right = |index: usize| self.rows.iter().any(|row| row[index].right && row[index].text != "-");
+        let right: Vec<bool> = (0..self.columns.len()).map(right).collect();
+        let line = |cells: Vec<&str>| {
+            let padded = cells.iter().enumerate().map(|(index, cell)| {
+                let width = widths[index];
+                if right[index] { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+            });
+            format!("{}\n", padded.collect::<Vec<_>>().join("  ").trim_end())
+        };
+        let head = self.columns.iter().map(|name| name.to_uppercase()).collect::<Vec<_>>();
+        let mut text = line(head.iter().map(String::as_str).collect());
+        for row in &self.rows {
+            text.push_str(&line(row.iter().map(|cell| cell.text.as_str()).collect()));
+        }
+        text
+    }
+
+    /// An object a row, its fields named as the columns.
+    pub(crate) fn json(&self) -> Value {
+        let object = |row: &Vec<Cell>| {
+            let fields = self.columns.iter().zip(row);
+            Value::Object(fields.map(|(name, cell)| (name.replace(' ', "_"), cell.value.clone())).collect())
+        };
+        self.rows.iter().map(object).collect()
+    }
+}
+
+/// As a program wants to read it.
+pub(crate) fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}
+
+/// A JSON object of named values.
+pub(crate) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    Value::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>())
+}
+
+/// `1,234,567`
+pub(crate) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<String> =
+        digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group).into_owned()).collect();
+    groups.join(",")
+}
+
+/// `0.4 s`, `12 s`, `3m12s`, `5h07m`, `3d04h`
+pub(crate) fn words(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0..10 => format!("{:.1} s", duration.as_secs_f64()),
+        10..60 => format!("{seconds} s"),
+        60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{}h{:02}m", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{}d{:02}h", seconds / 86_400, seconds / 3_600 % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_aligned_and_says_the_same_in_json() {
+        let mut table = Table::new(&["part", "owner", "lag"]);
+        table.row(vec![Cell::number(0), Cell::text("vm-1"), Cell::number(1_234)]);
+        table.row(vec![Cell::number(11), Cell::none(), Cell::none()]);
+        assert_eq!(table.text(), "PART  OWNER    LAG\n   0  vm-1   1,234\n  11  -          -\n");
+        let json = table.json();
+        assert_eq!(json[0]["lag"], 1_234);
+        assert_eq!(json[0]["owner"], "vm-1");
+        assert_eq!(json[1]["owner"], Value::Null);
+    }
+
+    #[test]
+    fn numbers_and_times_are_written_for_people() {
+        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (12_345_678, "12,345,678")] {
+            assert_eq!(thousands(number), text);
+        }
+        for (millis, text) in [
+            (0, "0.0 s"),
+            (9_940, "9.9 s"),
+            (10_000, "10 s"),
+            (192_000, "3m12s"),
+            (18_420_000, "5h07m"),
+            (273_600_000, "3d04h"),
+        ] {
+            assert_eq!(words(Duration::from_millis(millis)), text);
+        }
+    }
+}

@@ -78,12 +78,12 @@ async fn host(dev: &Dev, events: u64) -> Result<Run, BoxError> {
     // The batches and the prefetch that the others are given, too.
     let options =
         EventProcessorOptions { max_batch_size: 1_000, prefetch_count: 3_000, ..Default::default() };
-    let host = EventProcessorHost::builder(source, MemoryStore::default())
-        .options(options)
-        .processor(move |_| {
+    let host = EventProcessorHost::builder(source, MemoryStore::default()).options(options).processor(
+        move |_| {
             let (seen, begun, done) = told.clone();
             Counting { seen, wanted: events, begun, done }
-        })?;
+        },
+    )?;
     host.start().await?;
     begun.notified().await;
     let missed = seen.load(Ordering::Relaxed);

@@ -5,6 +5,7 @@
 //! | `ephor-bench host` | what the host costs for each event (`host/`) |
 //! | `ephor-bench hub` | what the embedded hub costs (`hub/`) |
 //! | `ephor-bench gateway` | what AMQP costs, and `ephor dev` (`gateway/`) |
+//! | `ephor-bench stores` | how long a planned move takes on each store (`stores/`) |
 //! | `ephor-bench` | the first two |
 
 #![allow(clippy::print_stdout, reason = "a command that prints")]
@@ -16,6 +17,7 @@ mod hub;
 mod machine;
 mod options;
 mod report;
+mod stores;
 
 use std::process::ExitCode;
 
@@ -33,8 +35,9 @@ fn main() -> ExitCode {
         ["host", rest @ ..] if host::command(rest) => ExitCode::SUCCESS,
         ["hub", rest @ ..] => hub::command(rest),
         ["gateway", rest @ ..] => gateway::command(rest),
+        ["stores", rest @ ..] => stores::command(rest),
         _ => {
-            println!("usage: ephor-bench [host | {} | {}]", hub::USAGE, gateway::USAGE);
+            println!("usage: ephor-bench [host | {} | {} | {}]", hub::USAGE, gateway::USAGE, stores::USAGE);
             ExitCode::from(2)
         }
     }

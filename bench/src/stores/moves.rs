@@ -1,0 +1,119 @@
+//! One host stops while another is ready: how long each partition is read by nobody.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ephor::memory::MemoryHub;
+use ephor::{
+    BoxError, CloseReason, Event, EventProcessor, EventProcessorHost, Monotonic, NewEvent, PartitionContext,
+    PartitionId, Store,
+};
+
+use crate::machine::{now, pause};
+
+pub(crate) const PARTITIONS: u32 = 16;
+/// Between two events of a partition: what the measure is exact to.
+const APART: Duration = Duration::from_millis(1);
+/// More than any of this takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// When partitions were closed by the first host, and read again by the second.
+#[derive(Default)]
+struct Notes {
+    closed: BTreeMap<PartitionId, Monotonic>,
+    read_again: BTreeMap<PartitionId, Monotonic>,
+    first_host_reads: BTreeMap<PartitionId, ()>,
+}
+
+struct Clerk {
+    leaves: bool,
+    notes: Arc<Mutex<Notes>>,
+}
+
+impl EventProcessor for Clerk {
+    async fn process_events(&mut self, context: &PartitionContext, _: &[Event]) -> Result<(), BoxError> {
+        let mut notes = self.notes.lock().map_err(|_| "a clerk panicked")?;
+        if self.leaves {
+            notes.first_host_reads.insert(context.partition(), ());
+        } else if notes.closed.contains_key(&context.partition()) {
+            notes.read_again.entry(context.partition()).or_insert_with(now);
+        }
+        Ok(())
+    }
+
+    async fn close(&mut self, context: &PartitionContext, _: CloseReason) -> Result<(), BoxError> {
+        if self.leaves {
+            self.notes.lock().map_err(|_| "a clerk panicked")?.closed.insert(context.partition(), now());
+        }
+        Ok(())
+    }
+}
+
+/// The times of all partitions that the first host had, from the end of its `close` to the second's first event.
+pub(crate) async fn release_to_first_event(
+    round: usize,
+    one: Arc<dyn Store>,
+    other: Arc<dyn Store>,
+) -> Result<Vec<Duration>, BoxError> {
+    let hub = MemoryHub::new(&format!("moves-{round}"), PARTITIONS)?;
+    let notes = Arc::new(Mutex::new(Notes::default()));
+    let host = |name: &str, leaves: bool, store: Arc<dyn Store>| {
+        let notes = notes.clone();
+        EventProcessorHost::builder_from(Arc::new(hub.clone()), store)
+            .host_name(name)
+            .processor(move |_| Clerk { leaves, notes: notes.clone() })
+    };
+    let (first, second) = (host("leaves", true, one)?, host("stays", false, other)?);
+    let senders = send(hub.clone());
+    let work = async {
+        first.start().await?;
+        until("the first host reads", || reads(&notes) == PARTITIONS as usize).await?;
+        second.start().await?;
+        // Half of them move by themselves; then everything is still.
+        until("the load is shared", || owned(&first) == (PARTITIONS / 2) as usize).await?;
+        notes.lock().map_err(|_| "a clerk panicked")?.closed.clear();
+        notes.lock().map_err(|_| "a clerk panicked")?.read_again.clear();
+        first.stop(Duration::from_secs(10)).await?;
+        let moved =
+            || notes.lock().map(|notes| (notes.closed.len(), notes.read_again.len())).unwrap_or_default();
+        until("the second host reads all", || moved().0 > 0 && moved().0 == moved().1).await?;
+        second.stop(Duration::from_secs(10)).await?;
+        Ok::<(), BoxError>(())
+    };
+    tokio::select! {
+        biased;
+        done = work => done?,
+        failed = senders => failed?,
+    }
+    let notes = notes.lock().map_err(|_| "a clerk panicked")?;
+    Ok(notes.closed.iter().map(|(id, closed)| notes.read_again[id].since(*closed)).collect())
+}
+
+fn owned(host: &EventProcessorHost) -> usize {
+    host.snapshot().map_or(0, |snapshot| snapshot.partitions.len())
+}
+
+fn reads(notes: &Mutex<Notes>) -> usize {
+    notes.lock().map(|notes| notes.first_host_reads.len()).unwrap_or_default()
+}
+
+async fn send(hub: MemoryHub) -> Result<(), BoxError> {
+    loop {
+        for partition in 0..PARTITIONS {
+            hub.send_batch(PartitionId(partition), [NewEvent::new("tick")])?;
+        }
+        pause(APART).await;
+    }
+}
+
+async fn until(what: &str, mut done: impl FnMut() -> bool) -> Result<(), BoxError> {
+    let began = now();
+    while !done() {
+        if now().since(began) > PATIENCE {
+            return Err(format!("not within {PATIENCE:?}: {what}").into());
+        }
+        pause(Duration::from_millis(5)).await;
+    }
+    Ok(())
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ephor_core::checkpoint::{Checkpoint, Position, Unsaved};
 use ephor_core::epoch::Epoch;
 use ephor_core::event::Event;
-use ephor_core::ids::{ConsumerGroup, HostId, HubName, LogId, Namespace, PartitionId};
+use ephor_core::ids::{ConsumerGroup, GroupId, HostId, HubName, LogId, Namespace, PartitionId};
 use ephor_core::position::SequenceNumber;
 use ephor_core::progress::{self, Lag};
 use ephor_core::source::{LastEnqueued, PartitionProperties};
@@ -185,6 +185,17 @@ impl PartitionContext {
     /// database, which should refuse anything older than it has seen.
     pub fn epoch(&self) -> Epoch {
         self.0.lease.token().epoch
+    }
+
+    /// The consumer group of the hub in its namespace: the scope of leases and checkpoints.
+    pub fn group(&self) -> &GroupId {
+        self.0.store.group()
+    }
+
+    /// A save up to and including this event, with the proof of this ownership: for a store that
+    /// saves inside a transaction of yours.
+    pub fn save_request(&self, event: &Event) -> SaveRequest {
+        SaveRequest::new(self.0.lease.token(), &Position::of(event), self.0.log.as_ref())
     }
 
     /// The last checkpoint that is known to be stored.

@@ -83,6 +83,11 @@ const STATES: &[(&str, Class, &str)] = &[
     ("0A", Class::Refuses, "the server cannot do this: PostgreSQL 12 or later is needed"),
 ];
 
+const NOT_SECURE: (Class, &str) = (
+    Class::Refuses,
+    "no secure connection: see sslmode in the URL, and sslrootcert for a certificate of one's own",
+);
+
 fn of_state(code: &str) -> (Class, &'static str) {
     let found = STATES.iter().find(|(state, _, _)| code.starts_with(state));
     found.map_or((Class::Passes, "the server reports an error"), |(_, class, advice)| (*class, *advice))
@@ -91,11 +96,10 @@ fn of_state(code: &str) -> (Class, &'static str) {
 fn classify(error: &sqlx::Error) -> (Class, &'static str) {
     match error {
         sqlx::Error::Database(error) => of_state(error.code().as_deref().unwrap_or("")),
+        // A certificate that is not trusted comes as a fault of the connection.
+        sqlx::Error::Io(error) if error.to_string().contains("certificate") => NOT_SECURE,
+        sqlx::Error::Tls(_) => NOT_SECURE,
         sqlx::Error::Io(_) => (Class::Passes, "the server cannot be reached: is it up, and the URL right?"),
-        sqlx::Error::Tls(_) => (
-            Class::Refuses,
-            "no secure connection: see sslmode in the URL, and sslrootcert for a certificate of one's own",
-        ),
         sqlx::Error::Configuration(_) => (Class::Refuses, "the URL cannot be used"),
         _ => (Class::Passes, "the server gave an answer that cannot be read"),
     }

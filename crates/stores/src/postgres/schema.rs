@@ -160,3 +160,38 @@ fn newer(schema: &str, found: usize, known: usize) -> StoreError {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sqlx::{Connection, Row};
+
+    use super::super::server::shared;
+    use super::*;
+
+    const NEXT: &str = "ALTER TABLE $s.orders ADD COLUMN reason text NOT NULL DEFAULT 'none'";
+
+    #[test]
+    fn old_tables_become_newer_ones_with_what_is_in_them_or_stay_as_they_are() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut connection = PgConnection::connect(&shared().url("postgres")).await.unwrap();
+            prepare(&mut connection, "ephor", MIGRATIONS).await.unwrap();
+            execute(&mut connection, "INSERT INTO ephor.orders VALUES ('g', 'a', true)").await.unwrap();
+            // What fails half-way leaves nothing behind.
+            let broken = [VERSION_1, NEXT, "CREATE TABLE $s.leases ()"];
+            assert!(prepare(&mut connection, "ephor", &broken).await.is_err());
+            assert_eq!(version(&mut connection, "ephor").await.unwrap(), Some(1));
+            for _ in 0..2 {
+                prepare(&mut connection, "ephor", &[VERSION_1, NEXT]).await.unwrap();
+                assert_eq!(version(&mut connection, "ephor").await.unwrap(), Some(2));
+            }
+            let rows = execute(&mut connection, "SELECT drain, reason FROM ephor.orders").await.unwrap();
+            assert_eq!((rows[0].get("drain"), rows[0].get("reason")), (true, "none"));
+            // This release is now the older one.
+            let error = prepare(&mut connection, "ephor", MIGRATIONS).await.expect_err("they are newer");
+            assert!(matches!(error, Failure::Store(StoreError::Refused { .. })), "{error:?}");
+            prepare(&mut connection, "fresh", &[VERSION_1, NEXT]).await.unwrap();
+            assert_eq!(version(&mut connection, "fresh").await.unwrap(), Some(2));
+        });
+    }
+}

@@ -3,6 +3,18 @@
 #![allow(clippy::print_stdout, reason = "figures for whoever reads along")]
 #![allow(clippy::disallowed_methods, reason = "the server's time is real")]
 
+mod clock;
 mod conformance;
+mod errors;
+mod exactly_once;
+mod faults;
+#[path = "../../../hub/tests/kill_parts/myself.rs"]
+#[expect(dead_code, reason = "another test has more to do with it")]
+mod myself;
+mod proxy;
+mod round_trips;
+mod save_in;
+mod schema;
 mod server;
+mod stress;
 mod world;

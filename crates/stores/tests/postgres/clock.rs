@@ -1,0 +1,89 @@
+//! A failover to a server whose clock is minutes off: ages and quiet times of before are not compared with it.
+
+use std::time::Duration;
+
+use ephor_core::expiry::{Tolerance, Watch};
+use ephor_core::lease::ClaimCause;
+use ephor_core::store::{Claim, Renewal, Store, View};
+use ephor_core::time::Monotonic;
+
+use crate::world::{LEASE, P, claim, database, group, open, record, sql, try_claim, wait};
+
+/// What the tables look like after a failover to a server whose clock is this far ahead.
+async fn fail_over(url: &str, ahead_ms: i64) {
+    let text = format!(
+        "UPDATE ephor.leases SET server = server - 1, acquired_at = acquired_at - {ahead_ms}, \
+         renewed_at = renewed_at - {ahead_ms}, \
+         previous_until = CASE WHEN previous_until = 0 THEN 0 ELSE previous_until - {ahead_ms} END; \
+         UPDATE ephor.hosts SET server = server - 1, written_at = written_at - {ahead_ms}"
+    );
+    sql(url, &text).await;
+}
+
+/// Whether a host that starts now takes the owner for dead, by two views a second apart.
+fn buries(view: &View) -> bool {
+    let mut watch = Watch::new(Tolerance::default(), LEASE);
+    let second = |n: u64| Monotonic(n * 1_000_000_000);
+    watch.observe(view, second(100), second(100));
+    let mut later = view.clone();
+    later.at = later.at + Duration::from_secs(1);
+    !watch.observe(&later, second(101), second(101)).expired.is_empty()
+}
+
+#[test]
+fn nobody_is_buried_by_the_clock_of_another_server() {
+    for minutes in [5, -5] {
+        wait(async move {
+            let url = database().await;
+            let store = open(&url);
+            store.heartbeat(&group(), &record("a")).await.unwrap();
+            let token = claim(&store, P, "a").await;
+            fail_over(&url, minutes * 60 * 1_000).await;
+            let view = store.view(&group()).await.unwrap();
+            assert_eq!(view.leases[0].age, Duration::ZERO);
+            assert_eq!(view.hosts[0].age, Duration::ZERO);
+            assert!(!buries(&view));
+            // The owner renews, and from then on its lease is dated by the new clock.
+            assert_eq!(store.renew(&group(), LEASE, &[token]).await.unwrap(), [Renewal::Renewed]);
+            let renewed = store.view(&group()).await.unwrap();
+            assert!(renewed.leases[0].age < Duration::from_secs(60));
+            assert_eq!(renewed.leases[0].quiet, Duration::ZERO);
+        });
+    }
+}
+
+/// The test above would be of no use if a lease of this server that is as old were not buried.
+#[test]
+fn the_clock_of_the_same_server_counts() {
+    wait(async {
+        let url = database().await;
+        let store = open(&url);
+        claim(&store, P, "a").await;
+        sql(&url, "UPDATE ephor.leases SET renewed_at = renewed_at - 300000").await;
+        let view = store.view(&group()).await.unwrap();
+        assert!(view.leases[0].age >= Duration::from_secs(300));
+        assert!(buries(&view));
+    });
+}
+
+/// Who was robbed may be at work for the rest of its lease, whatever the new clock says.
+#[test]
+fn a_quiet_time_is_neither_cut_short_nor_made_longer() {
+    for minutes in [5, -5] {
+        wait(async move {
+            let url = database().await;
+            let store = open(&url);
+            claim(&store, P, "a").await;
+            let won = try_claim(&store, P, "b", ClaimCause::Silent).await.unwrap();
+            let Claim::Won { token, lease, .. } = won else { panic!("{won:?}") };
+            assert!(lease.quiet > LEASE / 2);
+            fail_over(&url, minutes * 60 * 1_000).await;
+            let after = store.view(&group()).await.unwrap().leases[0].clone();
+            assert!(after.quiet > LEASE / 2 && after.quiet <= LEASE, "{:?}", after.quiet);
+            store.renew(&group(), LEASE, &[token]).await.unwrap();
+            let renewed = store.view(&group()).await.unwrap().leases[0].clone();
+            assert!(renewed.quiet > LEASE / 2 && renewed.quiet <= LEASE, "{:?}", renewed.quiet);
+            assert_eq!(renewed.previous, after.previous);
+        });
+    }
+}

@@ -1,0 +1,204 @@
+//! The tables are made once, kept by releases that know less, and never touched by one that is too old.
+
+use ephor_core::lease::{ClaimCause, ReleaseCause, ReleaseRequest, TransferRequest};
+use ephor_core::store::{Claim, GiveAway, HostOrders, Renewal, Save, Store, StoreError};
+use ephor_stores::postgres::PostgresOptions;
+use ephor_stores::postgres::sqlx::Row;
+
+use crate::world::{
+    LEASE, P, claim, database, group, host, open, open_with, record, save, sql, stored, try_claim, wait,
+};
+
+#[test]
+fn many_that_come_at_once_make_the_tables_once() {
+    wait(async {
+        let url = database().await;
+        let stores: Vec<_> = (0..12).map(|_| open(&url)).collect();
+        let mut checks = tokio::task::JoinSet::new();
+        for store in stores.clone() {
+            checks.spawn(async move { store.check().await });
+        }
+        for outcome in checks.join_all().await {
+            outcome.unwrap();
+        }
+        let rows = sql(&url, "SELECT version FROM ephor.schema_version").await;
+        assert_eq!(rows.len(), 1);
+        claim(&stores[0], P, "a").await;
+        assert_eq!(stores[11].view(&group()).await.unwrap().leases.len(), 1);
+    });
+}
+
+#[test]
+fn schemas_of_one_database_are_apart() {
+    wait(async {
+        let url = database().await;
+        let other = open_with(&url, PostgresOptions { schema: "other".into(), ..PostgresOptions::default() });
+        claim(&open(&url), P, "a").await;
+        assert!(other.groups().await.unwrap().is_empty());
+        assert_eq!(claim(&other, P, "b").await.epoch.get(), 1);
+    });
+}
+
+#[test]
+fn tables_of_a_later_release_are_refused_and_left_alone() {
+    wait(async {
+        let url = database().await;
+        open(&url).check().await.unwrap();
+        sql(&url, "UPDATE ephor.schema_version SET version = 7").await;
+        let store = open(&url);
+        for _ in 0..2 {
+            let error = store.groups().await.expect_err("they are newer");
+            let StoreError::Refused { message } = &error else { panic!("{error}") };
+            assert!(message.contains("version 7") && message.contains("up to 1"), "{message}");
+        }
+        // Once that is settled, it goes on.
+        sql(&url, "UPDATE ephor.schema_version SET version = 1").await;
+        assert!(store.groups().await.unwrap().is_empty());
+    });
+}
+
+#[test]
+fn tables_that_somebody_dropped_are_made_again() {
+    wait(async {
+        let url = database().await;
+        let store = open(&url);
+        claim(&store, P, "a").await;
+        sql(&url, "DROP SCHEMA ephor CASCADE").await;
+        let error = store.groups().await.expect_err("they are gone");
+        assert!(matches!(error, StoreError::Refused { .. }), "{error}");
+        assert!(store.groups().await.unwrap().is_empty());
+    });
+}
+
+/// A release to come has added columns: this one writes around them.
+#[test]
+fn values_of_unknown_columns_are_kept() {
+    wait(async {
+        let url = database().await;
+        let store = open(&url);
+        store.heartbeat(&group(), &record("a")).await.unwrap();
+        let token = claim(&store, P, "a").await;
+        save(&store, &token, 1).await.unwrap();
+        assert!(store.order(&group(), &host("a"), HostOrders { drain: true }).await.unwrap());
+        let tables = ["leases", "checkpoints", "hosts", "orders"];
+        for table in tables {
+            let add = format!(
+                "ALTER TABLE ephor.{table} ADD COLUMN zone text; UPDATE ephor.{table} SET zone = 'b'"
+            );
+            sql(&url, &add).await;
+        }
+        store.heartbeat(&group(), &record("a")).await.unwrap();
+        store.order(&group(), &host("a"), HostOrders { drain: false }).await.unwrap();
+        assert_eq!(
+            store.renew(&group(), LEASE, std::slice::from_ref(&token)).await.unwrap(),
+            [Renewal::Renewed]
+        );
+        assert!(matches!(save(&store, &token, 2).await.unwrap(), Save::Saved(_)));
+        let request = TransferRequest { token, to: host("b"), duration: LEASE, settled: true };
+        assert_eq!(store.transfer(&group(), &request).await.unwrap(), GiveAway::Done);
+        let token = store.view(&group()).await.unwrap().lease(P).unwrap().token().unwrap();
+        let request = ReleaseRequest { token, cause: ReleaseCause::Shutdown, heir: None, settled: true };
+        assert_eq!(store.release(&group(), &request).await.unwrap(), GiveAway::Done);
+        claim(&store, P, "c").await;
+        for table in tables {
+            let rows = sql(&url, &format!("SELECT zone FROM ephor.{table}")).await;
+            let zones: Vec<Option<String>> = rows.iter().map(|row| row.get("zone")).collect();
+            assert_eq!(zones, [Some("b".to_owned())], "{table}");
+        }
+        assert_eq!(stored(&store, P).await, Some(2));
+    });
+}
+
+#[test]
+fn one_damaged_record_hides_no_other() {
+    wait(async {
+        let url = database().await;
+        let store = open(&url);
+        for name in ["a", "b"] {
+            store.heartbeat(&group(), &record(name)).await.unwrap();
+        }
+        let mine = claim(&store, P, "a").await;
+        save(&store, &mine, 5).await.unwrap();
+        for partition in [7, 8, 9] {
+            let token = claim(&store, ephor_core::ids::PartitionId(partition), "a").await;
+            save(&store, &token, 5).await.unwrap();
+        }
+        sql(
+            &url,
+            "UPDATE ephor.leases SET owner = 'nobody' WHERE partition = 7; \
+                   UPDATE ephor.checkpoints SET position = '{}' WHERE partition = 8; \
+                   UPDATE ephor.checkpoints SET epoch = -1 WHERE partition = 9; \
+                   UPDATE ephor.hosts SET record = 'x' WHERE host LIKE 'b#%'; \
+                   INSERT INTO ephor.groups VALUES ('ns homes alarms', 'x')",
+        )
+        .await;
+        let view = store.view(&group()).await.unwrap();
+        assert_eq!((view.leases.len(), view.checkpoints.len(), view.hosts.len()), (3, 2, 1));
+        assert_eq!(view.damaged.len(), 5, "{:?}", view.damaged);
+        for words in [
+            "lease of partition 7",
+            "checkpoint of partition 8",
+            "checkpoint of partition 9",
+            "host b#",
+            "founding",
+        ] {
+            assert!(view.damaged.iter().any(|what| what.contains(words)), "{words}: {:?}", view.damaged);
+        }
+        // What is damaged is not taken over blindly, and a seek mends a position.
+        let eight = ephor_core::ids::PartitionId(8);
+        let error = try_claim(&store, eight, "b", ClaimCause::Expired).await.expect_err("no position");
+        assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+        let request = ephor_core::store::SeekRequest {
+            partition: eight,
+            position: crate::world::finished(3),
+            log: None,
+            by: "ada".into(),
+            force: false,
+        };
+        store.seek(&group(), &request).await.unwrap();
+        let won = try_claim(&store, eight, "b", ClaimCause::Unowned).await.unwrap();
+        assert!(matches!(won, Claim::Won { checkpoint: Some(_), .. }), "{won:?}");
+        // The others are renewed whatever one of them says.
+        let lost =
+            ephor_core::lease::LeaseToken { partition: ephor_core::ids::PartitionId(7), ..mine.clone() };
+        let answers = store.renew(&group(), LEASE, &[lost, mine]).await.unwrap();
+        assert!(matches!(&answers[..], [Renewal::Unknown { .. }, Renewal::Renewed]), "{answers:?}");
+    });
+}
+
+#[test]
+fn a_hundred_changes_of_each_partition_are_remembered() {
+    wait(async {
+        let store = open(&database().await);
+        for _ in 0..105 {
+            claim(&store, P, "a").await;
+        }
+        claim(&store, ephor_core::ids::PartitionId(4), "a").await;
+        let history = store.history(&group(), Some(P), 1_000).await.unwrap();
+        assert_eq!(history.len(), 100);
+        assert_eq!((history[0].epoch.get(), history[99].epoch.get()), (105, 6));
+        assert_eq!(store.history(&group(), None, 1_000).await.unwrap().len(), 101);
+    });
+}
+
+#[test]
+fn a_host_is_forgotten_after_an_hour_and_what_is_wanted_of_it_is_not() {
+    wait(async {
+        let url = database().await;
+        let store = open(&url);
+        store.heartbeat(&group(), &record("a")).await.unwrap();
+        store.heartbeat(&group(), &record("b")).await.unwrap();
+        assert!(store.order(&group(), &host("a"), HostOrders { drain: true }).await.unwrap());
+        for (minutes, left) in [(59, 2), (61, 1)] {
+            let age = minutes * 60 * 1_000;
+            let back = format!(
+                "UPDATE ephor.hosts SET written_at = \
+                floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - {age} WHERE host LIKE 'a#%'"
+            );
+            sql(&url, &back).await;
+            store.heartbeat(&group(), &record("b")).await.unwrap();
+            assert_eq!(store.view(&group()).await.unwrap().hosts.len(), left, "{minutes}");
+        }
+        assert!(store.heartbeat(&group(), &record("a")).await.unwrap().drain);
+    });
+}

@@ -40,16 +40,20 @@ impl fmt::Display for Holder {
     }
 }
 
+/// The list of all locks of the machine is read in pieces, and misses some while others come and go.
+const LOOKS: usize = 5;
+
 /// Who holds a lock on this database that keeps others from writing.
 pub(super) fn find(database: &Path, shared_memory: &Path) -> Option<Holder> {
+    (0..LOOKS).find_map(|_| look(database, shared_memory))
+}
+
+fn look(database: &Path, shared_memory: &Path) -> Option<Holder> {
     let locks = fs::read_to_string("/proc/locks").ok()?;
     let is_ours = |lock: &Lock| {
-        let blocks_writers =
-            |file: &Path| file == database || lock.covers(WRITE_BYTE) || lock.covers(SETUP_BYTE);
-        let in_place = |file: &Path| file != database || DATABASE_BYTES.contains(&lock.first);
-        [shared_memory, database]
-            .into_iter()
-            .any(|file| lock.is_on(file) && blocks_writers(file) && in_place(file))
+        let in_memory = lock.covers(WRITE_BYTE) || lock.covers(SETUP_BYTE);
+        let in_database = DATABASE_BYTES.contains(&lock.first);
+        (in_memory && lock.is_on(shared_memory)) || (in_database && lock.is_on(database))
     };
     let lock = locks.lines().filter_map(Lock::parse).find(is_ours)?;
     let (program, stopped) = program_and_state(lock.process);

@@ -27,10 +27,14 @@ pub(super) fn connect(place: &Place, more: OpenFlags) -> rusqlite::Result<Connec
     connection.busy_timeout(Duration::ZERO)?;
     // Whoever closes last would lock everybody out to tidy up, and if it were stopped then, for ever.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    Ok(connection)
+}
+
+/// SQLite looks into the file for this: it fails while another process creates it.
+pub(super) fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "journal_size_limit", LOG_BYTES_KEPT)?;
-    connection.pragma_update(None, "trusted_schema", false)?;
-    Ok(connection)
+    connection.pragma_update(None, "trusted_schema", false)
 }
 
 /// Brings a connection and its file into order, waiting for locks until `deadline`.
@@ -67,7 +71,11 @@ fn try_to_prepare(
 ) -> Result<(), OpenError> {
     let path = &place.database;
     let failed = |error| OpenError::of_sqlite(error, path);
-    check_contents(schema::contents(connection).map_err(failed)?, place)?;
+    configure(connection).map_err(failed)?;
+    // In one transaction: another process may be at it just now.
+    let look = Transaction::new_unchecked(connection, TransactionBehavior::Deferred).map_err(failed)?;
+    check_contents(schema::contents(&look).map_err(failed)?, place)?;
+    drop(look);
     if connection.is_readonly("main").map_err(failed)? {
         return Err(OpenError::ReadOnly { path: path.clone() });
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 
 use super::bells::Bells;
-use super::open::connect;
+use super::open::{configure, connect};
 use super::place::Place;
 use super::records::last_wake;
 
@@ -77,6 +77,7 @@ impl Watch {
 
 fn open(place: &Place) -> rusqlite::Result<Connection> {
     let connection = connect(place, OpenFlags::empty())?;
+    configure(&connection)?;
     connection.pragma_update(None, "query_only", true)?;
     Ok(connection)
 }

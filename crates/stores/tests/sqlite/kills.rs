@@ -264,3 +264,46 @@ fn what_is_acknowledged_survives_any_number_of_kills() {
     assert!(ledger.saved.iter().all(|saved| *saved > 0), "{:?}", ledger.saved);
     println!("{kills} kills, seed {seed}: {:?}", ledger.counts);
 }
+
+/// Not a test of its own: creates the file, until it is killed or has done it.
+#[test]
+fn create_as_a_child() {
+    let Some((folder, _)) = orders() else { return };
+    say("begin");
+    let _store = SqliteStore::open(folder.join("ephor.db")).unwrap();
+    say("created");
+    crate::myself::wait_for_the_end();
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a process is killed at a moment of real time")]
+fn what_a_kill_leaves_of_a_file_that_was_being_created_opens() {
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut created = 0;
+    for _ in 0..20 {
+        let folder = Folder::new();
+        let mut child = Myself::start("kills::create_as_a_child", folder.path(), "");
+        assert_eq!(crate::world::next(&child.words), "begin");
+        std::thread::sleep(Duration::from_micros(random.u64(..30_000)));
+        child.kill();
+        created += child.words.iter().count();
+        let store = folder.open();
+        crate::world::claim(&store, PartitionId(0), "a");
+    }
+    println!("20 kills while the file was created, {created} of them too late");
+}
+
+#[test]
+fn many_processes_may_create_the_file_at_once() {
+    for _ in 0..5 {
+        let folder = Folder::new();
+        let children: Vec<_> =
+            (0..4).map(|_| Myself::start("kills::create_as_a_child", folder.path(), "")).collect();
+        let store = folder.open();
+        for child in &children {
+            assert_eq!(crate::world::next(&child.words), "begin");
+            assert_eq!(crate::world::next(&child.words), "created");
+        }
+        crate::world::claim(&store, PartitionId(0), "a");
+    }
+}

@@ -105,7 +105,8 @@ impl PostgresOptions {
 /// What the driver needs to know.
 pub(super) fn connect_options(url: &str) -> Result<PgConnectOptions, ConnectError> {
     let problem = |problem: &str| ConnectError::Url { problem: problem.to_owned() };
-    if !(url.starts_with("postgres://") || url.starts_with("postgresql://")) {
+    let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    if !matches!(scheme.as_deref(), Some("postgres" | "postgresql")) {
         return Err(problem("it does not begin with postgres://"));
     }
     // The driver's own words may repeat a part of the URL.
@@ -147,6 +148,8 @@ mod tests {
             let error = connect_options(url).expect_err(url).to_string();
             assert!(error.contains("postgres://USER") && !error.contains("canary"), "{error}");
         }
-        connect_options("postgresql://ada:canary@db:5432/fleet?sslmode=require").unwrap();
+        for url in ["postgresql://ada:canary@db:5432/fleet?sslmode=require", "Postgres://db/fleet"] {
+            connect_options(url).unwrap();
+        }
     }
 }

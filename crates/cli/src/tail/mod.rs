@@ -1,13 +1,18 @@
 //! `ephor tail`: prints events as they come, one line each.
 
+mod follow;
+mod print;
+
+use std::io::{BufWriter, ErrorKind, Write};
+use std::pin::pin;
+
 use ephor_core::BoxError;
-use ephor_core::event::Event;
 use ephor_core::ids::PartitionId;
-use ephor_core::position::StartPosition;
-use ephor_core::source::{EventSource, OpenRequest, Receiver};
+use ephor_core::source::{EventSource, OpenRequest};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use self::follow::Found;
 use crate::arguments::Tail;
 use crate::connection;
 
@@ -20,66 +25,53 @@ pub(crate) async fn run(options: Tail) -> Result<(), BoxError> {
         Some(partition) => vec![PartitionId(partition)],
         None => hub.hub_properties().await?.partitions,
     };
-    let (found, mut events) = mpsc::channel(AHEAD);
+    let (found, events) = mpsc::channel(AHEAD);
     let mut readers = JoinSet::new();
     for partition in partitions {
-        let start = if options.from_beginning { StartPosition::Earliest } else { StartPosition::Latest };
         let request = OpenRequest {
             group: options.group.parse()?,
             partition,
-            start,
+            start: follow::beginning(&hub, partition, options.from_beginning).await?,
             epoch: None,
             receiver: format!("ephor-tail-{}", std::process::id()),
             prefetch_events: AHEAD,
             prefetch_bytes: 1 << 20,
         };
-        let receiver = hub.open(request).await?;
-        readers.spawn(read(partition, receiver, found.clone()));
+        let receiver = hub.open(request.clone()).await?;
+        readers.spawn(follow::follow(hub.clone(), request, receiver, found.clone()));
     }
     drop(found);
-    eprintln!("reading {} of {}; Ctrl-C to stop", options.group, options.hub);
-    let mut left = options.count;
+    say(&format!("reading {} of {}; Ctrl-C to stop", options.group, options.hub));
+    match print_all(events, options.count).await {
+        // Whoever read along has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+/// Until there are so many, or Ctrl-C.
+async fn print_all(mut events: mpsc::Receiver<Found>, count: Option<u64>) -> std::io::Result<()> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
+    let mut left = count;
     while left != Some(0) {
+        if events.is_empty() {
+            out.flush()?;
+        }
         tokio::select! {
             biased;
-            _ = tokio::signal::ctrl_c() => break,
+            _ = &mut interrupted => break,
             event = events.recv() => match event {
-                Some((partition, event)) => print(partition, &event),
+                Some((partition, event)) => writeln!(out, "{}", print::line(partition, &event))?,
                 None => break,
             },
         }
         left = left.map(|left| left - 1);
     }
-    drop(events);
-    // Whoever stopped reading says why; those who were stopped by us do not.
-    while let Some(ended) = readers.try_join_next() {
-        ended??;
-    }
-    Ok(())
+    out.flush()
 }
 
-async fn read(
-    partition: PartitionId,
-    mut receiver: Box<dyn Receiver>,
-    found: mpsc::Sender<(PartitionId, Event)>,
-) -> Result<(), BoxError> {
-    let mut events = Vec::new();
-    loop {
-        receiver.receive(&mut events, AHEAD).await?;
-        for event in events.drain(..) {
-            if found.send((partition, event)).await.is_err() {
-                receiver.close().await;
-                return Ok(());
-            }
-        }
-    }
-}
-
-fn print(partition: PartitionId, event: &Event) {
-    let key = event.partition_key.as_deref().map(|key| format!(" key={key}")).unwrap_or_default();
-    let body = match event.text() {
-        Some(text) => text.to_owned(),
-        None => format!("({} bytes)", event.body.len()),
-    };
-    println!("{} {partition}/{}{key} {body}", event.enqueued_at, event.sequence);
+/// On stderr, if anybody still listens there.
+fn say(text: &str) {
+    drop(writeln!(std::io::stderr(), "{text}"));
 }

@@ -1,0 +1,123 @@
+//! `ephor tail` goes on whatever happens to its readers, and ends quietly when nobody reads along.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStderr, ChildStdout, Stdio};
+
+use common::{Dev, ephor};
+use ephor_core::epoch::Epoch;
+use ephor_core::ids::{ConsumerGroup, PartitionId};
+use ephor_core::position::StartPosition;
+use ephor_core::source::{EventSource, OpenRequest};
+use ephor_eventhubs::EventHubs;
+
+/// A running `ephor tail`; killed at the end.
+struct Tail {
+    child: Child,
+    out: Option<BufReader<ChildStdout>>,
+    said: BufReader<ChildStderr>,
+}
+
+impl Tail {
+    /// Reads already when this returns.
+    fn start(dev: &Dev, folder: &Path, more: &[&str]) -> Self {
+        let mut command = ephor(folder);
+        command.args(["tail", "homes"]).args(more).env("EPHOR_CONNECTION", dev.connection());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let out = Some(BufReader::new(child.stdout.take().unwrap()));
+        let said = BufReader::new(child.stderr.take().unwrap());
+        let mut tail = Self { child, out, said };
+        assert_eq!(tail.said(), "reading $Default of homes; Ctrl-C to stop");
+        tail
+    }
+
+    fn printed(&mut self) -> String {
+        next_line(self.out.as_mut().unwrap())
+    }
+
+    fn said(&mut self) -> String {
+        next_line(&mut self.said)
+    }
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn next_line(from: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    from.read_line(&mut line).unwrap();
+    line.trim_end_matches('\n').to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_that_another_reader_took_is_named_and_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let dev = Dev::start(here, &["--memory", "--hub", "homes:2"]);
+    let send = |body: &str| {
+        assert!(dev.run(here, &["send", "homes", "--partition", "1", body], "").status.success())
+    };
+    send("before");
+    let mut tail = Tail::start(&dev, here, &[]);
+
+    let hub = EventHubs::builder(&dev.connection()).hub("homes").build().unwrap();
+    let group = ConsumerGroup::default_group();
+    let request = OpenRequest {
+        epoch: Some(Epoch::from_stored(7)),
+        start: StartPosition::Latest,
+        ..OpenRequest::probe(&group, PartitionId(1), "owner")
+    };
+    let owner = hub.open(request.clone()).await.unwrap();
+    let text = tail.said();
+    assert!(text.starts_with("partition 1: ") && text.ends_with("; trying again"), "{text}");
+    assert!(text.contains("epoch of '7'"), "{text}");
+    // It begins at the end that there was at first, though nothing was printed yet.
+    send("one");
+    owner.close().await;
+    assert_eq!(tail.said(), "partition 1: reading again");
+    let text = tail.printed();
+    assert!(text.ends_with(" 1/1 one"), "{text}");
+
+    // And the next time behind what was printed.
+    let owner = hub.open(request).await.unwrap();
+    assert!(tail.said().ends_with("; trying again"));
+    send("two");
+    owner.close().await;
+    assert_eq!(tail.said(), "partition 1: reading again");
+    let text = tail.printed();
+    assert!(text.ends_with(" 1/2 two"), "{text}");
+}
+
+#[test]
+fn nobody_who_reads_along_is_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let dev = Dev::start(here, &["--memory", "--hub", "homes:1"]);
+    let mut tail = Tail::start(&dev, here, &[]);
+    assert!(dev.run(here, &["send", "homes", "one"], "").status.success());
+    // It does not wait in a buffer for more to come.
+    assert!(tail.printed().ends_with(" one"));
+    drop(tail.out.take());
+    assert!(dev.run(here, &["send", "homes", "two"], "").status.success());
+    assert_eq!(tail.said(), "", "nothing more is said");
+    assert!(tail.child.wait().unwrap().success());
+}
+
+#[test]
+fn an_event_stays_on_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let dev = Dev::start(here, &["--memory", "--hub", "homes:1"]);
+    let sent = dev.run(here, &["send", "homes", "--key", "a\nb", "c\r\nd\u{1b}[2J é"], "");
+    assert!(sent.status.success());
+    let output = dev.run(here, &["tail", "homes", "--from-beginning", "-n", "1"], "");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.ends_with(" 0/0 key=a\\nb c\\r\\nd\\u{1b}[2J é\n"), "{text}");
+}

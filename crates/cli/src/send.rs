@@ -1,10 +1,13 @@
 //! `ephor send`: events from the arguments, or from the lines of standard input.
 
+use std::io;
+
+use bytes::Bytes;
 use ephor_core::BoxError;
 use ephor_core::event::NewEvent;
 use ephor_core::ids::PartitionId;
-use ephor_eventhubs::Target;
-use tokio::io::{AsyncBufReadExt, BufReader};
+use ephor_eventhubs::{Producer, SendError, SendFailure, Target};
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 use crate::arguments::Send;
 use crate::connection;
@@ -14,27 +17,132 @@ const LINES_AT_A_TIME: usize = 100;
 
 pub(crate) async fn run(options: Send) -> Result<(), BoxError> {
     let hub = connection::open(&options.to, &options.hub)?;
-    let producer = hub.producer();
     let target = match (options.partition, &options.key) {
         (Some(partition), _) => Target::Partition(PartitionId(partition)),
         (None, Some(key)) => Target::Key(key),
         (None, None) => Target::Any,
     };
-    let mut sent = options.bodies.len();
-    if sent > 0 {
-        producer.send_batch(target, options.bodies.into_iter().map(NewEvent::new)).await?;
+    let mut sending = Sending { producer: hub.producer(), target, sent: 0 };
+    if options.bodies.is_empty() {
+        sending.send_lines(BufReader::new(tokio::io::stdin())).await?;
     } else {
-        let mut lines = BufReader::new(tokio::io::stdin()).lines();
-        while let Some(first) = lines.next_line().await? {
-            let mut batch = vec![NewEvent::new(first)];
-            while batch.len() < LINES_AT_A_TIME && !lines.get_ref().buffer().is_empty() {
-                let Some(line) = lines.next_line().await? else { break };
-                batch.push(NewEvent::new(line));
+        let events: Vec<_> = options.bodies.into_iter().map(NewEvent::new).collect();
+        sending.send(&events, "event").await?;
+    }
+    eprintln!("{} sent to {}", counted(sending.sent), options.hub);
+    Ok(())
+}
+
+/// What has come of it so far.
+struct Sending<'a> {
+    producer: Producer,
+    target: Target<'a>,
+    sent: usize,
+}
+
+impl Sending<'_> {
+    async fn send_lines(&mut self, mut input: BufReader<impl AsyncRead + Unpin>) -> Result<(), BoxError> {
+        loop {
+            let mut events = Vec::new();
+            let read = read_lines(&mut input, &mut events).await;
+            // What was read before an error is sent all the same.
+            self.send(&events, "line").await?;
+            read.map_err(|error| {
+                format!("{} sent; line {} cannot be read: {error}", counted(self.sent), self.sent + 1)
+            })?;
+            if events.is_empty() {
+                return Ok(());
             }
-            sent += batch.len();
-            producer.send_batch(target, batch).await?;
         }
     }
-    eprintln!("{sent} {} sent to {}", if sent == 1 { "event" } else { "events" }, options.hub);
+
+    /// Sends all of them, or those before the first that cannot be sent.
+    async fn send(&mut self, events: &[NewEvent], word: &str) -> Result<(), String> {
+        let Err(error) = self.try_send(events).await else { return Ok(()) };
+        let SendError { sent, failure: SendFailure::Event { index, why } } = error else {
+            return Err(self.failed(word, &error.failure.to_string()));
+        };
+        // The good ones that were to go in one message with it are not to blame.
+        if let Err(error) = self.try_send(&events[sent..index]).await {
+            return Err(self.failed(word, &error.failure.to_string()));
+        }
+        Err(self.failed(word, &format!("cannot be sent: {why}")))
+    }
+
+    async fn try_send(&mut self, events: &[NewEvent]) -> Result<(), SendError> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        let outcome = self.producer.send_batch(self.target, events.iter().cloned()).await;
+        self.sent += outcome.as_ref().map_or_else(|error| error.sent, |sent| *sent);
+        outcome.map(|_| ())
+    }
+
+    /// The next one is the one that failed: everything before it is sent.
+    fn failed(&self, word: &str, why: &str) -> String {
+        format!("{} sent; {word} {}: {why}", counted(self.sent), self.sent + 1)
+    }
+}
+
+fn counted(events: usize) -> String {
+    format!("{events} {}", if events == 1 { "event" } else { "events" })
+}
+
+/// Waits for a line, and takes along those that are there already. None: the input is at its end.
+async fn read_lines(
+    input: &mut BufReader<impl AsyncRead + Unpin>,
+    events: &mut Vec<NewEvent>,
+) -> io::Result<()> {
+    while events.is_empty() || (events.len() < LINES_AT_A_TIME && input.buffer().contains(&b'\n')) {
+        let mut line = Vec::new();
+        if input.read_until(b'\n', &mut line).await? == 0 {
+            break;
+        }
+        events.push(NewEvent::new(Bytes::from(without_end(line))));
+    }
     Ok(())
+}
+
+/// A line is bytes, whatever they mean.
+fn without_end(mut line: Vec<u8>) -> Vec<u8> {
+    if line.ends_with(b"\n") {
+        line.pop();
+        if line.ends_with(b"\r") {
+            line.pop();
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn all(input: &[u8]) -> Vec<Vec<Bytes>> {
+        let mut input = BufReader::new(input);
+        let mut batches = Vec::new();
+        loop {
+            let mut events = Vec::new();
+            read_lines(&mut input, &mut events).await.unwrap();
+            if events.is_empty() {
+                return batches;
+            }
+            batches.push(events.into_iter().map(|event| event.body).collect());
+        }
+    }
+
+    #[tokio::test]
+    async fn lines_are_bytes_without_their_ends() {
+        let found = all(b"one\r\n\xff\xfe\r\r\n\n a \r\nlast\r").await;
+        assert_eq!(found.concat(), [&b"one"[..], b"\xff\xfe\r", b"", b" a ", b"last\r"]);
+        assert!(all(b"").await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn so_many_are_sent_together_and_a_half_line_keeps_nobody_waiting() {
+        let found = all("x\n".repeat(250).as_bytes()).await;
+        assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [100, 100, 50]);
+        let found = all(b"one\ntwo\nhal").await;
+        assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
+    }
 }

@@ -47,12 +47,12 @@ impl Dev {
         format!("Endpoint={}", self.value("Endpoint="))
     }
 
-    pub(crate) fn run(&self, folder: &Path, arguments: &[&str], input: &str) -> Output {
+    pub(crate) fn run(&self, folder: &Path, arguments: &[&str], input: impl AsRef<[u8]>) -> Output {
         let mut command = ephor(folder);
         command.args(arguments).env("EPHOR_CONNECTION", self.connection());
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.stdin.take().unwrap().write_all(input.as_ref()).unwrap();
         child.wait_with_output().unwrap()
     }
 

@@ -1,0 +1,78 @@
+//! `ephor send` from standard input: every good line is sent as it is, and the one that fails is named.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+
+mod common;
+
+use std::path::Path;
+
+use common::{Dev, ephor};
+use ephor_core::ids::{ConsumerGroup, PartitionId};
+use ephor_core::position::StartPosition;
+use ephor_core::source::{EventSource, OpenRequest};
+use ephor_eventhubs::EventHubs;
+
+const SEND: [&str; 2] = ["send", "homes"];
+
+fn dev(folder: &Path) -> Dev {
+    Dev::start(folder, &["--memory", "--hub", "homes:1"])
+}
+
+/// The bodies of everything that is in the hub.
+async fn stored(dev: &Dev) -> Vec<Vec<u8>> {
+    let hub = EventHubs::builder(&dev.connection()).hub("homes").build().unwrap();
+    let all = hub.partition_properties(PartitionId(0)).await.unwrap().last.unwrap().sequence.0 + 1;
+    let request = OpenRequest {
+        start: StartPosition::Earliest,
+        prefetch_events: 1_000,
+        prefetch_bytes: 1 << 20,
+        ..OpenRequest::probe(&ConsumerGroup::default_group(), PartitionId(0), "test")
+    };
+    let mut receiver = hub.open(request).await.unwrap();
+    let mut events = Vec::new();
+    while (events.len() as u64) < all {
+        receiver.receive(&mut events, 1_000).await.unwrap();
+    }
+    receiver.close().await;
+    events.iter().map(|event| event.body.to_vec()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_are_sent_as_they_are_even_if_they_are_no_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let dev = dev(folder.path());
+    let output = dev.run(folder.path(), &SEND, b"one\n\xff\x00\xfe\nthree\r\nlast");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{text}");
+    assert_eq!(text, "4 events sent to homes\n");
+    assert_eq!(stored(&dev).await, [&b"one"[..], b"\xff\x00\xfe", b"three", b"last"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_that_cannot_be_sent_is_named_and_those_before_it_are_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let dev = dev(folder.path());
+    let good: Vec<String> = (1..=149).map(|n| format!("line {n}")).collect();
+    let input = format!("{}\n{}\nbehind\n", good.join("\n"), "x".repeat(4 << 20));
+    let output = dev.run(folder.path(), &SEND, input);
+    assert!(!output.status.success());
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.starts_with("ephor: 149 events sent; line 150: cannot be sent: "), "{text}");
+    let expected: Vec<Vec<u8>> = good.into_iter().map(String::into_bytes).collect();
+    assert_eq!(stored(&dev).await, expected);
+}
+
+#[test]
+fn an_input_that_cannot_be_read_and_a_hub_that_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let dev = dev(folder.path());
+    let mut send = ephor(folder.path());
+    send.args(SEND).env("EPHOR_CONNECTION", dev.connection());
+    let output = send.stdin(std::fs::File::open(folder.path()).unwrap()).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.starts_with("ephor: 0 events sent; line 1 cannot be read: "), "{text}");
+
+    let output = dev.run(folder.path(), &["send", "nowhere"], "one\ntwo\n");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.starts_with("ephor: 0 events sent; line 1: the hub refused it: "), "{text}");
+    assert!(!output.status.success());
+}

@@ -7,9 +7,12 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::tools::arguments::{CheckpointCommand, GroupCommand, HostCommand, LeaseCommand};
 
+const LOGS: &str = "RUST_LOG sets what is logged on stderr, such as RUST_LOG=ephor_gateway=debug; without it, \
+                    warnings, and whom the hub did not let in";
+
 /// An event hub on your machine, and tools for every event hub.
 #[derive(Parser)]
-#[command(name = "ephor", version, arg_required_else_help = true)]
+#[command(name = "ephor", version, arg_required_else_help = true, after_help = LOGS)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -40,6 +43,7 @@ pub(crate) enum Command {
 }
 
 #[derive(Args)]
+#[command(after_help = LOGS)]
 pub(crate) struct Dev {
     /// Where events are kept
     #[arg(long, value_name = "DIR", default_value = "ephor-data", conflicts_with = "memory")]

@@ -13,12 +13,16 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use ephor_core::BoxError;
+use tracing_subscriber::EnvFilter;
 
 use crate::arguments::{Arguments, Command};
 
+/// Unless RUST_LOG says otherwise: also whom the hub did not let in, and why.
+const LOGGED: &str = "warn,ephor_gateway=info";
+
 #[tokio::main]
 async fn main() -> ExitCode {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| LOGGED.into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     match run(Arguments::parse().command).await {
         Ok(code) => code,
@@ -31,9 +35,19 @@ async fn main() -> ExitCode {
 
 /// What to do about an error that a newcomer meets first.
 fn advice(error: &str) -> &'static str {
-    match error.contains("cannot connect to") {
-        true => "; is ephor dev running there? EPHOR_CONNECTION or --connection say where else to look",
-        false => "",
+    let says = |words: &[&str]| words.iter().any(|words| error.contains(words));
+    let away = "; is ephor dev running there? EPHOR_CONNECTION or --connection say where else to look";
+    if says(&["the connection is gone"]) {
+        // It failed so soon that nobody heard why.
+        away
+    } else if !says(&["cannot connect to"]) {
+        ""
+    } else if says(&["UnknownIssuer"]) {
+        "; --trust FILE names a certificate to trust, such as the one that ephor dev --amqps prints as trust"
+    } else if says(&["refused", "unreachable", "No route to host", "no answer within"]) {
+        away
+    } else {
+        ""
     }
 }
 
@@ -49,4 +63,26 @@ async fn run(command: Command) -> Result<ExitCode, BoxError> {
         Command::Lease(command) => tools::lease(command).await?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_fits_the_error() {
+        let of = |why: &str| advice(&format!("not acknowledged: cannot connect to localhost:5671: {why}"));
+        for away in [
+            "Connection refused (os error 111)",
+            "Network is unreachable (os error 101)",
+            "no answer within 30s",
+        ] {
+            assert!(of(away).contains("is ephor dev running there?"), "{away}");
+        }
+        assert!(of("TLS: invalid peer certificate: UnknownIssuer").contains("--trust"));
+        assert_eq!(of("TLS: invalid peer certificate: certificate expired"), "");
+        assert_eq!(of("TLS: received corrupt message of type InvalidContentType"), "");
+        assert!(advice("the hub is not available: the connection is gone").contains("is ephor dev running"));
+        assert_eq!(advice("the hub refused it: no such hub"), "");
+    }
 }

@@ -62,6 +62,57 @@ fn health_is_answered_as_by_the_emulator() {
     let answer = dev.ask("GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.ends_with(r#"{"status":"healthy","message":"Service is healthy."}"#), "{answer}");
+    // The same without the body.
+    let (head, _) = answer.split_once("{").unwrap();
+    assert_eq!(dev.ask("HEAD /health HTTP/1.1\r\nhost: localhost\r\n\r\n"), head);
+    let answer = dev.ask("HEAD / HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 404 Not Found\r\n") && answer.ends_with("\r\n\r\n"), "{answer}");
+}
+
+#[test]
+fn whom_the_hub_does_not_let_in_is_logged() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let dev = Dev::start(here, &["--memory", "--hub", "homes:1"]);
+    let wrong = dev.connection().replace("SAS_KEY_VALUE", "another-key");
+    for (hub, connection) in [("homes", &wrong), ("nowhere", &dev.connection())] {
+        let sent = ephor(here).args(["send", hub, "x", "--connection", connection]).output().unwrap();
+        assert!(!sent.status.success());
+    }
+    let log = dev.stop_and_read_log();
+    assert!(log.contains("InvalidSignature"), "{log}");
+    assert!(log.contains("a link was refused") && log.contains("nowhere"), "{log}");
+    assert!(!log.contains("DEBUG"), "{log}");
+
+    for arguments in [&["--help"][..], &["dev", "--help"]] {
+        let help = ephor(here).args(arguments).output().unwrap();
+        assert!(String::from_utf8(help.stdout).unwrap().contains("RUST_LOG"));
+    }
+}
+
+#[test]
+fn options_that_are_wrong_leave_no_data_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    for (arguments, words) in [
+        (&["--group", "alarms"][..], "write HUB/GROUP"),
+        (&["--group", "homes/a b"], "--group homes/a b: "),
+        (&["--group", "homes/$mine"], "--group homes/$mine: "),
+        (&["--group", "doors/alarms"], "there is no hub \"doors\""),
+        (&["--hub", "doors", "--group", "homes/alarms"], "there is no hub \"homes\""),
+        (&["--hub", "doors", "--hub", "doors"], "listed twice"),
+        (&["--hub", "doors:0"], "--hub doors:0: "),
+    ] {
+        let free = ["dev", "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+        let output = ephor(here).args(free).args(arguments).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && text.contains(words), "{arguments:?}: {text}");
+        assert_eq!(std::fs::read_dir(here).unwrap().count(), 0, "{arguments:?}");
+    }
+    Dev::start(here, &["--group", "Homes/alarms", "--group", "homes/$default"]).stop();
+    // A hub of an earlier time needs not be named again.
+    let dev = Dev::start(here, &["--hub", "doors", "--group", "homes/more"]);
+    assert!(dev.banner().contains("homes, 4 partitions, groups $Default, alarms, more"), "{}", dev.banner());
 }
 
 #[test]
@@ -123,7 +174,10 @@ fn over_tls_with_a_certificate_that_survives_a_restart() {
         );
         let untrusted =
             ephor(here).args(["send", "homes", "x", "--connection", &secure("localhost")]).output();
-        assert!(!untrusted.unwrap().status.success());
+        let untrusted = untrusted.unwrap();
+        assert!(!untrusted.status.success());
+        let text = String::from_utf8(untrusted.stderr).unwrap();
+        assert!(text.contains("--trust") && !text.contains("is ephor dev running"), "{text}");
         dev.stop();
     }
     assert_eq!(certificates[0], certificates[1], "clients need not be told anew");

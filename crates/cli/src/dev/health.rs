@@ -2,11 +2,12 @@
 //!
 //! Nothing else is served here yet, and so little HTTP needs no library.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 const HEALTHY: &str = r#"{"status":"healthy","message":"Service is healthy."}"#;
 const UNKNOWN: &str = r#"{"status":"not found","message":"There is only GET /health."}"#;
@@ -15,26 +16,43 @@ const UNKNOWN: &str = r#"{"status":"not found","message":"There is only GET /hea
 const LONGEST_REQUEST: usize = 8 << 10;
 /// Whoever takes longer to ask is not answered.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// So many may ask at a time.
+/// So many may ask at a time; for one more, the oldest has to go.
 const MOST_AT_A_TIME: usize = 256;
 /// After the system could not give us a connection, for example because too many files are open.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
 
 /// Answers until told to stop.
 pub(super) async fn serve(listener: TcpListener, stopped: impl Future<Output = ()>) {
+    serve_with(listener, PATIENCE, stopped).await;
+}
+
+async fn serve_with(listener: TcpListener, patience: Duration, stopped: impl Future<Output = ()>) {
     let mut stopped = std::pin::pin!(stopped);
     let mut asking = JoinSet::new();
+    // In the order in which they came.
+    let mut places = VecDeque::new();
     loop {
         tokio::select! {
             biased;
             () = &mut stopped => return,
             Some(_) = asking.join_next() => {}
-            accepted = listener.accept(), if asking.len() < MOST_AT_A_TIME => {
-                match accepted {
-                    Ok((stream, _)) => drop(asking.spawn(answer_in_time(stream))),
-                    Err(_) => pause().await,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    make_room(&mut places);
+                    places.push_back(asking.spawn(answer_in_time(stream, patience)));
                 }
+                Err(_) => pause().await,
             }
+        }
+    }
+}
+
+/// Who says nothing keeps nobody out: the one that has waited longest goes.
+fn make_room(places: &mut VecDeque<AbortHandle>) {
+    places.retain(|place| !place.is_finished());
+    while places.len() >= MOST_AT_A_TIME {
+        if let Some(oldest) = places.pop_front() {
+            oldest.abort();
         }
     }
 }
@@ -45,8 +63,8 @@ async fn pause() {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the outermost shell: a real peer takes real time")]
-async fn answer_in_time(stream: TcpStream) {
-    drop(tokio::time::timeout(PATIENCE, answer(stream)).await);
+async fn answer_in_time(stream: TcpStream, patience: Duration) {
+    drop(tokio::time::timeout(patience, answer(stream)).await);
 }
 
 async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
@@ -65,7 +83,9 @@ async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
         body.len()
     );
     stream.write_all(head.as_bytes()).await?;
-    stream.write_all(body.as_bytes()).await?;
+    if !request.starts_with(b"HEAD ") {
+        stream.write_all(body.as_bytes()).await?;
+    }
     stream.shutdown().await
 }
 
@@ -93,5 +113,28 @@ mod tests {
         {
             assert_eq!(reply(other.as_bytes()).0, "404 Not Found", "{other}");
         }
+    }
+    #[tokio::test]
+    async fn whoever_says_nothing_keeps_nobody_out() {
+        const FOREVER: Duration = Duration::from_secs(3_600);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let asked = async {
+            let mut silent = Vec::new();
+            for _ in 0..MOST_AT_A_TIME {
+                silent.push(TcpStream::connect(address).await.unwrap());
+            }
+            let mut newcomer = TcpStream::connect(address).await.unwrap();
+            newcomer.write_all(b"GET /health HTTP/1.1\r\n\r\n").await.unwrap();
+            let mut answer = String::new();
+            newcomer.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.ends_with(HEALTHY), "{answer}");
+            assert_eq!(silent[0].read(&mut [0]).await.unwrap(), 0, "the oldest is gone");
+            let still_there = silent[1].try_read(&mut [0]).unwrap_err().kind();
+            assert_eq!(still_there, std::io::ErrorKind::WouldBlock, "and nobody else");
+        };
+        let enough = Duration::from_secs(60);
+        #[expect(clippy::disallowed_methods, reason = "a test that hangs shall fail")]
+        tokio::time::timeout(enough, serve_with(listener, FOREVER, asked)).await.unwrap();
     }
 }

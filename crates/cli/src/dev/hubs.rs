@@ -1,6 +1,9 @@
 //! Which hubs there shall be: from the options, a file, or the one that a newcomer gets.
 
+use std::fmt::Display;
+
 use ephor_core::BoxError;
+use ephor_core::ids::{DEFAULT_CONSUMER_GROUP, InvalidName};
 use ephor_hub::config::{ConfigFile, DEFAULT_PARTITIONS};
 use ephor_hub::{Durability, HubConfig, LocalNamespace, NamespaceConfig};
 
@@ -27,7 +30,38 @@ pub(super) fn configuration(options: &Dev) -> Result<(NamespaceConfig, Vec<Strin
         config.hubs.push(hub_of(hub)?);
     }
     config.validate()?;
+    check_groups(&config, options)?;
     Ok((config, notes))
+}
+
+/// What can be said of `--group` before there is a namespace.
+fn check_groups(config: &NamespaceConfig, options: &Dev) -> Result<(), BoxError> {
+    // Hubs of an earlier time are known when the folder is opened.
+    let all_known = options.memory || !options.data.exists();
+    for given in &options.groups {
+        let (hub, group) = hub_and_group(given)?;
+        let wrong = |error: &dyn Display| format!("--group {given}: {error}");
+        let mut asked = HubConfig::new(hub, 1).map_err(|error| wrong(&error))?;
+        if !group.eq_ignore_ascii_case(DEFAULT_CONSUMER_GROUP) {
+            asked.groups.push(group.parse().map_err(|error: InvalidName| wrong(&error))?);
+        }
+        config.validate_hub(&asked).map_err(|error| wrong(&error))?;
+        let mut hubs = config.hubs.iter().map(|hub| hub.name.as_str());
+        let made = if config.hubs.is_empty() {
+            hub.eq_ignore_ascii_case(FIRST_HUB)
+        } else {
+            hubs.any(|name| name.eq_ignore_ascii_case(hub))
+        };
+        if all_known && !made {
+            return Err(wrong(&format!("there is no hub {hub:?}")).into());
+        }
+    }
+    Ok(())
+}
+
+/// `HUB/GROUP`; the hub's own name may have slashes.
+fn hub_and_group(given: &str) -> Result<(&str, &str), String> {
+    given.rsplit_once('/').ok_or_else(|| format!("--group {given}: write HUB/GROUP, such as homes/alarms"))
 }
 
 /// `NAME` or `NAME:PARTITIONS`.
@@ -52,12 +86,10 @@ pub(super) fn ensure_one(namespace: &LocalNamespace) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Makes groups given as `HUB/GROUP`; the hub's own name may have slashes.
+/// Makes the groups that were asked for.
 pub(super) fn ensure_groups(namespace: &LocalNamespace, groups: &[String]) -> Result<(), BoxError> {
     for given in groups {
-        let (hub, group) = given
-            .rsplit_once('/')
-            .ok_or_else(|| format!("--group {given}: write HUB/GROUP, such as homes/alarms"))?;
+        let (hub, group) = hub_and_group(given)?;
         namespace
             .hub(hub)
             .and_then(|hub| hub.create_group(group))

@@ -20,7 +20,7 @@ fn no_seed_breaks_a_promise() {
 
 #[test]
 fn one_seed_played_twice_is_one_history_to_the_byte() {
-    for seed in [3, 7, 42] {
+    for seed in [3, 7, 8] {
         let (first, second) = (run::play(seed, Rules::default()), run::play(seed, Rules::default()));
         assert!(first.history.len() > 500, "there is something to compare");
         assert_eq!(first.history.text(), second.history.text());

@@ -49,7 +49,7 @@ pub use lock::{FolderLock, LockError};
 pub use namespace::LocalNamespace;
 pub use partition::ReceiverDescription;
 pub use producer::{Producer, Receipt, Target};
-pub use receiver::HubReceiver;
+pub use receiver::{HubReceiver, Lookout};
 pub use verification::{HubVerification, verify_files, verify_folder};
 
 pub use ephor_core::event::NewEvent;

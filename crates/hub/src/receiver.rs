@@ -9,6 +9,7 @@ use std::sync::Arc;
 use ephor_core::BoxFuture;
 use ephor_core::event::Event;
 use ephor_core::ids::{ConsumerGroup, PartitionId};
+use ephor_core::position::SequenceNumber;
 use ephor_core::receivers::Place;
 use ephor_core::source::{LastEnqueued, ReceiveError, Receiver, SourceError};
 use ephor_core::time::{Clock, Timestamp};
@@ -89,6 +90,19 @@ impl HubReceiver {
             let _waiting = place.map(|place| place.waiting());
             ending.await;
         }
+    }
+
+    /// Gives back what was taken from this event on, and whatever lies ahead: it is read again when it is asked
+    /// for, and takes no memory until then.
+    pub fn give_back(&mut self, from: SequenceNumber) {
+        self.reading = None;
+        self.ahead = VecDeque::new();
+        self.cursor = Cursor::at(from.0);
+    }
+
+    /// Tells from elsewhere whether this receiver has come to the end of what there is, and waits.
+    pub fn lookout(&self) -> Lookout {
+        Lookout(self.place.as_ref().map(|(_, place)| place.clone()))
     }
 
     /// How many events this receiver has passed over since it was asked last: retention freed them before
@@ -188,6 +202,17 @@ impl HubReceiver {
         if let Some(last) = frames.last() {
             self.cursor.next = last.end();
         }
+    }
+}
+
+/// Looks at a receiver that somebody else has in hand.
+#[derive(Clone, Debug)]
+pub struct Lookout(Option<Arc<Place>>);
+
+impl Lookout {
+    /// Whether the receiver waits: no event is there for it, or nobody asked it for one.
+    pub fn sees_it_wait(&self) -> bool {
+        self.0.as_ref().is_none_or(|place| place.is_waiting())
     }
 }
 

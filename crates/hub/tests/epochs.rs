@@ -15,7 +15,7 @@ use std::time::Duration;
 use common::Ticking;
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
-use ephor_core::position::StartPosition;
+use ephor_core::position::{SequenceNumber, StartPosition};
 use ephor_core::source::{OpenError, OpenRequest, ReceiveError, SourceError};
 use ephor_hub::files::{DiskFiles, Files, MemoryFiles};
 use ephor_hub::{
@@ -490,5 +490,29 @@ async fn an_owner_that_waits_is_woken_to_be_told() {
             assert_eq!(told.1, Some("new".into()));
         });
         told.await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_given_back_is_read_again_and_a_lookout_sees_who_waits() {
+    for house in House::both() {
+        for _ in 0..5 {
+            house.send("door").await;
+        }
+        let mut receiver = house.open("owner", Some(1)).await;
+        let lookout = receiver.lookout();
+        assert_eq!(receiver.next(5, usize::MAX).await.unwrap().first().0, 0);
+        receiver.give_back(SequenceNumber(0));
+        assert_eq!(next(&mut receiver).await, 0);
+        receiver.give_back(SequenceNumber(3));
+        assert!(!lookout.sees_it_wait(), "there are two more");
+        assert_eq!(next(&mut receiver).await, 3);
+        assert_eq!(next(&mut receiver).await, 4);
+        let mut waiting = pin!(receiver.next(1, usize::MAX));
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(lookout.sees_it_wait(), "it has come to the end");
+        house.send("door").await;
+        assert_eq!(waiting.await.unwrap().first().0, 5);
+        assert!(!lookout.sees_it_wait());
     }
 }

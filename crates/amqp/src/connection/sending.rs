@@ -34,26 +34,12 @@ impl Connection {
     /// The tag of a delivery is its number.
     #[inline]
     pub fn send(&mut self, link: LinkId, format: u32, settled: bool, parts: &[&[u8]]) -> Sent {
-        let Some(found) = self.links.get_mut(link) else { return Sent::Gone };
-        if found.state != LinkState::Attached || found.role != Role::Sender {
-            return Sent::Gone;
+        if let Some(obstacle) = self.obstacle(link, settled) {
+            return obstacle;
         }
+        let Some(found) = self.links.get_mut(link) else { return Sent::Gone };
         let session_id = found.session;
         let Some(session) = self.sessions.get_mut(session_id) else { return Sent::Gone };
-        if found.credit == 0 {
-            return Sent::Blocked(Blocked::Credit);
-        }
-        if self.output.is_congested() {
-            self.output.wanted = true;
-            return Sent::Blocked(Blocked::Room);
-        }
-        if session.peer_window == 0 || session.unfinished.is_some() {
-            session.wanted = true;
-            return Sent::Blocked(Blocked::Window);
-        }
-        if !settled && session.unsettled_out.len() >= self.config.limits.unsettled {
-            return Sent::Blocked(Blocked::Unsettled);
-        }
         let total = parts.iter().map(|part| part.len()).sum::<usize>();
         let id = session.next_delivery_id;
         let head = TransferHead {
@@ -103,6 +89,31 @@ impl Connection {
             session.unsettled_out.insert(id, link);
         }
         Sent::Sent(id)
+    }
+
+    /// What keeps [`Self::send`] from sending now, if anything does. As there, what tells when that has changed
+    /// is arranged for: nobody needs to put a message together to be told that it cannot go.
+    #[inline]
+    pub fn obstacle(&mut self, link: LinkId, settled: bool) -> Option<Sent> {
+        let Some(found) = self.links.get(link) else { return Some(Sent::Gone) };
+        if found.state != LinkState::Attached || found.role != Role::Sender {
+            return Some(Sent::Gone);
+        }
+        let Some(session) = self.sessions.get_mut(found.session) else { return Some(Sent::Gone) };
+        let blocked = if found.credit == 0 {
+            Blocked::Credit
+        } else if self.output.is_congested() {
+            self.output.wanted = true;
+            Blocked::Room
+        } else if session.peer_window == 0 || session.unfinished.is_some() {
+            session.wanted = true;
+            Blocked::Window
+        } else if !settled && session.unsettled_out.len() >= self.config.limits.unsettled {
+            Blocked::Unsettled
+        } else {
+            return None;
+        };
+        Some(Sent::Blocked(blocked))
     }
 
     /// Whether [`Self::send`] would send now; if not, what will tell when it would is not arranged for.

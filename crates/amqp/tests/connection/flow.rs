@@ -232,3 +232,23 @@ fn a_large_message_behind_a_full_buffer_is_finished_when_there_is_room() {
     assert!(matches!(&told.client[..], [Event::Delivery(delivery)] if delivery.payload == message));
     assert_eq!(carry(&mut linked.pair.server, &mut linked.pair.client), 0);
 }
+
+#[test]
+fn who_asks_for_the_obstacle_is_told_when_it_is_gone_as_if_it_had_sent() {
+    let (mut server, link) = miser(config("s"));
+    assert_eq!(server.obstacle(link, true), None);
+    assert_eq!(server.send(link, 0, true, &[b"one"]), Sent::Sent(0));
+    assert_eq!(server.obstacle(link, true), Some(Sent::Blocked(Blocked::Window)));
+    let mut limited = config("s");
+    limited.limits.window = 1;
+    let mut linked = linked(Role::Sender, config("c"), limited);
+    assert_eq!(linked.pair.client.obstacle(linked.client_link, true), Some(Sent::Blocked(Blocked::Credit)));
+    linked.pair.server.grant(linked.server_link, 9);
+    linked.pair.pump();
+    assert_eq!(linked.pair.client.obstacle(linked.client_link, true), None);
+    assert!(matches!(linked.pair.client.send(linked.client_link, 0, true, &[b"x"]), Sent::Sent(_)));
+    assert_eq!(linked.pair.client.obstacle(linked.client_link, true), Some(Sent::Blocked(Blocked::Window)));
+    let told = linked.pair.pump();
+    assert!(told.client.iter().any(|event| matches!(event, Event::Window { .. })), "{told:?}");
+    assert_eq!(linked.pair.client.obstacle(linked.client_link, true), None);
+}

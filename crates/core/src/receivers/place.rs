@@ -78,6 +78,11 @@ impl Place {
         WaitingGuard(self.clone())
     }
 
+    /// Whether the receiver waits: there is no event for it, or it has no use for one.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) > 0
+    }
+
     /// For how long there has been no sign of life. A wait counts as one, and one that ended
     /// since the last look too: better a look too late than a living receiver thrown out.
     pub(super) fn silence(&self, now: Monotonic) -> Duration {

@@ -196,7 +196,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             }
         };
         let state = self.wait_for(opening);
-        let receiver = ReceiverLink { address: address.clone(), cover, hub, metrics, state, in_line: false };
+        let receiver = ReceiverLink {
+            address: address.clone(),
+            cover,
+            hub,
+            metrics,
+            state,
+            in_line: false,
+            lookout: None,
+        };
         self.links.insert(link, Link::Receiver(Box::new(receiver)));
         self.look_at_timer = true;
         Ok(())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ephor_amqp::connection::SessionId;
 use ephor_core::ids::{HubName, PartitionId};
-use ephor_hub::{Hub, HubReceiver, Producer, StoredBatch};
+use ephor_hub::{Hub, HubReceiver, Lookout, Producer, StoredBatch};
 use ephor_wire::address::Address;
 use ephor_wire::annotations::RuntimeMetrics;
 use futures_util::future::AbortHandle;
@@ -71,16 +71,18 @@ pub(super) struct ReceiverLink {
     /// Whether it wants to be told how far the log is.
     pub(super) metrics: bool,
     pub(super) state: Reading,
-    /// It is in the line of those who wait for room.
+    /// It is in the line of those who wait for room or a window.
     pub(super) in_line: bool,
+    /// Sees whether the hub's receiver has come to the end of what there is; none until it is open.
+    pub(super) lookout: Option<Lookout>,
 }
 
 /// Where the hub's receiver is.
 pub(super) enum Reading {
     /// It is being opened, or waits for events. Dropping a link ends that.
     Away(AbortHandle),
-    /// It waits for credit, and would hear of its end. Dropping a link ends that as well.
-    WithoutCredit { abort: AbortHandle, granted: oneshot::Sender<()> },
+    /// It takes nothing until it may send, and would hear of its end. Dropping a link ends that as well.
+    Idle { abort: AbortHandle, go_on: oneshot::Sender<()> },
     /// On its way from one to the other.
     Nowhere,
     /// It has brought events that have not all been sent.
@@ -88,6 +90,18 @@ pub(super) enum Reading {
 }
 
 impl ReceiverLink {
+    /// Whether the hub's receiver looks for events and may bring some at once.
+    pub(super) fn is_asking(&self) -> bool {
+        let waits = self.lookout.as_ref().is_none_or(Lookout::sees_it_wait);
+        matches!(self.state, Reading::Away(_)) && !waits
+    }
+
+    /// Whether there is no event for it now: neither here nor on its way from the hub.
+    pub(super) fn has_nothing_to_send(&self) -> bool {
+        let at_the_end = self.lookout.as_ref().is_some_and(Lookout::sees_it_wait);
+        matches!(self.state, Reading::Away(_) | Reading::Idle { .. }) && at_the_end && !self.in_line
+    }
+
     /// The peer is alive, though it takes nothing: the connection is.
     pub(super) fn heard(&self) {
         if let Reading::Here { receiver, .. } = &self.state {
@@ -98,7 +112,7 @@ impl ReceiverLink {
 
 impl Drop for ReceiverLink {
     fn drop(&mut self) {
-        if let Reading::Away(abort) | Reading::WithoutCredit { abort, .. } = &self.state {
+        if let Reading::Away(abort) | Reading::Idle { abort, .. } = &self.state {
             abort.abort();
         }
     }

@@ -27,9 +27,11 @@ mod sending;
 mod standing;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use ephor_amqp::Connection;
@@ -51,7 +53,7 @@ use crate::admission::Ticket;
 use crate::gateway::Shared;
 use crate::refusals::{self, tracked};
 use link::Link;
-use receiving::News;
+use receiving::{ASKED_AT_ONCE, News, asking};
 use sending::Done;
 
 /// Signs of life of receivers that wait for credit are given this often, and the wall clock is looked at,
@@ -74,6 +76,12 @@ pub(crate) struct Conversation<S> {
     news: FuturesUnordered<NewsFuture>,
     /// Receivers with events that wait for room or a window, in the order in which they get it.
     blocked: VecDeque<LinkId>,
+    /// Some of them could go on, and will when fewer ask the hub.
+    line_moves: bool,
+    /// What those hold who wait for room; what was held by links that are gone counts until there is room.
+    held_bytes: usize,
+    /// Answers that wait for credit.
+    waiting_bytes: usize,
     /// Receivers whose peer wants its credit used up or back.
     draining: Vec<LinkId>,
     /// Where an event is put together before it goes out.
@@ -96,6 +104,10 @@ enum Turn {
     Done(Done),
     News(Result<News, Aborted>),
     Event(Option<Event>),
+    /// A receiver that is drained has come to the end of what there is.
+    Drained,
+    /// The next in line may go on.
+    Line,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
@@ -115,6 +127,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             bytes_in_flight: 0,
             news: FuturesUnordered::new(),
             blocked: VecDeque::new(),
+            line_moves: false,
+            held_bytes: 0,
+            waiting_bytes: 0,
             draining: Vec::new(),
             scratch: Vec::new(),
             acknowledgement_delay: Duration::ZERO,
@@ -147,6 +162,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 Turn::News(Err(Aborted)) => {}
                 Turn::Event(Some(event)) => self.on_event(event),
                 Turn::Event(None) => return,
+                Turn::Drained => {}
+                Turn::Line => self.advance_line(),
             }
             if !self.draining.is_empty() {
                 self.drain();
@@ -163,6 +180,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 None => std::future::pending().await,
             }
         };
+        let (links, draining) = (&self.links, &self.draining);
+        let at_the_end = |link: &LinkId| match links.get(link) {
+            Some(Link::Receiver(found)) => found.has_nothing_to_send(),
+            _ => true,
+        };
+        // Both are looked at whenever the task wakes: receivers move on by themselves.
+        let drained = poll_fn(|_| ready(draining.iter().any(at_the_end)));
+        let line = poll_fn(|_| ready(asking(links) < ASKED_AT_ONCE));
         tokio::select! {
             biased;
             // A sender that is gone means the same.
@@ -171,6 +196,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             () = time => Turn::Time,
             Some(done) = self.sends.next(), if !self.sends.is_empty() => Turn::Done(done),
             Some(news) = self.news.next(), if !self.news.is_empty() => Turn::News(news),
+            () = drained, if !draining.is_empty() => Turn::Drained,
+            () = line, if self.line_moves => Turn::Line,
             event = self.driver.next(), if may_read => Turn::Event(event),
         }
     }
@@ -206,6 +233,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 if let Some(error) = error {
                     tracing::debug!(peer = %self.peer, %error, "a link was detached");
                 }
+                self.forget_answers(link);
                 self.links.remove(&link);
             }
             Event::Closed(closed) => self.on_closed(&closed),
@@ -264,6 +292,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
         self.driver.connection().detach(link, Some(error));
     }
+}
+
+fn ready(is_so: bool) -> Poll<()> {
+    if is_so { Poll::Ready(()) } else { Poll::Pending }
 }
 
 /// A refusal for a link that asks for what nobody can have.

@@ -25,6 +25,13 @@ use crate::refusals::{entity, of_hub};
 /// Answers that wait for credit. Whoever asks more and takes nothing loses the link.
 const MOST_WAITING: usize = 64;
 
+/// All answers of a connection that wait for credit, in bytes.
+const WAITING_BYTES: usize = 1 << 20;
+const WAITING_BYTES_OF_A_STRANGER: usize = 32 << 10;
+
+/// What an answer takes beside its message, roughly.
+const AROUND_AN_ANSWER: usize = 128;
+
 /// Requests are granted anew when so many are left.
 const LOW_CREDIT: u32 = 25;
 const REQUEST_CREDIT: u32 = 50;
@@ -146,12 +153,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             return tracing::debug!(peer = %self.peer, node = ?reply.node, "nobody takes the answer to a request");
         };
         let Some(Link::Reply(link)) = self.links.get_mut(&id) else { return };
-        if link.waiting.len() >= MOST_WAITING {
-            let text = format!("More than {MOST_WAITING} answers wait for credit.");
+        let bytes = reply.message.len() + AROUND_AN_ANSWER;
+        let most = if self.ticket.is_admitted() { WAITING_BYTES } else { WAITING_BYTES_OF_A_STRANGER };
+        if link.waiting.len() >= MOST_WAITING || self.waiting_bytes + bytes > most {
+            let waiting = link.waiting.len();
+            let text = format!(
+                "{waiting} answers wait for credit on this link, and more on others: take them first."
+            );
+            self.forget_answers(id);
             return self.detach(id, Refusal::new(Condition::ResourceLimitExceeded, text));
         }
         link.waiting.push_back(reply.message);
+        self.waiting_bytes += bytes;
         self.send_replies(id);
+    }
+
+    /// The answers of a link that goes wait no longer.
+    pub(super) fn forget_answers(&mut self, id: LinkId) {
+        if let Some(Link::Reply(link)) = self.links.get_mut(&id) {
+            let bytes = link.waiting.drain(..).map(|message| message.len() + AROUND_AN_ANSWER).sum::<usize>();
+            self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
+        }
     }
 
     /// Sends the answers that wait, as far as there is credit.
@@ -160,9 +182,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let connection = self.driver.connection();
         while let Some(message) = link.waiting.front() {
             match connection.send(id, 0, true, &[message]) {
-                Sent::Sent(_) => drop(link.waiting.pop_front()),
+                Sent::Sent(_) => {
+                    self.waiting_bytes = self.waiting_bytes.saturating_sub(message.len() + AROUND_AN_ANSWER);
+                    link.waiting.pop_front();
+                }
                 Sent::Blocked(_) => return,
                 Sent::Gone => {
+                    self.forget_answers(id);
                     self.links.remove(&id);
                     return;
                 }

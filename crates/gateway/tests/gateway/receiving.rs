@@ -87,6 +87,23 @@ async fn no_more_events_come_than_there_is_credit_for_and_drain_gives_it_back() 
 }
 
 #[tokio::test]
+async fn a_drain_brings_what_there_is_before_it_gives_credit_back() {
+    let server = Server::start().await;
+    fill(&server, 25).await;
+    let mut client = Client::of(&server).await;
+    let link = client.receiver(0, Start::Earliest).await;
+    for round in 0..3 {
+        client.connection().grant(link, 10);
+        client.connection().drain(link);
+        for expected in (round * 10)..(round * 10 + 10).min(25) {
+            assert_eq!(sequence(&mut client).await, expected);
+        }
+        client.wait(|event| matches!(event, Event::Drained { .. }).then_some(())).await;
+        assert_eq!(client.connection().credit(link), 0);
+    }
+}
+
+#[tokio::test]
 async fn metrics_come_with_events_for_those_who_ask() {
     let server = Server::start().await;
     fill(&server, 3).await;

@@ -195,3 +195,33 @@ async fn refusals_without_end_fill_no_log() {
     assert!(log.lines().count() <= whiles * 2 * 5, "{log}");
     assert!(!log.contains("canary") && !log.contains(&bad), "{log}");
 }
+
+#[tokio::test]
+async fn answers_that_a_stranger_does_not_take_are_few() {
+    let server = Server::start().await;
+    let mut stranger = Client::stranger(server.address).await;
+    let mut replies = Vec::new();
+    for number in 0..10 {
+        replies.push(stranger.attach(Attach::receiver(format!("replies-{number}"), "$cbs")).await.unwrap().0);
+    }
+    let link = requests(&mut stranger).await;
+    // Refused requests are answered as well, at some length; nobody takes the answers.
+    let refused = b"\x00\x53\x77\xa1\x04junk";
+    let mut taken = 0;
+    let error = loop {
+        while let Sent::Sent(_) = stranger.connection().send(link, 0, true, &[refused]) {
+            taken += 1;
+        }
+        let event = |event: &Event| match event {
+            Event::Detached { link, error } if replies.contains(link) => Some(error.clone()),
+            Event::Credit { .. } => Some(None),
+            _ => None,
+        };
+        if let Some(error) = stranger.wait(event).await {
+            break error;
+        }
+        assert!(taken < 1_000, "all of them wait");
+    };
+    assert_eq!(error.condition.to_string(), CONDITION);
+    assert!(error.description().contains("wait for credit on this link"), "{error}");
+}

@@ -110,6 +110,8 @@ fn look_for_locks_on(file: &Path) -> Vec<String> {
     let kind_and_place = |line: &str| line.split_once(": ").unwrap().1.to_owned();
     let mut locks: Vec<_> = locks.lines().filter(|line| line.contains(&ending)).map(kind_and_place).collect();
     locks.sort();
+    // It also tells some of them twice.
+    locks.dedup();
     locks
 }
 

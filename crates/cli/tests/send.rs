@@ -50,9 +50,12 @@ async fn lines_are_sent_as_they_are_even_if_they_are_no_text() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_line_that_cannot_be_sent_is_named_and_those_before_it_are_sent() {
     let folder = tempfile::tempdir().unwrap();
-    let dev = dev(folder.path());
+    let config = r#"{"hubs": [{"name": "homes", "partitions": 1, "max_event_bytes": "2KiB"}]}"#;
+    std::fs::write(folder.path().join("hubs.json"), config).unwrap();
+    let dev = Dev::start(folder.path(), &["--memory", "--config", "hubs.json"]);
+    // In the middle of lines that are sent together.
     let good: Vec<String> = (1..=149).map(|n| format!("line {n}")).collect();
-    let input = format!("{}\n{}\nbehind\n", good.join("\n"), "x".repeat(4 << 20));
+    let input = format!("{}\n{}\nbehind\n", good.join("\n"), "x".repeat(4 << 10));
     let output = dev.run(folder.path(), &SEND, input);
     assert!(!output.status.success());
     let text = String::from_utf8(output.stderr).unwrap();

@@ -5,7 +5,9 @@ mod common;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, ChildStderr, ChildStdout, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use common::{Dev, ephor};
 use ephor_core::epoch::Epoch;
@@ -14,11 +16,15 @@ use ephor_core::position::StartPosition;
 use ephor_core::source::{EventSource, OpenRequest};
 use ephor_eventhubs::EventHubs;
 
-/// A running `ephor tail`; killed at the end.
+/// Nothing here takes so long.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// A running `ephor tail`; killed at the end, or when it takes too long.
 struct Tail {
     child: Child,
     out: Option<BufReader<ChildStdout>>,
     said: BufReader<ChildStderr>,
+    _watched: mpsc::Sender<()>,
 }
 
 impl Tail {
@@ -29,7 +35,8 @@ impl Tail {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let out = Some(BufReader::new(child.stdout.take().unwrap()));
         let said = BufReader::new(child.stderr.take().unwrap());
-        let mut tail = Self { child, out, said };
+        let _watched = kill_when_late(child.id());
+        let mut tail = Self { child, out, said, _watched };
         assert_eq!(tail.said(), "reading $Default of homes; Ctrl-C to stop");
         tail
     }
@@ -48,6 +55,17 @@ impl Drop for Tail {
         drop(self.child.kill());
         drop(self.child.wait());
     }
+}
+
+/// Unless what it gives back is dropped before.
+fn kill_when_late(child: u32) -> mpsc::Sender<()> {
+    let (watched, ended) = mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        if ended.recv_timeout(LONGEST) == Err(mpsc::RecvTimeoutError::Timeout) {
+            drop(Command::new("kill").args(["-KILL", &child.to_string()]).status());
+        }
+    });
+    watched
 }
 
 fn next_line(from: &mut impl BufRead) -> String {

@@ -45,18 +45,20 @@ fn check_groups(config: &NamespaceConfig, options: &Dev) -> Result<(), BoxError>
         if !group.eq_ignore_ascii_case(DEFAULT_CONSUMER_GROUP) {
             asked.groups.push(group.parse().map_err(|error: InvalidName| wrong(&error))?);
         }
-        config.validate_hub(&asked).map_err(|error| wrong(&error))?;
-        let mut hubs = config.hubs.iter().map(|hub| hub.name.as_str());
-        let made = if config.hubs.is_empty() {
-            hub.eq_ignore_ascii_case(FIRST_HUB)
-        } else {
-            hubs.any(|name| name.eq_ignore_ascii_case(hub))
-        };
-        if all_known && !made {
+        asked.validate().map_err(|error| wrong(&error))?;
+        if all_known && !makes(config, hub) {
             return Err(wrong(&format!("there is no hub {hub:?}")).into());
         }
     }
     Ok(())
+}
+
+/// Whether a new namespace has this hub.
+fn makes(config: &NamespaceConfig, hub: &str) -> bool {
+    match config.hubs.is_empty() {
+        true => hub.eq_ignore_ascii_case(FIRST_HUB),
+        false => config.hubs.iter().any(|made| made.name.as_str().eq_ignore_ascii_case(hub)),
+    }
 }
 
 /// `HUB/GROUP`; the hub's own name may have slashes.

@@ -27,7 +27,7 @@ mod task;
 mod tokens;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use ephor_core::epoch::Epoch;
@@ -101,6 +101,8 @@ pub(crate) struct Line {
     commands: mpsc::Sender<Command>,
     attention: Arc<Attention>,
     condemned: AtomicBool,
+    /// Why it is over.
+    ended: Arc<OnceLock<Failure>>,
 }
 
 impl Line {
@@ -108,8 +110,9 @@ impl Line {
     fn start(endpoint: Arc<Endpoint>) -> Arc<Self> {
         let (commands, receiver) = mpsc::channel(MOST_COMMANDS);
         let attention = Arc::new(Attention::default());
-        tokio::spawn(task::run(endpoint, receiver, attention.clone()));
-        Arc::new(Self { commands, attention, condemned: AtomicBool::new(false) })
+        let ended = Arc::new(OnceLock::new());
+        tokio::spawn(task::run(endpoint, receiver, attention.clone(), ended.clone()));
+        Arc::new(Self { commands, attention, condemned: AtomicBool::new(false), ended })
     }
 
     /// Gives a command. If that is not possible, whoever waits for its answer is told.
@@ -120,7 +123,8 @@ impl Line {
                 command.fail(Failure::lost("too much waits for this connection"));
             }
             Err(mpsc::error::TrySendError::Closed(command)) => {
-                command.fail(Failure::lost("the connection is gone"));
+                let why = self.ended.get().cloned();
+                command.fail(why.unwrap_or_else(|| Failure::lost("the connection is gone")));
             }
         }
     }

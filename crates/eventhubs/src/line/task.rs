@@ -1,7 +1,7 @@
 //! The loop of a connection.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ephor_amqp::Connection;
@@ -48,6 +48,8 @@ pub(super) struct Task {
     /// Receivers that got something in this turn.
     pub(super) fresh: BTreeSet<Key>,
     open: bool,
+    /// Why it is over, for those who come too late.
+    ended: Arc<OnceLock<Failure>>,
 }
 
 /// Connects and serves until the connection is over or nobody wants it any more.
@@ -55,23 +57,26 @@ pub(super) async fn run(
     endpoint: Arc<Endpoint>,
     mut commands: mpsc::Receiver<Command>,
     attention: Arc<Attention>,
+    ended: Arc<OnceLock<Failure>>,
 ) {
     let namespace = endpoint.namespace.clone();
     let failure = match endpoint.dial().await {
         Ok(transport) => {
-            let mut task = Task::new(endpoint, transport);
+            let mut task = Task::new(endpoint, transport, ended.clone());
             let failure = task.serve(&mut commands, &attention).await;
             task.fail_everything(&failure);
             failure
         }
         Err(why) => Failure::lost(why),
     };
-    turn_away(&mut commands, &failure);
+    turn_away(&mut commands, &failure, &ended);
     tracing::info!(%namespace, reason = %failure, "connection ended");
 }
 
-/// Takes no more commands: whoever has one needs another connection.
-fn turn_away(commands: &mut mpsc::Receiver<Command>, failure: &Failure) {
+/// Takes no more commands: whoever has one needs another connection, and is told why.
+fn turn_away(commands: &mut mpsc::Receiver<Command>, failure: &Failure, ended: &OnceLock<Failure>) {
+    // The first reason is the one that counts.
+    ended.get_or_init(|| failure.clone());
     commands.close();
     while let Ok(command) = commands.try_recv() {
         command.fail(failure.clone());
@@ -79,7 +84,7 @@ fn turn_away(commands: &mut mpsc::Receiver<Command>, failure: &Failure) {
 }
 
 impl Task {
-    fn new(endpoint: Arc<Endpoint>, transport: Box<dyn Transport>) -> Self {
+    fn new(endpoint: Arc<Endpoint>, transport: Box<dyn Transport>, ended: Arc<OnceLock<Failure>>) -> Self {
         let connection = Connection::client(endpoint.config(), ClientSasl::Anonymous, Duration::ZERO);
         Self {
             endpoint,
@@ -93,6 +98,7 @@ impl Task {
             senders: BTreeMap::new(),
             fresh: BTreeSet::new(),
             open: false,
+            ended,
         }
     }
 
@@ -147,7 +153,7 @@ impl Task {
     /// Tells everyone, and then the hub, where it still listens. A hub that fell silent does not, and nobody
     /// waits for it.
     async fn end(&mut self, failure: Failure, commands: &mut mpsc::Receiver<Command>) -> Failure {
-        turn_away(commands, &failure);
+        turn_away(commands, &failure, &self.ended);
         self.fail_everything(&failure);
         self.say_goodbye().await;
         failure

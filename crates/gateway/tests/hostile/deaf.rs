@@ -18,7 +18,9 @@ const EVENTS: usize = 640;
 const EVENT_BYTES: usize = 100 << 10;
 const DEAF: usize = 4;
 /// The output that waits, what was read ahead, and an event in the making: about 2 MiB for both ends of each.
-const MOST_MEMORY: usize = 12 * MIB;
+/// As much again is what the allocator keeps of those who have read everything meanwhile. All that they asked
+/// for would be 256 MiB.
+const MOST_MEMORY: usize = 24 * MIB;
 
 /// A hub on disk with 64 MiB of events in its first partition.
 async fn filled(folder: &tempfile::TempDir, limits: GatewayLimits) -> Server {

@@ -1,6 +1,21 @@
 //! How figures are shown: ours, the other one, and the ratio.
 
+use std::process::ExitCode;
 use std::time::Duration;
+
+use ephor::BoxError;
+
+/// What a command ends with: a bound that is missed is a failure, and words that make no sense are told.
+pub(crate) fn exit(outcome: Result<bool, BoxError>, usage: &str) -> ExitCode {
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            println!("{error}\nusage: ephor-bench {usage}");
+            ExitCode::from(2)
+        }
+    }
+}
 
 /// Runs of each side, in turn; the median counts.
 pub(crate) const RUNS: usize = 5;

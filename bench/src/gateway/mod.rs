@@ -41,14 +41,7 @@ const BENCHMARKS: [(&str, Benchmark); 4] = [
 
 /// Runs what the words behind `gateway` ask for; a bound that is missed is a failure.
 pub(crate) fn command(words: &[&str]) -> ExitCode {
-    match run(words) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            println!("{error}\nusage: ephor-bench {USAGE}");
-            ExitCode::from(2)
-        }
-    }
+    report::exit(run(words), USAGE)
 }
 
 fn run(words: &[&str]) -> Result<bool, BoxError> {

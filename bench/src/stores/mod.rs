@@ -20,14 +20,7 @@ pub(crate) const USAGE: &str = "stores [--postgres URL]";
 
 /// Runs what the words behind `stores` ask for.
 pub(crate) fn command(words: &[&str]) -> ExitCode {
-    match run(words) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            println!("{error}\nusage: ephor-bench {USAGE}");
-            ExitCode::from(2)
-        }
-    }
+    report::exit(run(words), USAGE)
 }
 
 fn run(words: &[&str]) -> Result<bool, BoxError> {

@@ -19,6 +19,12 @@ use crate::ids::{GroupId, HostId, LogId, PartitionId};
 use crate::lease::{ClaimRequest, Lease, LeaseToken, ReleaseRequest, TransferRequest};
 use crate::time::Timestamp;
 
+/// So many changes of ownership are remembered for each partition, in every store that remembers them.
+pub const HISTORY_PER_PARTITION: u16 = 100;
+
+/// A host that has not been heard of for this long is forgotten.
+pub const FORGET_HOSTS_AFTER: Duration = Duration::from_secs(60 * 60);
+
 /// What a store can do beyond the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {

@@ -267,21 +267,31 @@ impl Admin {
     }
 
     async fn order(&self, wanted: &str, orders: HostOrders) -> Result<Vec<HostId>, AdminError> {
-        let hosts = self.hosts().await?;
-        let ids = hosts.iter().map(|entry| &entry.record.id);
-        let named = ids.clone().filter(|id| id.name.as_str() == wanted || id.to_string() == wanted);
-        let mut ordered = vec![];
-        for id in named {
-            if self.store.order(&self.group, id, orders).await? {
-                ordered.push(id.clone());
-            }
-        }
-        if ordered.is_empty() {
-            let known = ids.map(|id| id.name.to_string()).collect();
-            return Err(AdminError::UnknownHost { wanted: wanted.into(), known });
-        }
-        Ok(ordered)
+        order(&*self.store, &self.group, wanted, orders).await
     }
+}
+
+/// Says what is wanted of a host, which is named by its name or by its whole id. Needs no hub.
+pub async fn order(
+    store: &dyn Store,
+    group: &GroupId,
+    wanted: &str,
+    orders: HostOrders,
+) -> Result<Vec<HostId>, AdminError> {
+    let hosts = store.view(group).await?.hosts;
+    let ids = hosts.iter().map(|entry| &entry.record.id);
+    let named = ids.clone().filter(|id| id.name.as_str() == wanted || id.to_string() == wanted);
+    let mut ordered = vec![];
+    for id in named {
+        if store.order(group, id, orders).await? {
+            ordered.push(id.clone());
+        }
+    }
+    if ordered.is_empty() {
+        let known = ids.map(|id| id.name.to_string()).collect();
+        return Err(AdminError::UnknownHost { wanted: wanted.into(), known });
+    }
+    Ok(ordered)
 }
 
 impl fmt::Debug for Admin {

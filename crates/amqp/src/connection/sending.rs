@@ -116,19 +116,6 @@ impl Connection {
         Some(Sent::Blocked(blocked))
     }
 
-    /// Whether [`Self::send`] would send now; if not, what will tell when it would is not arranged for.
-    pub fn can_send(&mut self, link: LinkId) -> bool {
-        let congested = self.output.is_congested();
-        let Some(found) = self.links.get(link) else { return false };
-        let Some(session) = self.sessions.get(found.session) else { return false };
-        found.state == LinkState::Attached
-            && found.role == Role::Sender
-            && found.credit > 0
-            && !congested
-            && session.peer_window > 0
-            && session.unfinished.is_none()
-    }
-
     /// Writes what could not be written before.
     pub(super) fn continue_sending(&mut self) {
         let before = self.unfinished.len();

@@ -10,7 +10,7 @@ use ephor_core::ids::{GroupId, LogId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::record::{self, Change, CheckpointRecord, LeaseRecord};
 use ephor_core::rules::Rules;
-use ephor_core::store::{Claim, GiveAway, Seek, SeekRequest, StoreError};
+use ephor_core::store::{Claim, GiveAway, HISTORY_PER_PARTITION, Seek, SeekRequest, StoreError};
 use sqlx::postgres::PgRow;
 
 use super::bells::{self, Wake};
@@ -20,9 +20,6 @@ use super::session::{MOST_ATTEMPTS, Session, execute};
 use super::standing::{Standing, checkpoint_in};
 use super::{clock, literal};
 use crate::text::{write_position, write_reason};
-
-/// So many changes of ownership are remembered for each partition.
-pub(super) const HISTORY_PER_PARTITION: usize = 100;
 
 /// What is to be done about a partition.
 enum Verdict<T> {

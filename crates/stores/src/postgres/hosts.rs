@@ -1,10 +1,8 @@
 //! Hosts: what each says of itself, and what is wanted of it.
 
-use std::time::Duration;
-
 use ephor_core::host_record::{HostRecord, Want};
 use ephor_core::ids::{GroupId, HostId};
-use ephor_core::store::HostOrders;
+use ephor_core::store::{FORGET_HOSTS_AFTER, HostOrders};
 
 use super::bells;
 use super::clock::{NOW, SERVER};
@@ -13,9 +11,6 @@ use super::literal;
 use super::rows::{number, optional_text};
 use super::session::{Session, execute};
 use crate::text::{read_host, write_host};
-
-/// A host that has not been heard of for this long is forgotten.
-pub(super) const FORGET_HOSTS_AFTER: Duration = Duration::from_secs(60 * 60);
 
 impl Session {
     pub(super) async fn heartbeat(

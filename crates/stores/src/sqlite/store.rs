@@ -11,15 +11,15 @@ use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest, Seek, SeekRequest,
-    Store, StoreFuture, View,
+    Capabilities, Claim, FORGET_HOSTS_AFTER, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest,
+    Seek, SeekRequest, Store, StoreFuture, View,
 };
 
 use super::bells::Bells;
 use super::machine::{Machine, ThisMachine};
 use super::open_error::OpenError;
 use super::place::Place;
-use super::records::{self, FORGET_HOSTS_AFTER, Records};
+use super::records::{self, Records};
 use super::session::Session;
 use super::steps;
 use super::watcher::Watcher;

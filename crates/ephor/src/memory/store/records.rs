@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use ephor_core::checkpoint::Checkpoint;
 use ephor_core::epoch::Epoch;
@@ -11,15 +10,9 @@ use ephor_core::history::OwnershipChange;
 use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{HostId, PartitionId};
 use ephor_core::record::{Change, CheckpointRecord, LeaseRecord};
-use ephor_core::store::{Founding, HostEntry, HostOrders, View};
+use ephor_core::store::{FORGET_HOSTS_AFTER, Founding, HISTORY_PER_PARTITION, HostEntry, HostOrders, View};
 use ephor_core::time::Timestamp;
 use tokio::sync::Notify;
-
-/// So many changes of ownership are remembered for each partition.
-pub(super) const HISTORY_PER_PARTITION: usize = 100;
-
-/// A host that has not been heard of for this long is forgotten.
-pub(super) const FORGET_HOSTS_AFTER: Duration = Duration::from_secs(60 * 60);
 
 /// A host's record and when it was written.
 #[derive(Debug)]
@@ -94,7 +87,7 @@ impl Records {
         self.leases.insert(partition, change.lease);
         self.checkpoints.entry(partition).or_default().seal = change.seal;
         let history = self.history.entry(partition).or_default();
-        if history.len() == HISTORY_PER_PARTITION {
+        if history.len() == usize::from(HISTORY_PER_PARTITION) {
             history.pop_front();
         }
         self.changes += 1;

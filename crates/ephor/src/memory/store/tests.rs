@@ -11,10 +11,10 @@ use ephor_core::host_record::{HostState, HostStatistics};
 use ephor_core::ids::Incarnation;
 use ephor_core::lease::{ClaimCause, ReleaseCause};
 use ephor_core::position::SequenceNumber;
+use ephor_core::store::{FORGET_HOSTS_AFTER, HISTORY_PER_PARTITION};
 
 use ephor_core::checkpoint::Position;
 
-use super::records::{FORGET_HOSTS_AFTER, HISTORY_PER_PARTITION};
 use super::*;
 
 const P: PartitionId = PartitionId(3);
@@ -109,7 +109,7 @@ fn the_history_of_a_partition_is_bounded() {
         last = claim(&store, "a");
     }
     let history = done(store.history(&group(), None, usize::MAX));
-    assert_eq!(history.len(), HISTORY_PER_PARTITION);
+    assert_eq!(history.len(), usize::from(HISTORY_PER_PARTITION));
     assert_eq!(history[0].epoch, last.epoch);
     assert_eq!(history.last().unwrap().epoch.get(), 2);
 }

@@ -2,14 +2,12 @@
 
 use ephor_core::history::OwnershipChange;
 use ephor_core::ids::{HostId, PartitionId};
+use ephor_core::store::HISTORY_PER_PARTITION;
 use rusqlite::{Row, params};
 
 use super::column::{epoch, optional_host, partition, stored, text, time};
 use super::{Records, StepResult};
 use crate::text::{Unreadable, read_reason, write_reason};
-
-/// So many changes of ownership are remembered for each partition.
-pub(in crate::sqlite) const HISTORY_PER_PARTITION: i64 = 100;
 
 impl Records<'_> {
     pub(super) fn remember(&self, change: &OwnershipChange) -> StepResult<()> {

@@ -1,18 +1,13 @@
 //! Hosts: what each says of itself, and what is wanted of it.
 
-use std::time::Duration;
-
 use ephor_core::host_record::{HostRecord, Want};
 use ephor_core::ids::HostId;
-use ephor_core::store::{HostEntry, HostOrders};
+use ephor_core::store::{FORGET_HOSTS_AFTER, HostEntry, HostOrders};
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::column::{optional_text, text, time};
 use super::{Records, StepResult, noted};
 use crate::text::{Unreadable, read_host, write_host};
-
-/// A host that has not been heard of for this long is forgotten.
-pub(in crate::sqlite) const FORGET_HOSTS_AFTER: Duration = Duration::from_secs(60 * 60);
 
 impl Records<'_> {
     /// All hosts in order of their ids.

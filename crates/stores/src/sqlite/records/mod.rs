@@ -17,7 +17,6 @@ use ephor_core::time::Timestamp;
 use rusqlite::Connection;
 
 pub(super) use groups::all as groups;
-pub(super) use hosts::FORGET_HOSTS_AFTER;
 pub(super) use wakes::last_wake;
 
 use crate::text::Unreadable;

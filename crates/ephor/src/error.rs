@@ -179,10 +179,17 @@ pub enum HostError {
         attempt: u32,
     },
     /// The lease could not be renewed in time, so the host stopped by itself.
-    #[error("partition {partition}: stopped by itself, its lease was not renewed in time")]
+    #[error(
+        "partition {partition}: stopped by itself, its lease was not renewed in time{}",
+        store_failing_for.map_or_else(String::new, |time| format!(
+            "; the store has been failing for {time:?}, and work resumes when it is back"
+        ))
+    )]
     SelfFenced {
         /// The partition.
         partition: PartitionId,
+        /// For how long the store has been failing, if it is.
+        store_failing_for: Option<Duration>,
     },
     /// A call to the processor blocks its thread, or does not end when told to.
     #[error(

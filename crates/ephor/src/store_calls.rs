@@ -1,9 +1,8 @@
 //! Store calls as the host makes them: each with a time limit, and with an eye
-//! on for how long the store has been failing.
+//! on what is wrong with the store, and for how long.
 
 use std::future::Future;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ephor_core::ids::{GroupId, PartitionId};
@@ -21,8 +20,16 @@ pub(crate) struct StoreCalls {
     reporter: Reporter,
     group: GroupId,
     timeout: Duration,
-    /// When the store began to fail; zero while it is well.
-    failing_since: Arc<AtomicU64>,
+    /// None while the store is well.
+    failing: Arc<Mutex<Option<Failing>>>,
+}
+
+/// A store that fails.
+#[derive(Clone, Debug)]
+struct Failing {
+    since: Monotonic,
+    /// What the last call got for an answer.
+    error: StoreCallError,
 }
 
 impl StoreCalls {
@@ -33,7 +40,7 @@ impl StoreCalls {
         group: GroupId,
         timeout: Duration,
     ) -> Self {
-        Self { store, environment, reporter, group, timeout, failing_since: Arc::default() }
+        Self { store, environment, reporter, group, timeout, failing: Arc::default() }
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
@@ -58,12 +65,9 @@ impl StoreCalls {
             () = limit => Err(StoreCallError::TimedOut { after: self.timeout }),
         };
         match &result {
-            Ok(_) => self.failing_since.store(0, Ordering::Release),
+            Ok(_) => self.went_well(),
             Err(error) => {
-                let now = self.environment.now();
-                let _ =
-                    self.failing_since.compare_exchange(0, now.0.max(1), Ordering::AcqRel, Ordering::Acquire);
-                let failing_for = self.failing_for(now).unwrap_or_default();
+                let failing_for = self.went_wrong(error);
                 let error = error.clone();
                 self.reporter.report(&HostError::Store { operation, partition, failing_for, error });
             }
@@ -71,9 +75,32 @@ impl StoreCalls {
         result
     }
 
+    fn went_well(&self) {
+        let Some(failing) = self.failing().take() else { return };
+        let failed_for = self.environment.now().since(failing.since);
+        tracing::info!(group = %self.group, ?failed_for, "the store answers again");
+    }
+
+    /// Tells for how long it has been failing.
+    fn went_wrong(&self, error: &StoreCallError) -> Duration {
+        let now = self.environment.now();
+        let mut failing = self.failing();
+        let since = failing.as_ref().map_or(now, |failing| failing.since);
+        *failing = Some(Failing { since, error: error.clone() });
+        now.since(since)
+    }
+
+    fn failing(&self) -> MutexGuard<'_, Option<Failing>> {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// For how long the store has been failing without a success in between.
     pub(crate) fn failing_for(&self, now: Monotonic) -> Option<Duration> {
-        let since = self.failing_since.load(Ordering::Acquire);
-        (since != 0).then(|| now.since(Monotonic(since)))
+        self.failing().as_ref().map(|failing| now.since(failing.since))
+    }
+
+    /// What the last call got for an answer, if it failed.
+    pub(crate) fn error(&self) -> Option<StoreCallError> {
+        self.failing().as_ref().map(|failing| failing.error.clone())
     }
 }

@@ -148,6 +148,43 @@ async fn a_store_that_is_away_for_longer_makes_the_host_stop_before_its_lease_en
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_host_says_what_is_wrong_with_the_store_and_for_how_long() {
+    for (trouble, what) in
+        [(Trouble::Fails, "not available"), (Trouble::Hangs, "no answer from the store within 5s")]
+    {
+        let (mut fleet, ledger, store) = troubled(1);
+        start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+        fleet.pass(seconds(64)).await;
+        let well = fleet.snapshot("a");
+        assert!(well.store_failing_for.is_none() && well.store_error.is_none(), "{well:?}");
+        store.trouble_all(trouble);
+        fleet.pass(seconds(60)).await;
+        // The first call after that is a scan's, within 5 s, and may hang for 5 s more.
+        let failing = fleet.snapshot("a");
+        let time = failing.store_failing_for.unwrap();
+        assert!(time > seconds(49) && time <= seconds(60), "{trouble:?}: {time:?}");
+        let error = failing.store_error.unwrap().to_string();
+        assert!(error.contains(what), "{trouble:?}: {error}");
+        let last = ledger.reports("Store").pop().unwrap().text;
+        assert!(
+            last.contains("the store has been failing for 5") && last.contains(what),
+            "{trouble:?}: {last}"
+        );
+        let stopped = ledger.reports("SelfFenced").pop().unwrap().text;
+        assert!(stopped.contains("the store has been failing for "), "{trouble:?}: {stopped}");
+        store.heal();
+        fleet.pass(seconds(10)).await;
+        let well = fleet.snapshot("a");
+        assert!(well.store_failing_for.is_none() && well.store_error.is_none(), "{trouble:?}: {well:?}");
+        // From now on it is another time that it fails.
+        store.trouble_all(trouble);
+        fleet.pass(seconds(20)).await;
+        let time = fleet.snapshot("a").store_failing_for.unwrap();
+        assert!(time <= seconds(20), "{trouble:?}: {time:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_in_flight_is_dropped_at_the_deadline() {
     let (mut fleet, ledger, store) = troubled(1);
     start(&mut fleet, "a", ledger.options(), &ledger.scribe().taking(seconds(100))).await;

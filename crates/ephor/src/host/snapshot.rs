@@ -13,6 +13,7 @@ use ephor_core::time::Timestamp;
 use super::changes::OwnershipReason;
 use super::shared::HostShared;
 use crate::context::Failing;
+use crate::error::StoreCallError;
 use crate::lease_state::Stage;
 use ephor_core::checkpoint::Position;
 
@@ -35,6 +36,8 @@ pub struct HostSnapshot {
     pub statistics: HostStatistics,
     /// For how long the store has been failing, if it is.
     pub store_failing_for: Option<Duration>,
+    /// What is wrong with the store, if it is failing: what the last call got for an answer.
+    pub store_error: Option<StoreCallError>,
     /// What it owns, in order.
     pub partitions: Vec<PartitionSnapshot>,
 }
@@ -115,6 +118,7 @@ impl HostSnapshot {
             scans: status.scans,
             statistics,
             store_failing_for: shared.store.failing_for(now),
+            store_error: shared.store.error(),
             partitions,
         }
     }

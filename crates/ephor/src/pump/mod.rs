@@ -348,9 +348,11 @@ impl<P: EventProcessor> Pump<P> {
             Interrupt::Drain(drain) => Ending::Drain(drain),
             Interrupt::Lost(reason) => {
                 let inner = self.context.inner();
-                if inner.environment.now() >= inner.lease.deadline() {
+                let now = inner.environment.now();
+                if now >= inner.lease.deadline() {
                     let partition = self.context.partition();
-                    self.shared.reporter.report(&HostError::SelfFenced { partition });
+                    let store_failing_for = self.shared.store.failing_for(now);
+                    self.shared.reporter.report(&HostError::SelfFenced { partition, store_failing_for });
                 }
                 Ending::Lost(reason)
             }

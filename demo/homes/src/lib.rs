@@ -1,0 +1,26 @@
+//! The home-security company: 100,000 homes, end to end.
+//!
+//! ```text
+//! CITY (sensors) ─AMQP─► HUB (16 partitions) ─AMQP─► 5 HOSTS ─► RESULTS (objects) ─► VIEW ─► PAGE
+//!       │                                           leases and checkpoints in SQLite      │
+//!       └────────────────────────── AUDIT: what was sent beside what the results say ◄────┘
+//! ```
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`reading`] | what a sensor says, and how it travels |
+//! | [`time`] | the city's time, which may run faster than ours |
+//! | [`city`] | the homes, their people and their sensors; deterministic by seed |
+//! | [`consolidate`] | from readings to the state of each home, and to alarms; pure |
+//! | [`results`] | where that is kept: a log of create-only objects for each partition |
+//! | [`host`] | the program that reads the hub: the tutorial |
+//! | [`view`] | what the page knows, read from the results; and the audit |
+//! | [`page`] | the page |
+//! | [`fleet`] | the processes, and what can be done to them |
+#![allow(
+    clippy::disallowed_methods,
+    reason = "an ordinary program sleeps, spawns and asks for the time as it likes"
+)]
+
+pub mod reading;
+pub mod time;

@@ -4,9 +4,12 @@
 //! |---|---|
 //! | test your processor on virtual time: kill hosts, catch up, rebalance | [`TestFleet`] |
 //! | prove that a store or a source keeps the rules | [`conformance`] |
+//! | start a PostgreSQL server for a test (cargo feature `postgres-server`) | `postgres_server` |
 
 pub mod conformance;
 mod fleet;
+#[cfg(feature = "postgres-server")]
+pub mod postgres_server;
 mod virtual_time;
 
 pub use fleet::{FleetError, GaveUp, TestFleet};

@@ -29,9 +29,6 @@ mod renewals;
 mod rows;
 mod saves;
 mod schema;
-#[cfg(test)]
-#[path = "../../tests/postgres/server.rs"]
-mod server;
 mod session;
 mod standing;
 mod store;

@@ -163,9 +163,9 @@ fn newer(schema: &str, found: usize, known: usize) -> StoreError {
 
 #[cfg(test)]
 mod tests {
+    use ephor_testkit::postgres_server::Server;
     use sqlx::{Connection, Row};
 
-    use super::super::server::shared;
     use super::*;
 
     const NEXT: &str = "ALTER TABLE $s.orders ADD COLUMN reason text NOT NULL DEFAULT 'none'";
@@ -173,8 +173,9 @@ mod tests {
     #[test]
     fn old_tables_become_newer_ones_with_what_is_in_them_or_stay_as_they_are() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let server = Server::start();
         runtime.block_on(async {
-            let mut connection = PgConnection::connect(&shared().url("postgres")).await.unwrap();
+            let mut connection = PgConnection::connect(&server.url("postgres")).await.unwrap();
             prepare(&mut connection, "ephor", MIGRATIONS).await.unwrap();
             execute(&mut connection, "INSERT INTO ephor.orders VALUES ('g', 'a', true)").await.unwrap();
             // What fails half-way leaves nothing behind.

@@ -1,0 +1,177 @@
+//! The connection string of a storage account, as the portal writes it.
+
+use std::fmt;
+
+use object_store::azure::split_sas;
+
+/// The account that Azurite, the emulator, has from the start. Its key is public.
+const DEVELOPMENT: &str = "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;\
+    AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;\
+    BlobEndpoint=http://127.0.0.1:10000/devstoreaccount1";
+
+/// What is wrong with a connection string. It repeats no key.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the connection string of the storage account {0}")]
+pub struct InvalidAccount(String);
+
+/// How to be let in.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Access {
+    /// The account's key, in base64.
+    Key(String),
+    /// The parameters of a shared access signature.
+    Signature(Vec<(String, String)>),
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Key(_) => "Key(***)",
+            Self::Signature(_) => "Signature(***)",
+        })
+    }
+}
+
+/// A storage account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Account {
+    pub(super) name: String,
+    /// Of its blobs, without a slash at the end.
+    pub(super) endpoint: String,
+    pub(super) access: Access,
+}
+
+impl Account {
+    /// Whether this is meant to be a connection string: it has one of the fields.
+    pub(super) fn looks_like(text: &str) -> bool {
+        let known = |field: &str| {
+            let name = field.split_once('=').map_or("", |(name, _)| name.trim());
+            FIELDS.iter().any(|known| known.eq_ignore_ascii_case(name))
+        };
+        text.split(';').any(known)
+    }
+
+    /// Reads it.
+    pub(super) fn parse(text: &str) -> Result<Self, InvalidAccount> {
+        let wrong = |text: String| Err(InvalidAccount(text));
+        if get(text, "UseDevelopmentStorage").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+            return Self::parse(DEVELOPMENT);
+        }
+        let name = get(text, "AccountName");
+        let endpoint = match (get(text, "BlobEndpoint"), name) {
+            (Some(endpoint), _) => endpoint.trim_end_matches('/').to_owned(),
+            (None, Some(name)) => {
+                let protocol = get(text, "DefaultEndpointsProtocol").unwrap_or("https");
+                let suffix = get(text, "EndpointSuffix").unwrap_or("core.windows.net");
+                format!("{protocol}://{name}.blob.{suffix}")
+            }
+            (None, None) => return wrong("has neither BlobEndpoint nor AccountName: copy it whole".into()),
+        };
+        let Some((protocol, rest)) =
+            endpoint.split_once("://").filter(|(protocol, _)| matches!(*protocol, "http" | "https"))
+        else {
+            return wrong("has a BlobEndpoint that does not begin with https:// or http://".into());
+        };
+        let name = name.unwrap_or_else(|| rest.split(['.', ':', '/']).next().unwrap_or_default()).to_owned();
+        let access = match (get(text, "AccountKey"), get(text, "SharedAccessSignature")) {
+            (Some(key), _) => Access::Key(key.to_owned()),
+            (None, Some(signature)) => match split_sas(signature) {
+                Ok(pairs) => Access::Signature(pairs),
+                Err(_) => return wrong("has a SharedAccessSignature that is none".into()),
+            },
+            (None, None) => {
+                return wrong("has neither AccountKey nor SharedAccessSignature: copy it whole".into());
+            }
+        };
+        if protocol == "http" && !is_loopback(rest) {
+            return wrong(
+                "leads to another machine over http, where anybody could read along: use https".into(),
+            );
+        }
+        Ok(Self { name, endpoint, access })
+    }
+
+    /// Whether it is reached without TLS: the emulator.
+    pub(super) fn is_plain(&self) -> bool {
+        self.endpoint.starts_with("http://")
+    }
+}
+
+const FIELDS: [&str; 7] = [
+    "AccountName",
+    "AccountKey",
+    "BlobEndpoint",
+    "EndpointSuffix",
+    "DefaultEndpointsProtocol",
+    "UseDevelopmentStorage",
+    "SharedAccessSignature",
+];
+
+/// The value of a field. Keys end in `=`, so only the first one counts.
+fn get<'a>(text: &'a str, field: &str) -> Option<&'a str> {
+    let fields = text.split(';').filter_map(|part| part.split_once('='));
+    let mut found = fields.filter(|(name, _)| name.trim().eq_ignore_ascii_case(field));
+    found.next().map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
+}
+
+fn is_loopback(rest: &str) -> bool {
+    let authority = rest.split('/').next().unwrap_or_default();
+    ["127.0.0.1", "localhost", "[::1]"]
+        .iter()
+        .any(|host| authority.strip_prefix(host).is_some_and(|port| port.is_empty() || port.starts_with(':')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Account {
+        assert!(Account::looks_like(text), "{text}");
+        Account::parse(text).unwrap()
+    }
+
+    #[test]
+    fn every_form_is_read() {
+        let azure = parse(
+            "DefaultEndpointsProtocol=https;AccountName=contoso;AccountKey=c2VjcmV0==;EndpointSuffix=core.windows.net",
+        );
+        assert_eq!(
+            (azure.name.as_str(), azure.endpoint.as_str()),
+            ("contoso", "https://contoso.blob.core.windows.net")
+        );
+        assert_eq!(azure.access, Access::Key("c2VjcmV0==".into()));
+        assert!(!azure.is_plain());
+        let emulator = parse("UseDevelopmentStorage=true");
+        assert_eq!((emulator.name.as_str(), emulator.is_plain()), ("devstoreaccount1", true));
+        let signed = parse(
+            "BlobEndpoint=https://contoso.blob.core.windows.net/;SharedAccessSignature=sv=2022&sig=a%3D",
+        );
+        assert_eq!(signed.name, "contoso");
+        let pairs = [("sv", "2022"), ("sig", "a=")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(signed.access, Access::Signature(pairs.to_vec()));
+    }
+
+    #[test]
+    fn a_path_is_not_taken_for_one() {
+        for path in ["/tmp/results", "results", "a=b/c;d", ""] {
+            assert!(!Account::looks_like(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_the_key() {
+        for (text, word) in [
+            ("AccountKey=canary", "BlobEndpoint"),
+            ("AccountName=a", "AccountKey"),
+            ("AccountName=a;SharedAccessSignature=canary", "SharedAccessSignature"),
+            ("BlobEndpoint=canary;AccountKey=canary", "https://"),
+            ("BlobEndpoint=http://127.0.0.1.example.org/a;AccountKey=canary", "use https"),
+            ("DefaultEndpointsProtocol=http;AccountName=a;AccountKey=canary", "use https"),
+        ] {
+            let error = Account::parse(text).unwrap_err().to_string();
+            assert!(error.contains(word) && !error.contains("canary"), "{error}");
+        }
+        let account = parse("AccountName=a;AccountKey=canary");
+        assert!(!format!("{account:?}").contains("canary"));
+    }
+}

@@ -1,0 +1,75 @@
+//! The reader's side of a log: what was appended since the last time.
+
+use super::entry::Entry;
+use super::load::load;
+use super::log::{Log, LogError};
+use crate::consolidate::Consolidation;
+
+/// When nothing came for so many polls, it is looked whether what is wanted was deleted.
+const SUSPICIOUS: u32 = 8;
+
+/// What a follower learned.
+#[derive(Debug, PartialEq, Eq)]
+pub enum News<U> {
+    /// The state as a whole is another one: at the beginning, and when updates were deleted before they were read.
+    Whole,
+    /// One update, which the state includes by now.
+    Update(Entry<U>),
+}
+
+/// Follows one log.
+#[derive(Debug)]
+pub struct Follower<C: Consolidation> {
+    log: Log,
+    state: C,
+    number: u64,
+    loaded: bool,
+    empty: u32,
+}
+
+impl<C: Consolidation> Follower<C> {
+    /// Nothing is read yet.
+    pub fn new(log: Log) -> Self {
+        Self { log, state: C::default(), number: 0, loaded: false, empty: 0 }
+    }
+
+    /// What the log says, as far as it was read.
+    pub fn state(&self) -> &C {
+        &self.state
+    }
+
+    /// The last update that was read.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// What comes next; none if there is nothing new. May be dropped at any await.
+    pub async fn next(&mut self) -> Result<Option<News<C::Update>>, LogError> {
+        if !self.loaded {
+            return self.reload().await;
+        }
+        let number = self.number + 1;
+        let Some(bytes) = self.log.update_bytes(number).await? else {
+            self.empty += 1;
+            let look = self.empty.is_multiple_of(SUSPICIOUS);
+            return if look && self.log.floor().await? >= number { self.reload().await } else { Ok(None) };
+        };
+        // Below the floor updates are deleted, and what is there may be of somebody who slept for long.
+        if self.log.floor().await? >= number {
+            return self.reload().await;
+        }
+        // Read twice, and in the right order: if the second fails, nothing was applied.
+        let entry = self.log.read_update::<C::Update>(number, &bytes)?;
+        let applied = self.log.read_update::<C::Update>(number, &bytes)?;
+        self.state.apply(applied.update);
+        (self.number, self.empty) = (number, 0);
+        Ok(Some(News::Update(entry)))
+    }
+
+    async fn reload(&mut self) -> Result<Option<News<C::Update>>, LogError> {
+        let loaded = load::<C>(&self.log).await?;
+        (self.state, self.number, self.empty) = (loaded.state, loaded.number, 0);
+        self.loaded = true;
+        Ok(Some(News::Whole))
+    }
+}

@@ -1,0 +1,164 @@
+//! What happened in each minute of a home's day: four bits a minute, and how they travel.
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::{CityTime, MINUTES_PER_DAY};
+
+const PLANES: usize = 4;
+const PLANE: usize = MINUTES_PER_DAY as usize / 8;
+
+/// A day of a home, minute by minute.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "Packed", try_from = "Packed")]
+pub struct Today {
+    day: u32,
+    /// One plane a mark, one bit a minute: equal bytes lie side by side, and pack well.
+    planes: [[u8; PLANE]; PLANES],
+}
+
+impl Default for Today {
+    fn default() -> Self {
+        Self { day: 0, planes: [[0; PLANE]; PLANES] }
+    }
+}
+
+impl Today {
+    /// Something was heard of in this minute.
+    pub const HEARD: u8 = 1;
+    /// Somebody moved.
+    pub const MOVEMENT: u8 = 2;
+    /// The door was open.
+    pub const DOOR: u8 = 4;
+    /// An alarm was open.
+    pub const ALARM: u8 = 8;
+
+    /// Which day, counted from 1970.
+    pub fn day(&self) -> u32 {
+        self.day
+    }
+
+    /// The marks of a minute of the day: a sum of the constants.
+    pub fn marks(&self, minute: u16) -> u8 {
+        let (byte, bit) = place(minute);
+        (0..PLANES)
+            .filter(|plane| self.planes[*plane][byte] & bit != 0)
+            .fold(0, |marks, plane| marks | 1 << plane)
+    }
+
+    /// The marks of all minutes.
+    pub fn minutes(&self) -> Vec<u8> {
+        (0..MINUTES_PER_DAY).map(|minute| self.marks(minute)).collect()
+    }
+
+    /// Begins another day, if it is one.
+    pub(super) fn turn_to(&mut self, day: u32) -> bool {
+        let turns = self.day != day;
+        if turns {
+            *self = Self { day, ..Self::default() };
+        }
+        turns
+    }
+
+    /// Marks a minute of this day; gives those marks that are new.
+    pub(super) fn mark(&mut self, minute: u16, marks: u8) -> u8 {
+        let (byte, bit) = place(minute);
+        let mut new = 0;
+        for (plane, bytes) in self.planes.iter_mut().enumerate() {
+            let mark = 1 << plane;
+            if marks & mark != 0 && bytes[byte] & bit == 0 {
+                bytes[byte] |= bit;
+                new |= mark;
+            }
+        }
+        new
+    }
+
+    /// Whether a moment lies in this day.
+    pub(super) fn has(&self, at: CityTime) -> bool {
+        at.day() == self.day
+    }
+}
+
+/// The byte and the bit of a minute. A minute that no day has counts as the last.
+fn place(minute: u16) -> (usize, u8) {
+    let minute = minute.min(MINUTES_PER_DAY - 1);
+    (usize::from(minute / 8), 1 << (minute % 8))
+}
+
+/// A day as it travels: runs of equal bytes, and bytes as they are. A byte up to 127 says that so many bytes and one more follow;
+/// a higher one that the next byte stands for 126 fewer than it says.
+#[derive(Serialize, Deserialize)]
+struct Packed {
+    day: u32,
+    bytes: Vec<u8>,
+}
+
+/// The shortest run that is worth its two bytes.
+const SHORTEST_RUN: usize = 2;
+const LONGEST_RUN: usize = 129;
+const MOST_LITERALS: usize = 128;
+
+impl From<Today> for Packed {
+    fn from(today: Today) -> Self {
+        let mut bytes = Vec::with_capacity(64);
+        pack(today.planes.as_flattened(), &mut bytes);
+        Self { day: today.day, bytes }
+    }
+}
+
+fn pack(mut plain: &[u8], packed: &mut Vec<u8>) {
+    let mut literals = 0;
+    while literals < plain.len() {
+        let rest = &plain[literals..];
+        let run = rest.iter().take(LONGEST_RUN).take_while(|byte| **byte == rest[0]).count();
+        if run < SHORTEST_RUN {
+            literals += 1;
+            continue;
+        }
+        pack_literals(&plain[..literals], packed);
+        packed.extend([(run + 126) as u8, rest[0]]);
+        plain = &rest[run..];
+        literals = 0;
+    }
+    pack_literals(plain, packed);
+}
+
+fn pack_literals(literals: &[u8], packed: &mut Vec<u8>) {
+    for chunk in literals.chunks(MOST_LITERALS) {
+        packed.push((chunk.len() - 1) as u8);
+        packed.extend_from_slice(chunk);
+    }
+}
+
+/// Minutes that are no day: the object is damaged, or of another version.
+#[derive(Debug, thiserror::Error)]
+#[error("the minutes of a home are no day: {PLANES} times {PLANE} bytes were expected")]
+pub(super) struct NoDay;
+
+impl TryFrom<Packed> for Today {
+    type Error = NoDay;
+
+    fn try_from(packed: Packed) -> Result<Self, NoDay> {
+        let mut today = Self { day: packed.day, ..Self::default() };
+        unpack(&packed.bytes, today.planes.as_flattened_mut()).ok_or(NoDay)?;
+        Ok(today)
+    }
+}
+
+/// Fills all of `plain` with all of `packed`, or gives none.
+fn unpack(mut packed: &[u8], mut plain: &mut [u8]) -> Option<()> {
+    while let Some((control, rest)) = packed.split_first() {
+        let control = usize::from(*control);
+        let (from, count) =
+            if control < MOST_LITERALS { (control + 1, control + 1) } else { (1, control - 126) };
+        let (bytes, after) = rest.split_at_checked(from)?;
+        let (target, left) = std::mem::take(&mut plain).split_at_mut_checked(count)?;
+        if control < MOST_LITERALS {
+            target.copy_from_slice(bytes);
+        } else {
+            target.fill(bytes[0]);
+        }
+        (packed, plain) = (after, left);
+    }
+    plain.is_empty().then_some(())
+}

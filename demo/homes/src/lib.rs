@@ -24,6 +24,8 @@
 
 pub mod consolidate;
 pub mod fleet;
+pub mod host;
 pub mod reading;
+pub mod results;
 pub mod time;
 pub mod view;

@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test whose server does not start shall fail right there")]
 
+mod standby;
+
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::chown;
@@ -27,6 +29,8 @@ pub struct Server {
     folder: PathBuf,
     bin: PathBuf,
     user: Option<(u32, u32)>,
+    /// What makes its clock another than this machine's.
+    clock: Vec<(&'static str, String)>,
     /// Where it listens, on the loopback interface.
     pub port: u16,
     /// Ends the server when its input ends.
@@ -72,25 +76,34 @@ impl Server {
 
     /// A new one, with nothing in it but the admin.
     pub fn start() -> Self {
+        let mut server = Self::empty();
+        server.write("password", PASSWORD);
+        let password = format!("--pwfile={}", server.folder.join("password").display());
+        server.tool("initdb", &["-U", ADMIN, "-A", "scram-sha-256", &password, "-E", "UTF8", "--no-sync"]);
+        server.configure();
+        server.run_on_a_free_port();
+        server
+    }
+
+    /// A folder for one, and somebody who takes care that nothing of it is left.
+    fn empty() -> Self {
         let bin = binaries().expect("PostgreSQL is installed: apt-get install postgresql");
         let user = other_user();
         let folder = tempfile::Builder::new().prefix("ephor-postgres-").tempdir().unwrap().keep();
         give(&folder, user);
         let keeper = keep(&bin, &folder, user);
-        let mut server = Self { folder, bin, user, port: 0, _keeper: keeper };
-        server.write("password", PASSWORD);
-        let password = format!("--pwfile={}", server.folder.join("password").display());
-        server.tool("initdb", &["-U", ADMIN, "-A", "scram-sha-256", &password, "-E", "UTF8", "--no-sync"]);
-        server.configure();
+        Self { folder, bin, user, clock: vec![], port: 0, _keeper: keeper }
+    }
+
+    fn run_on_a_free_port(&mut self) {
         for attempt in 0.. {
-            server.port = free_port();
-            if server.try_run() {
+            self.port = free_port();
+            if self.try_run() {
                 break;
             }
             // Somebody else may have taken the port.
-            assert!(attempt < 5, "the server does not start: {}", server.log());
+            assert!(attempt < 5, "the server does not start: {}", self.log());
         }
-        server
     }
 
     fn configure(&self) {
@@ -104,7 +117,7 @@ impl Server {
         self.write("data/postgresql.conf", &format!("{configuration}{ours}"));
         let access = format!(
             "hostssl all {TLS_ONLY} all scram-sha-256\nhost all {TLS_ONLY} all reject\n\
-             host all all all scram-sha-256\n"
+             host all all all scram-sha-256\nhost replication all all scram-sha-256\n"
         );
         self.write("data/pg_hba.conf", &access);
     }
@@ -125,6 +138,7 @@ impl Server {
         let mut command = Command::new(self.bin.join(tool));
         command.arg("-D").arg(self.data()).args(arguments).current_dir(&self.folder);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.envs(self.clock.iter().map(|(name, value)| (name, value)));
         if let Some((user, group)) = self.user {
             command.uid(user).gid(group);
         }

@@ -7,14 +7,18 @@ mod clock;
 mod conformance;
 mod errors;
 mod exactly_once;
+mod failover;
 mod faults;
+mod fleet;
 #[path = "../../../hub/tests/kill_parts/myself.rs"]
 #[expect(dead_code, reason = "another test has more to do with it")]
 mod myself;
+mod outages;
 mod proxy;
 mod round_trips;
 mod save_in;
 mod schema;
 mod server;
 mod stress;
+mod verdict;
 mod world;

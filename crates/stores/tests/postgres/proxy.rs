@@ -1,6 +1,6 @@
-//! Stands between a store and the server: it delays, cuts, and keeps answers back.
+//! Stands between a store and the server: it delays, cuts, keeps answers back, and leads to another server.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,10 +14,13 @@ use tokio::sync::Notify;
 pub(crate) struct Weather {
     /// Every answer comes this much later.
     pub(crate) delay_ms: AtomicU64,
+    /// And by up to this much more, each by another time.
+    pub(crate) jitter_ms: AtomicU64,
     /// What is asked arrives, and no answer comes back.
     pub(crate) swallows: AtomicBool,
     /// Nobody new is let through.
     pub(crate) closed: AtomicBool,
+    to: AtomicU16,
     cut: Notify,
     /// The kinds of messages from clients, after those of the greeting.
     kinds: Mutex<Vec<u8>>,
@@ -32,8 +35,19 @@ impl Weather {
 
     pub(crate) fn clear_up(&self) {
         self.delay_ms.store(0, Ordering::SeqCst);
+        self.jitter_ms.store(0, Ordering::SeqCst);
         self.swallows.store(false, Ordering::SeqCst);
         self.closed.store(false, Ordering::SeqCst);
+    }
+
+    /// Whoever comes from now on is led to another port of this machine.
+    pub(crate) fn lead_to(&self, port: u16) {
+        self.to.store(port, Ordering::SeqCst);
+    }
+
+    fn delay(&self) -> Duration {
+        let jitter = self.jitter_ms.load(Ordering::SeqCst);
+        Duration::from_millis(self.delay_ms.load(Ordering::SeqCst) + fastrand::u64(..=jitter))
     }
 
     /// What clients have sent since the last look.
@@ -51,18 +65,20 @@ pub(crate) async fn start(to: u16) -> (u16, Arc<Weather>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let weather = Arc::new(Weather::default());
+    weather.lead_to(to);
     let shared = weather.clone();
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
             if !shared.closed.load(Ordering::SeqCst) {
-                tokio::spawn(serve(client, to, shared.clone()));
+                tokio::spawn(serve(client, shared.clone()));
             }
         }
     });
     (port, weather)
 }
 
-async fn serve(client: TcpStream, to: u16, weather: Arc<Weather>) {
+async fn serve(client: TcpStream, weather: Arc<Weather>) {
+    let to = weather.to.load(Ordering::SeqCst);
     let Ok(server) = TcpStream::connect(("127.0.0.1", to)).await else { return };
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     weather.connections.fetch_add(1, Ordering::SeqCst);
@@ -89,9 +105,9 @@ async fn ask(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, weather: &Weather)
 async fn answer(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, weather: &Weather) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
-        let delay = weather.delay_ms.load(Ordering::SeqCst);
-        if delay > 0 {
-            tokio::time::sleep(Duration::from_millis(delay)).await;
+        let delay = weather.delay();
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
         }
         if weather.swallows.load(Ordering::SeqCst) {
             continue;

@@ -22,6 +22,7 @@
     reason = "an ordinary program sleeps, spawns and asks for the time as it likes"
 )]
 
+pub mod city;
 pub mod consolidate;
 pub mod fleet;
 pub mod host;

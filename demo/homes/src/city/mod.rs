@@ -1,0 +1,142 @@
+//! The city: its homes, their people and their sensors. What happens is a function of the seed, the home and the minute.
+//!
+//! ```text
+//! City (what is so) ─► Rounds (who speaks next) ─► the sender ─► the hub
+//!                                                     └─► Ledger (what was sent) ─► the audit
+//! ```
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | `home.rs` | people and rooms: when they get up, leave, come back and sleep |
+//! | `faults.rs` | what is rare: break-ins, false alarms, carbon monoxide, empty batteries, wrong clocks, repeats |
+//! | `rounds.rs` | [`Rounds`]: every sensor speaks once a minute, at its own moment |
+//! | `ledger.rs` | [`Ledger`]: what was sent |
+
+mod faults;
+mod home;
+mod ledger;
+mod rounds;
+
+use crate::reading::{Reading, Sensor};
+use crate::time::CityTime;
+
+pub use faults::{
+    BREAK_IN_DAYS, BROKEN_GLASS_FALSE_DAYS, CARBON_MONOXIDE_DAYS, FORGOTTEN_CODES, REPEATS, WRONG_CLOCKS,
+};
+pub use home::room_of;
+pub use ledger::{Ledger, Sent};
+pub use rounds::{MOST_AT_ONCE, Rounds};
+
+/// All homes, and chance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct City {
+    seed: u64,
+    homes: u32,
+}
+
+impl City {
+    /// A city of so many homes. The same seed makes the same city.
+    pub fn new(seed: u64, homes: u32) -> Self {
+        Self { seed, homes }
+    }
+
+    /// How many homes there are.
+    pub fn homes(&self) -> u32 {
+        self.homes
+    }
+
+    /// What a sensor says at a moment; none if its battery is empty. The number is for the sender's side to give: it is 0 here, as
+    /// is the time of pushing.
+    pub fn reading(&self, home: u32, sensor: Sensor, at: CityTime) -> Option<Reading> {
+        let battery = faults::battery(self, home, sensor, at.minute())?;
+        let (day, minute) = (at.day(), at.minute_of_day());
+        let plan = home::plan(self, home, day);
+        let value = match sensor {
+            Sensor::Motion => self.movements(home, day, minute, &plan),
+            Sensor::Door => u16::from(self.door_is_open(home, day, minute, &plan)),
+            Sensor::Glass => u16::from(faults::glass_breaks(self, home, day, minute, &plan)),
+            Sensor::CarbonMonoxide => faults::carbon_monoxide(self, home, day, minute),
+        };
+        Some(Reading {
+            home,
+            sensor,
+            number: 0,
+            at: faults::by_its_clock(self, home, sensor, at),
+            pushed: 0,
+            value,
+            armed: faults::is_armed(self, home, day, minute, &plan),
+            battery,
+        })
+    }
+
+    fn movements(&self, home: u32, day: u32, minute: u16, plan: &home::Day) -> u16 {
+        let burglar = faults::burglar_moves(self, home, day, minute, plan);
+        home::movements(self, home, day, minute, plan) + if burglar { 7 } else { 0 }
+    }
+
+    fn door_is_open(&self, home: u32, day: u32, minute: u16, plan: &home::Day) -> bool {
+        home::door_is_open(self, home, day, minute, plan)
+            || faults::door_is_forced(self, home, day, minute, plan)
+            || faults::stands_in_the_door(self, home, day, minute, plan)
+    }
+
+    /// Chance about one matter of one home.
+    fn dice(&self, home: u32, matter: Matter, which: u64) -> Dice {
+        let mixed = mix(self.seed ^ mix((u64::from(home) << 8) | matter as u64));
+        Dice { state: mix(mixed ^ which) }
+    }
+}
+
+/// What chance is asked about, so that no two questions have one answer.
+#[derive(Clone, Copy, Debug)]
+enum Matter {
+    Household,
+    Day,
+    Holiday,
+    Movement,
+    Door,
+    BreakIn,
+    FalseGlass,
+    ForgottenCode,
+    Gas,
+    GasNoise,
+    Battery,
+    Clock,
+    Order,
+    Repeat,
+}
+
+/// A row of throws.
+struct Dice {
+    state: u64,
+}
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.state)
+    }
+
+    /// True once in so many throws.
+    fn one_in(&mut self, many: u64) -> bool {
+        self.below(many) == 0
+    }
+
+    /// Less than this, each alike.
+    fn below(&mut self, end: u64) -> u64 {
+        // The high half of the product: no division, and no bias that anyone could see.
+        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
+    }
+
+    /// A minute from the first to the last.
+    fn minute(&mut self, first: u16, last: u16) -> u16 {
+        first + self.below(u64::from(last.saturating_sub(first)) + 1) as u16
+    }
+}
+
+/// Makes a number of which every bit depends on every bit.
+fn mix(number: u64) -> u64 {
+    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}

@@ -4,7 +4,7 @@
 mod common;
 
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -73,12 +73,16 @@ impl Scene {
         until(&format!("{events} events"), || what() >= events).await;
     }
 
-    /// What a tool prints.
-    fn run(&self, arguments: &[&str]) -> Output {
+    fn command(&self, arguments: &[&str]) -> Command {
         let store = format!("sqlite:{}", self.store().display());
         let mut command = ephor(self.folder.path());
         command.args(arguments).env("EPHOR_STORE", store).env("EPHOR_CONNECTION", self.dev.connection());
-        command.output().unwrap()
+        command
+    }
+
+    /// What a tool prints.
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
     }
 
     fn text(&self, arguments: &[&str]) -> String {
@@ -221,4 +225,29 @@ async fn what_is_not_there_is_named() {
     assert!(text.contains("has no event 99"), "{text}");
     let text = scene.error(&["checkpoint", "seek", "homes/$Default", "--to", "latest", "--partition", "9"]);
     assert!(text.contains("no partition 9"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_nobody_reads_ends_quietly_and_one_that_cannot_write_says_so() {
+    let scene = Scene::new().await;
+    let tools: [&[&str]; 6] = [
+        &["group", "list"],
+        &["group", "describe", "homes/$Default"],
+        &["host", "list", "homes/$Default"],
+        &["host", "drain", "homes/$Default", "vm-1", "--undo"],
+        &["checkpoint", "export", "homes/$Default"],
+        &["lease", "history", "homes/$Default", "-o", "json"],
+    ];
+    for tool in tools {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = scene.command(tool).stdout(writer).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && said.is_empty(), "{tool:?}: {said}");
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = scene.command(tool).stdout(full).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{tool:?}: {said}");
+        assert!(said.contains("cannot be written") && !said.contains("panicked"), "{tool:?}: {said}");
+    }
 }

@@ -8,7 +8,7 @@ use super::arguments::{Import, Look};
 use super::group::position;
 use super::place::Place;
 use super::seek::who;
-use super::table::{Cell, Table};
+use super::table::{Cell, Table, say};
 
 pub(crate) async fn list(options: &Look) -> Result<(), BoxError> {
     let view = Place::find(options).await?.view().await?;
@@ -28,16 +28,14 @@ pub(crate) async fn list(options: &Look) -> Result<(), BoxError> {
             Cell::or_none(checkpoint.log.as_ref().map(Cell::text)),
         ]);
     }
-    table.print(options.common.output);
-    Ok(())
+    table.print(options.common.output)
 }
 
 /// Always JSON: it is for `import`.
 pub(crate) async fn export(options: &Look) -> Result<(), BoxError> {
     let place = Place::find(options).await?;
     let view = place.view().await?;
-    println!("{}", export::write(&place.group, &view.checkpoints));
-    Ok(())
+    say(&format!("{}\n", export::write(&place.group, &view.checkpoints)))
 }
 
 pub(crate) async fn import(options: &Import) -> Result<(), BoxError> {
@@ -65,7 +63,7 @@ pub(crate) async fn import(options: &Import) -> Result<(), BoxError> {
             outcome,
         ]);
     }
-    table.print(options.look.common.output);
+    table.print(options.look.common.output)?;
     if !options.yes {
         eprintln!("nothing was changed: add --yes to do it; owners will begin anew at these positions");
     }

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::arguments::{Describe, List, Output};
 use super::place::{self, Place};
-use super::table::{Cell, Table, object, pretty, thousands, words};
+use super::table::{Cell, Table, object, pretty, say, thousands, words};
 use crate::connection;
 
 pub(crate) async fn list(options: &List) -> Result<(), BoxError> {
@@ -33,8 +33,7 @@ pub(crate) async fn list(options: &List) -> Result<(), BoxError> {
             Cell::number(owned as u64),
         ]);
     }
-    table.print(options.common.output);
-    Ok(())
+    table.print(options.common.output)
 }
 
 pub(crate) async fn describe(options: &Describe) -> Result<(), BoxError> {
@@ -47,13 +46,9 @@ pub(crate) async fn describe(options: &Describe) -> Result<(), BoxError> {
     let rows: Vec<Row> = partitions(&view, &hub).into_iter().map(|id| Row::of(id, &view, &hub)).collect();
     let table = table(&rows);
     match options.look.common.output {
-        Output::Table => {
-            println!("{}\n", summary(&place, &view, &rows));
-            table.print(Output::Table);
-        }
-        Output::Json => println!("{}", pretty(&json(&place, &view, &rows, table.json()))),
+        Output::Table => say(&format!("{}\n\n{}", summary(&place, &view, &rows), table.text())),
+        Output::Json => say(&pretty(&json(&place, &view, &rows, table.json()))),
     }
-    Ok(())
 }
 
 /// What the hub says of its partitions.

@@ -6,7 +6,7 @@ use ephor_core::store::{HostEntry, HostOrders};
 
 use super::arguments::{Drain, Look};
 use super::place::Place;
-use super::table::{Cell, Table, words};
+use super::table::{Cell, Table, say, words};
 
 pub(crate) async fn list(options: &Look) -> Result<(), BoxError> {
     let view = Place::find(options).await?.view().await?;
@@ -26,8 +26,7 @@ pub(crate) async fn list(options: &Look) -> Result<(), BoxError> {
             Cell::text(&record.id),
         ]);
     }
-    table.print(options.common.output);
-    Ok(())
+    table.print(options.common.output)
 }
 
 fn state(host: &HostEntry) -> String {
@@ -51,7 +50,7 @@ pub(crate) async fn drain(options: &Drain) -> Result<(), BoxError> {
     let what =
         if options.undo { "may take partitions again" } else { "is asked to hand over all its partitions" };
     for id in ephor::admin::order(&*place.store, &place.group, &options.host, orders).await? {
-        println!("{id} {what}; it hears of it with its next heartbeat");
+        say(&format!("{id} {what}; it hears of it with its next heartbeat\n"))?;
     }
     Ok(())
 }

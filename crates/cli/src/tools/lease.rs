@@ -25,6 +25,5 @@ pub(crate) async fn history(options: &History) -> Result<(), BoxError> {
             Cell::text(&change.reason),
         ]);
     }
-    table.print(options.look.common.output);
-    Ok(())
+    table.print(options.look.common.output)
 }

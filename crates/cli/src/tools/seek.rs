@@ -46,7 +46,7 @@ pub(crate) async fn run(options: &Seek) -> Result<(), BoxError> {
     let partitions: Vec<PartitionId> = options.partitions.iter().copied().map(PartitionId).collect();
     let mode = if options.yes { SeekMode::Apply } else { SeekMode::DryRun };
     let steps = admin.seek(&partitions, &options.to.0, mode).await?;
-    table(&steps).print(options.look.common.output);
+    table(&steps).print(options.look.common.output)?;
     if !options.yes {
         eprintln!("nothing was changed: add --yes to do it; the owners will begin anew in a new epoch");
     }

@@ -1,7 +1,9 @@
 //! Rows for people, aligned, and the same rows as JSON for programs.
 
+use std::io::{ErrorKind, Write};
 use std::time::Duration;
 
+use ephor_core::BoxError;
 use serde_json::{Map, Value};
 
 use super::arguments::Output;
@@ -59,10 +61,10 @@ impl Table {
         self.rows.push(cells);
     }
 
-    pub(crate) fn print(&self, output: Output) {
+    pub(crate) fn print(&self, output: Output) -> Result<(), BoxError> {
         match output {
-            Output::Table => print!("{}", self.text()),
-            Output::Json => println!("{}", pretty(&self.json())),
+            Output::Table => say(&self.text()),
+            Output::Json => say(&pretty(&self.json())),
         }
     }
 
@@ -102,7 +104,18 @@ impl Table {
 
 /// As a program wants to read it.
 pub(crate) fn pretty(value: &Value) -> String {
-    serde_json::to_string_pretty(value).unwrap_or_default()
+    format!("{}\n", serde_json::to_string_pretty(value).unwrap_or_default())
+}
+
+/// Writes to stdout. Whoever reads along may have had enough, as `head` has: that is no error.
+pub(crate) fn say(text: &str) -> Result<(), BoxError> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(format!("what is to be shown cannot be written: {error}").into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A JSON object of named values.

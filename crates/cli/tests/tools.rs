@@ -251,3 +251,41 @@ async fn a_tool_that_nobody_reads_ends_quietly_and_one_that_cannot_write_says_so
         assert!(said.contains("cannot be written") && !said.contains("panicked"), "{tool:?}: {said}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_begins_a_group_in_a_store_that_does_not_know_it() {
+    let mut scene = Scene::new().await;
+    until("all is saved", || scene.checkpoints() == [Some(9); 4]).await;
+    scene.host.take().unwrap().stop(SECOND * 5).await.unwrap();
+    let export = scene.folder.path().join("export.json");
+    let text = scene.text(&["checkpoint", "export", "homes/$Default"]);
+    std::fs::write(&export, &text).unwrap();
+    let file = export.to_str().unwrap();
+    for each in std::fs::read_dir(scene.folder.path()).unwrap().flatten() {
+        if each.file_name().to_str().unwrap().starts_with("ephor.db") {
+            std::fs::remove_file(each.path()).unwrap();
+        }
+    }
+    // Looking makes no store, doing it does, and the host goes on where the old store was.
+    let said = scene.error(&["checkpoint", "import", "homes/$Default", file]);
+    assert!(said.contains("there is no store at"), "{said}");
+    assert!(!scene.store().exists());
+    scene.text(&["checkpoint", "import", "homes/$Default", file, "--yes"]);
+    assert_eq!(scene.checkpoints(), [Some(9); 4]);
+    scene.start("vm-2").await;
+    until("all is owned", || {
+        scene.text(&["group", "describe", "homes/$Default"]).matches("vm-2").count() == 4
+    })
+    .await;
+    assert_eq!(scene.seen.load(Ordering::Relaxed), 40, "nothing was read again");
+    // What belongs elsewhere is refused before anything is changed.
+    std::fs::write(&export, text.replace("\"hub\": \"homes\"", "\"hub\": \"cars\"")).unwrap();
+    let said = scene.error(&["checkpoint", "import", "homes/$Default", file, "--yes"]);
+    assert!(said.contains("positions of the hub cars"), "{said}");
+    std::fs::write(&export, text.replace("\"partition\": 3", "\"partition\": 33")).unwrap();
+    let said = scene.error(&["checkpoint", "import", "homes/$Default", file, "--yes"]);
+    assert!(said.contains("has no partition 33; it has 4"), "{said}");
+    assert_eq!(scene.checkpoints(), [Some(9); 4]);
+    let said = scene.error(&["checkpoint", "list", "homes/$Default", "--namespace", "elsewhere"]);
+    assert!(said.contains("no records of homes/$Default in elsewhere; it has homes/$Default in "), "{said}");
+}

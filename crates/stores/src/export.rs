@@ -11,7 +11,7 @@
 use std::fmt;
 
 use ephor_core::checkpoint::{Checkpoint, Position};
-use ephor_core::ids::{GroupId, LogId, PartitionId};
+use ephor_core::ids::{GroupId, InvalidName, LogId, PartitionId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -38,6 +38,15 @@ struct Entry {
     /// For people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     saved_at: Option<i64>,
+}
+
+/// What a file holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    /// The group that it was written for.
+    pub group: GroupId,
+    /// Its positions, in order of the partitions.
+    pub checkpoints: Vec<Exported>,
 }
 
 /// A position to write.
@@ -83,8 +92,8 @@ pub fn write(group: &GroupId, checkpoints: &[(PartitionId, Checkpoint)]) -> Stri
     serde_json::to_string_pretty(&file).unwrap_or_default()
 }
 
-/// The positions of a file. One that cannot be read makes all of it unreadable: half of an import helps nobody.
-pub fn read(text: &str) -> Result<Vec<Exported>, Unreadable> {
+/// What a file holds. A position that cannot be read makes all of it unreadable: half of an import helps nobody.
+pub fn read(text: &str) -> Result<Export, Unreadable> {
     let file: File = serde_json::from_str(text)
         .map_err(|error| Unreadable(format!("this is no export of checkpoints: {error}")))?;
     if file.ephor > VERSION {
@@ -99,11 +108,17 @@ pub fn read(text: &str) -> Result<Vec<Exported>, Unreadable> {
         let log = entry.log.as_deref().map(LogId::new);
         Ok(Exported { partition: PartitionId(entry.partition), position, log })
     };
+    let refuse = |error: InvalidName| Unreadable(error.to_string());
+    let group = GroupId {
+        namespace: file.namespace.parse().map_err(refuse)?,
+        hub: file.hub.parse().map_err(refuse)?,
+        group: file.group.parse().map_err(refuse)?,
+    };
     let mut all = file.checkpoints.iter().map(exported).collect::<Result<Vec<_>, _>>()?;
     all.sort_by_key(|exported| exported.partition);
     match all.windows(2).find(|pair| pair[0].partition == pair[1].partition) {
         Some(pair) => Err(Unreadable(format!("partition {} stands there twice", pair[0].partition))),
-        None => Ok(all),
+        None => Ok(Export { group, checkpoints: all }),
     }
 }
 
@@ -141,7 +156,7 @@ mod tests {
             .into_iter()
             .map(|(partition, Checkpoint { position, log, .. })| Exported { partition, position, log })
             .collect();
-        assert_eq!(read, expected);
+        assert_eq!(read, Export { group: group(), checkpoints: expected });
     }
 
     #[test]
@@ -150,11 +165,12 @@ mod tests {
             format!(r#"{{"ephor":1,"namespace":"n","hub":"h","group":"g","checkpoints":[{entries}]}}"#)
         };
         let good = r#"{"partition":1,"position":{"finished":7}}"#;
-        assert_eq!(read(&file(good)).unwrap().len(), 1);
+        assert_eq!(read(&file(good)).unwrap().checkpoints.len(), 1);
         for (text, part) in [
             (String::new(), "no export"),
             ("[]".into(), "no export"),
             (file(good).replace(":1,", ":2,"), "reads 1"),
+            (file(good).replace("\"h\"", "\"h h\""), "hub name"),
             (file(&format!("{good},{good}")), "partition 1 stands there twice"),
             (file(&format!(r#"{good},{{"partition":2,"position":{{"yesterday":1}}}}"#)), "partition 2"),
         ] {

@@ -1,11 +1,11 @@
 //! `ephor checkpoint list`, `export` and `import`.
 
 use ephor_core::BoxError;
-use ephor_core::store::{Seek, SeekRequest};
-use ephor_stores::export::{self, Exported};
+use ephor_core::store::{Seek, SeekRequest, View};
+use ephor_stores::export::{self, Export, Exported};
 
 use super::arguments::{Import, Look};
-use super::group::position;
+use super::group::{partitions, position};
 use super::place::Place;
 use super::seek::who;
 use super::table::{Cell, Table, say};
@@ -41,31 +41,70 @@ pub(crate) async fn export(options: &Look) -> Result<(), BoxError> {
 pub(crate) async fn import(options: &Import) -> Result<(), BoxError> {
     let file = options.file.display();
     let text = std::fs::read_to_string(&options.file).map_err(|error| format!("{file}: {error}"))?;
-    let exported = export::read(&text).map_err(|error| format!("{file}: {error}"))?;
-    let place = Place::find(&options.look).await?;
+    let export = export::read(&text).map_err(|error| format!("{file}: {error}"))?;
+    check_hub(&export, options)?;
+    let place = Place::find_or_begin(&options.look, &export.group, options.yes).await?;
     let view = place.view().await?;
+    check_partitions(&export, &view, &place)?;
     let mut table = Table::new(&["part", "now", "new", "outcome"]);
-    for Exported { partition, position: new, log } in exported {
-        let now = view.checkpoint(partition).map(|checkpoint| &checkpoint.position);
-        let outcome = if options.yes {
-            let request = SeekRequest { partition, position: new.clone(), log, by: who(), force: false };
-            match place.store.seek(&place.group, &request).await? {
-                Seek::Done { epoch } => Cell::text(format!("done in epoch {epoch}")),
-                Seek::ForeignOwner { owner } => Cell::text(format!("not done: {owner} would not notice")),
-            }
-        } else {
-            Cell::none()
+    let mut failed = None;
+    for exported in export.checkpoints {
+        let now = view.checkpoint(exported.partition).map(|checkpoint| &checkpoint.position);
+        let (part, new) = (Cell::number(exported.partition.0.into()), position(&exported.position));
+        let outcome = match options.yes {
+            true => take_over(&place, exported).await.unwrap_or_else(|error| {
+                failed = Some(error);
+                Cell::text("failed; those behind it are as they were")
+            }),
+            false => Cell::none(),
         };
-        table.row(vec![
-            Cell::number(partition.0.into()),
-            Cell::or_none(now.map(position)),
-            position(&new),
-            outcome,
-        ]);
+        table.row(vec![part, Cell::or_none(now.map(position)), new, outcome]);
+        if failed.is_some() {
+            break;
+        }
     }
     table.print(options.look.common.output)?;
     if !options.yes {
         eprintln!("nothing was changed: add --yes to do it; owners will begin anew at these positions");
     }
-    Ok(())
+    failed.map_or(Ok(()), Err)
+}
+
+async fn take_over(place: &Place, exported: Exported) -> Result<Cell, BoxError> {
+    let Exported { partition, position, log } = exported;
+    let request = SeekRequest { partition, position, log, by: who(), force: false };
+    Ok(match place.store.seek(&place.group, &request).await? {
+        Seek::Done { epoch } => Cell::text(format!("done in epoch {epoch}")),
+        Seek::ForeignOwner { owner } => Cell::text(format!("not done: {owner} would not notice")),
+    })
+}
+
+/// Positions of one hub mean nothing in another. Those of another group of the same hub do.
+fn check_hub(export: &Export, options: &Import) -> Result<(), BoxError> {
+    let (theirs, ours) = (&export.group.hub, &options.look.group.hub);
+    if theirs == ours {
+        return Ok(());
+    }
+    let file = options.file.display();
+    Err(format!(
+        "{file} holds positions of the hub {theirs}, which mean nothing in {ours}; if that is the same hub \
+         under another name, correct it in the file"
+    )
+    .into())
+}
+
+/// What a group does not have stays in its records for ever.
+fn check_partitions(export: &Export, view: &View, place: &Place) -> Result<(), BoxError> {
+    let known = partitions(view, &[]);
+    let strange = export.checkpoints.iter().find(|exported| !known.contains(&exported.partition));
+    match strange {
+        Some(strange) if view.founding.is_some() => Err(format!(
+            "{} has no partition {}; it has {}: is this the export of another hub?",
+            place.group,
+            strange.partition,
+            known.len()
+        )
+        .into()),
+        _ => Ok(()),
+    }
 }

@@ -62,7 +62,7 @@ async fn ask_hub(options: &Describe) -> Result<Vec<PartitionProperties>, BoxErro
 }
 
 /// All that anybody knows of.
-fn partitions(view: &View, hub: &[PartitionProperties]) -> BTreeSet<PartitionId> {
+pub(crate) fn partitions(view: &View, hub: &[PartitionProperties]) -> BTreeSet<PartitionId> {
     let founding = view.founding.iter().flat_map(|founding| founding.partitions.iter().copied());
     let leases = view.leases.iter().map(|lease| lease.partition);
     let checkpoints = view.checkpoints.iter().map(|(partition, _)| *partition);

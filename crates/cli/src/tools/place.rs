@@ -23,6 +23,23 @@ impl Place {
         Ok(Self { store, group })
     }
 
+    /// The group that an export goes to. A store that knows nothing of it yet begins it, and is made if `make`
+    /// says so: an export is there before the hosts are.
+    pub(crate) async fn find_or_begin(look: &Look, export: &GroupId, make: bool) -> Result<Self, BoxError> {
+        let store = open_or_make(&look.common.store, make).await?;
+        let groups = store.groups().await?;
+        if groups.iter().any(|group| is_meant(group, look)) {
+            return Ok(Self { store, group: choose(groups, look)? });
+        }
+        let namespace = match &look.namespace {
+            Some(namespace) => namespace.parse()?,
+            None => export.namespace.clone(),
+        };
+        let group = GroupId { namespace, hub: look.group.hub.clone(), group: look.group.group.clone() };
+        eprintln!("ephor: the store has no records of {group} yet: they begin with these");
+        Ok(Self { store, group })
+    }
+
     pub(crate) async fn view(&self) -> Result<View, BoxError> {
         let view = self.store.view(&self.group).await?;
         for damage in &view.damaged {
@@ -34,31 +51,48 @@ impl Place {
 
 /// Opens a store that exists: a tool that makes an empty one would hide a wrong path.
 pub(crate) async fn open(url: &str) -> Result<Arc<dyn Store>, BoxError> {
+    open_or_make(url, false).await
+}
+
+async fn open_or_make(url: &str, make: bool) -> Result<Arc<dyn Store>, BoxError> {
     let url: StoreUrl = url.parse()?;
     if let StoreUrl::Sqlite(path) = &url
+        && !make
         && !path.exists()
     {
-        return Err(format!("there is no store at {url}: the hosts make one when they first start").into());
+        return Err(format!(
+            "there is no store at {url}: the hosts make one when they first start, and so does \
+             checkpoint import --yes"
+        )
+        .into());
     }
     Ok(ephor_stores::open(&url).await?)
 }
 
+fn is_meant(group: &GroupId, look: &Look) -> bool {
+    group.hub == look.group.hub
+        && group.group == look.group.group
+        && look.namespace.as_deref().is_none_or(|name| group.namespace.as_str() == name)
+}
+
 fn choose(groups: Vec<GroupId>, look: &Look) -> Result<GroupId, BoxError> {
     let wanted = &look.group;
-    let is_meant = |group: &&GroupId| {
-        group.hub == wanted.hub
-            && group.group == wanted.group
-            && look.namespace.as_deref().is_none_or(|name| group.namespace.as_str() == name)
-    };
-    let found: Vec<&GroupId> = groups.iter().filter(is_meant).collect();
+    let found: Vec<&GroupId> = groups.iter().filter(|group| is_meant(group, look)).collect();
     match found[..] {
         [one] => Ok(one.clone()),
         [] => {
-            let known: Vec<String> =
-                groups.iter().map(|group| format!("{}/{}", group.hub, group.group)).collect();
+            // Where a namespace was asked for, that may be what is wrong.
+            let place = |namespace: &str| match look.namespace {
+                Some(_) => format!(" in {namespace}"),
+                None => String::new(),
+            };
+            let name =
+                |group: &GroupId| format!("{}/{}{}", group.hub, group.group, place(group.namespace.as_str()));
+            let known: Vec<String> = groups.iter().map(name).collect();
             let known =
                 if known.is_empty() { "it has none".into() } else { format!("it has {}", known.join(", ")) };
-            Err(format!("the store has no records of {}/{}; {known}", wanted.hub, wanted.group).into())
+            let asked = place(look.namespace.as_deref().unwrap_or_default());
+            Err(format!("the store has no records of {}/{}{asked}; {known}", wanted.hub, wanted.group).into())
         }
         _ => {
             let names: Vec<&str> = found.iter().map(|group| group.namespace.as_str()).collect();

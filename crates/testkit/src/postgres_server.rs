@@ -74,13 +74,18 @@ impl Server {
         binaries().is_some()
     }
 
-    /// A new one, with nothing in it but the admin.
+    /// A new one, with nothing in it but the admin. What it answers survives its end, and no power cut.
     pub fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// The same, with lines of a configuration file that count more than ours: `fsync = on`.
+    pub fn start_with(settings: &str) -> Self {
         let mut server = Self::empty();
         server.write("password", PASSWORD);
         let password = format!("--pwfile={}", server.folder.join("password").display());
         server.tool("initdb", &["-U", ADMIN, "-A", "scram-sha-256", &password, "-E", "UTF8", "--no-sync"]);
-        server.configure();
+        server.configure(settings);
         server.run_on_a_free_port();
         server
     }
@@ -106,7 +111,7 @@ impl Server {
         }
     }
 
-    fn configure(&self) {
+    fn configure(&self, settings: &str) {
         let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         self.write("data/server.crt", &certified.cert.pem());
         self.write("data/server.key", &certified.signing_key.serialize_pem());
@@ -114,7 +119,7 @@ impl Server {
         // Nothing survives a power cut here, everything a kill.
         let ours = "\nfsync = off\nfull_page_writes = off\nmax_connections = 150\nshared_buffers = 32MB\n\
                     ssl = on\nlisten_addresses = '127.0.0.1'\nmax_wal_size = 200MB\n";
-        self.write("data/postgresql.conf", &format!("{configuration}{ours}"));
+        self.write("data/postgresql.conf", &format!("{configuration}{ours}{settings}\n"));
         let access = format!(
             "hostssl all {TLS_ONLY} all scram-sha-256\nhost all {TLS_ONLY} all reject\n\
              host all all all scram-sha-256\nhost replication all all scram-sha-256\n"

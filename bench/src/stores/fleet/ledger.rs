@@ -1,0 +1,91 @@
+//! What the processes have read: how often each event, and when each partition by whom.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ephor::{BoxError, Monotonic};
+
+use crate::machine::now;
+
+/// So many errors are shown; the others are counted.
+const SHOWN: usize = 5;
+
+#[derive(Default)]
+struct Pages {
+    /// For each partition, how often each of its events was read.
+    read: Vec<Vec<u32>>,
+    /// For each partition, who read it last, and when.
+    last: Vec<Option<(usize, Monotonic)>>,
+    errors: usize,
+}
+
+pub(super) struct Ledger(Mutex<Pages>);
+
+/// What is missing, and what was read more than once.
+#[derive(Debug, Default)]
+pub(super) struct Balance {
+    pub(super) events: u64,
+    pub(super) lost: u64,
+    pub(super) repeated: u64,
+}
+
+impl Ledger {
+    pub(super) fn new(partitions: u32) -> Self {
+        let partitions = partitions as usize;
+        let (read, last) = (vec![Vec::new(); partitions], vec![None; partitions]);
+        Self(Mutex::new(Pages { read, last, ..Pages::default() }))
+    }
+
+    fn pages(&self) -> MutexGuard<'_, Pages> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in a line that a process said.
+    pub(super) fn write(&self, process: usize, line: &str) -> Result<(), BoxError> {
+        let mut pages = self.pages();
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["read", partition, first, last] => {
+                let (partition, first, last): (usize, usize, usize) =
+                    (partition.parse()?, first.parse()?, last.parse()?);
+                let read = pages.read.get_mut(partition).ok_or("there is no such partition")?;
+                read.resize(read.len().max(last + 1), 0);
+                read[first..=last].iter_mut().for_each(|times| *times += 1);
+                pages.last[partition] = Some((process, now()));
+            }
+            _ => {
+                if pages.errors < SHOWN {
+                    eprintln!("process {process}: {line}");
+                }
+                pages.errors += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the processes complained of.
+    pub(super) fn errors(&self) -> usize {
+        self.pages().errors
+    }
+
+    /// The partitions that somebody else than `killed` has read since then.
+    pub(super) fn read_since(&self, then: Monotonic, killed: Option<usize>) -> usize {
+        let fresh = |last: &&Option<(usize, Monotonic)>| {
+            last.is_some_and(|(process, at)| at > then && Some(process) != killed)
+        };
+        self.pages().last.iter().filter(fresh).count()
+    }
+
+    /// Whether each of these many events of every partition was read, and how often.
+    pub(super) fn balance(&self, rounds: u64) -> Balance {
+        let mut balance = Balance::default();
+        for read in &self.pages().read {
+            for number in 0..rounds {
+                let times = read.get(number as usize).copied().unwrap_or(0);
+                balance.events += 1;
+                balance.lost += u64::from(times == 0);
+                balance.repeated += u64::from(times.saturating_sub(1));
+            }
+        }
+        balance
+    }
+}

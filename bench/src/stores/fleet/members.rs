@@ -1,0 +1,75 @@
+//! The processes of the fleet. They end with this one, because their input ends.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use ephor::BoxError;
+
+use super::ledger::Ledger;
+use super::options::Pace;
+use crate::machine::processor_time;
+
+pub(super) struct Members(Vec<Child>);
+
+impl Members {
+    /// One process for each number of hosts.
+    pub(super) fn start(
+        spread: &[usize],
+        pace: Pace,
+        postgres: &str,
+        hub: &str,
+        ledger: &Arc<Ledger>,
+    ) -> Result<Self, BoxError> {
+        let mut members = Self(Vec::new());
+        for (number, hosts) in spread.iter().enumerate() {
+            let mut child = Command::new(std::env::current_exe()?)
+                .args(["stores", super::PROCESS, &super::process_name(number)])
+                .args([hosts.to_string(), pace.to_string()])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()?;
+            // Not by arguments, which everybody can read.
+            let input = child.stdin.as_mut().ok_or("it has no input")?;
+            writeln!(input, "{postgres}\n{hub}")?;
+            let output = child.stdout.take().ok_or("it has no output")?;
+            let ledger = ledger.clone();
+            thread::spawn(move || listen(number, BufReader::new(output), &ledger));
+            members.0.push(child);
+        }
+        Ok(members)
+    }
+
+    /// As the kernel does when memory is short.
+    pub(super) fn kill_first(&mut self) -> Result<(), BoxError> {
+        let first = self.0.first_mut().ok_or("there is no process")?;
+        first.kill()?;
+        first.wait()?;
+        Ok(())
+    }
+
+    /// The processor time of those that live.
+    pub(super) fn processor(&self) -> Duration {
+        self.0.iter().map(|child| processor_time(child.id())).sum()
+    }
+}
+
+fn listen(number: usize, output: impl BufRead, ledger: &Ledger) {
+    // The last line of a process that is killed may be a part of one.
+    for line in output.lines().map_while(Result::ok) {
+        if let Err(error) = ledger.write(number, &line) {
+            eprintln!("process {number} said {line:?}: {error}");
+        }
+    }
+}
+
+impl Drop for Members {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! One process of the fleet: its hosts share a runtime, a store and so the store's connections.
+//!
+//! It is told where the database and the hub are by two lines of its input, and ends when its input ends. Its
+//! output is a line for each batch (`read PARTITION FIRST LAST`, before the batch counts as processed) and for
+//! each error (`error TEXT`).
+
+use std::fmt::Write as _;
+use std::io::{BufRead, Read, Write, stdin, stdout};
+use std::sync::Arc;
+
+use ephor::{BoxError, ErrorHandler, Event, EventProcessorHost, EventProcessorOptions};
+use ephor_eventhubs::EventHubs;
+use ephor_stores::postgres::{PostgresOptions, PostgresStore};
+
+use super::options::Pace;
+
+pub(crate) fn process(words: &[&str]) -> Result<bool, BoxError> {
+    let [name, hosts, pace] = words else { return Err("it is started by `stores fleet`".into()) };
+    let mut lines = stdin().lock().lines();
+    let mut line = || lines.next().ok_or("the input ended too early")?.map_err(BoxError::from);
+    let (postgres, hub) = (line()?, line()?);
+    let (hosts, pace) = (hosts.parse()?, pace.parse()?);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let hosts = runtime.block_on(start(name, hosts, pace, &postgres, &hub))?;
+    stdin().lock().read_to_end(&mut Vec::new())?;
+    drop(hosts);
+    runtime.shutdown_background();
+    Ok(true)
+}
+
+async fn start(
+    name: &str,
+    hosts: usize,
+    pace: Pace,
+    postgres: &str,
+    hub: &str,
+) -> Result<Vec<EventProcessorHost>, BoxError> {
+    let store = PostgresStore::connect(postgres, PostgresOptions::default())?;
+    let mut started = Vec::new();
+    for number in 0..hosts {
+        // Each has a connection to the hub of its own, as it would alone.
+        let host =
+            EventProcessorHost::builder_from(Arc::new(EventHubs::connect(hub)?), Arc::new(store.clone()))
+                .host_name(format!("{name}-{number}"))
+                .manager_options(pace.manager())
+                .options(EventProcessorOptions {
+                    on_error: Some(ErrorHandler::new(|error| say(&format!("error {error}\n")))),
+                    ..pace.processor()
+                })
+                .for_each_batch(|context, events| {
+                    let read = read(context.partition().0, &events);
+                    async move { read }
+                })?;
+        started.push(host);
+    }
+    for host in &started {
+        host.start().await?;
+    }
+    Ok(started)
+}
+
+/// The numbers of a batch follow each other, or it is told in pieces.
+fn read(partition: u32, events: &[Event]) -> Result<(), BoxError> {
+    let mut numbers = Vec::with_capacity(events.len());
+    for event in events {
+        numbers.push(event.text().ok_or("an event without text")?.parse::<u64>()?);
+    }
+    let mut lines = String::new();
+    for run in numbers.chunk_by(|one, next| one + 1 == *next) {
+        if let [first, .., last] | [first @ last] = run {
+            writeln!(lines, "read {partition} {first} {last}")?;
+        }
+    }
+    say(&lines);
+    Ok(())
+}
+
+/// Whole lines, whoever else speaks. Nobody who listens is no reason to fail: then the end is near.
+fn say(lines: &str) {
+    let mut out = stdout().lock();
+    drop(out.write_all(lines.as_bytes()).and_then(|()| out.flush()));
+}

@@ -1,0 +1,127 @@
+//! Looks at the leases until all are owned, shared evenly, and nothing has moved for some scans.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ephor::{BoxError, Monotonic, Store};
+use ephor_core::ids::GroupId;
+use ephor_core::store::View;
+use ephor_stores::postgres::PostgresStore;
+
+use super::ledger::Ledger;
+use super::options::Pace;
+use crate::machine::{now, pause, since};
+use crate::report::time;
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(200);
+/// Whoever has not settled after so many leases does not settle.
+const PATIENCE_LEASES: u32 = 18;
+/// Nothing moves for this many slow scans: then nothing will.
+const STILL_SCANS: u32 = 4;
+
+/// How long it took, and what it cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Settled {
+    pub(super) owned: Option<Duration>,
+    pub(super) read: Option<Duration>,
+    pub(super) still: Duration,
+    /// Changes of owner, the first claim of a partition included.
+    pub(super) changes: u64,
+}
+
+pub(super) struct Watch<'a> {
+    pub(super) store: &'a PostgresStore,
+    pub(super) group: &'a GroupId,
+    pub(super) ledger: &'a Ledger,
+    pub(super) partitions: usize,
+    pub(super) pace: Pace,
+}
+
+impl Watch<'_> {
+    async fn view(&self) -> Result<View, BoxError> {
+        Ok(self.store.view(self.group).await?)
+    }
+
+    /// How often owners have changed, ever, and how many partitions a process has.
+    pub(super) async fn before_kill(&self, process: usize) -> Result<(u64, usize), BoxError> {
+        let view = self.view().await?;
+        let others: usize = self.shares(&view, Some(process)).values().sum();
+        Ok((changes(&view), self.partitions - others))
+    }
+
+    /// Waits until the fleet without the hosts of `killed` has settled.
+    pub(super) async fn settle(
+        &self,
+        hosts: usize,
+        began: Monotonic,
+        changes_before: u64,
+        killed: Option<usize>,
+    ) -> Result<Settled, BoxError> {
+        let still_for = self.pace.manager().slow_scan * STILL_SCANS;
+        let patience = self.pace.lease() * PATIENCE_LEASES;
+        let mut settled = Settled::default();
+        let mut last = (0, now());
+        loop {
+            let view = self.view().await?;
+            let shares = self.shares(&view, killed);
+            let owned: usize = shares.values().sum();
+            if owned == self.partitions {
+                settled.owned.get_or_insert_with(|| since(began));
+            }
+            let reading = self.ledger.read_since(began, killed);
+            if reading == self.partitions {
+                settled.read.get_or_insert_with(|| since(began));
+            }
+            settled.changes = changes(&view) - changes_before;
+            let is_even = self.is_even(&shares, hosts);
+            if !is_even || settled.changes != last.0 {
+                last = (settled.changes, now());
+            }
+            if since(last.1) >= still_for && settled.read.is_some() {
+                settled.still = last.1.since(began);
+                return Ok(settled);
+            }
+            if since(began) > patience {
+                return Err(format!(
+                    "not settled within {}: {owned} of {} owned, {reading} read, {} hosts own {:?} to {:?}, \
+                     {} changes, {} errors",
+                    time(patience),
+                    self.partitions,
+                    shares.len(),
+                    shares.values().min(),
+                    shares.values().max(),
+                    settled.changes,
+                    self.ledger.errors()
+                )
+                .into());
+            }
+            pause(LOOK).await;
+        }
+    }
+
+    /// What each host owns, those of the killed process aside.
+    fn shares(&self, view: &View, killed: Option<usize>) -> BTreeMap<String, usize> {
+        let dead = killed.map(|process| format!("{}-", super::process_name(process)));
+        let mut shares = BTreeMap::new();
+        for owner in view.leases.iter().filter_map(|lease| lease.owner.as_ref()) {
+            let name = owner.name.to_string();
+            if dead.as_ref().is_none_or(|dead| !name.starts_with(dead)) {
+                *shares.entry(name).or_default() += 1;
+            }
+        }
+        shares
+    }
+
+    fn is_even(&self, shares: &BTreeMap<String, usize>, hosts: usize) -> bool {
+        let (least, most) = (self.partitions / hosts, self.partitions.div_ceil(hosts));
+        shares.len() == hosts
+            && shares.values().sum::<usize>() == self.partitions
+            && shares.values().all(|share| (least..=most).contains(share))
+    }
+}
+
+/// Each change of owner is an epoch.
+fn changes(view: &View) -> u64 {
+    view.leases.iter().map(|lease| lease.epoch.get()).sum()
+}

@@ -117,3 +117,86 @@ fn answer(verdict: SaveVerdict) -> Save {
         SaveVerdict::Fenced { seal } => Save::Fenced { epoch: seal },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ephor_core::checkpoint::Position;
+    use ephor_core::epoch::Epoch;
+    use ephor_core::ids::PartitionId;
+    use ephor_core::lease::{ClaimCause, ClaimRequest};
+    use ephor_core::store::{Claim, Store};
+    use ephor_testkit::postgres_server::Server;
+    use sqlx::{Connection, Executor};
+
+    use super::super::{PostgresOptions, PostgresStore};
+    use super::*;
+
+    /// Updates of `user` wait for the one that holds this lock, before they look at a row.
+    const GATE: &str = "CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+        IF current_setting('application_name') = 'user' THEN PERFORM pg_advisory_xact_lock(1); END IF; \
+        RETURN NULL; END $$; \
+        CREATE TRIGGER gate BEFORE UPDATE ON ephor.checkpoints EXECUTE FUNCTION gate()";
+
+    fn group() -> GroupId {
+        GroupId {
+            namespace: "ns".parse().unwrap(),
+            hub: "homes".parse().unwrap(),
+            group: "alarms".parse().unwrap(),
+        }
+    }
+
+    fn request(host: &str, seen: Option<ephor_core::lease::LeaseVersion>) -> ClaimRequest {
+        ClaimRequest {
+            partition: PartitionId(0),
+            host: format!("{host}#0000000000000001").parse().unwrap(),
+            duration: Duration::from_secs(60),
+            seen,
+            above: Epoch::NONE,
+            cause: ClaimCause::Silent,
+        }
+    }
+
+    /// Between what `save_in` reads and what it writes nobody may raise the epoch.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn nobody_claims_between_the_two_statements_of_a_save() {
+        let server = Server::start();
+        let url = server.url("postgres");
+        let options = PostgresOptions { lock_wait: Duration::from_millis(200), ..PostgresOptions::default() };
+        let store = PostgresStore::connect(&url, options).unwrap();
+        let Ok(Claim::Won { token, lease, .. }) = store.claim(&group(), &request("a", None)).await else {
+            panic!("nobody had it");
+        };
+        let mut gate = PgConnection::connect(&url).await.unwrap();
+        gate.execute(GATE).await.unwrap();
+        gate.execute("SELECT pg_advisory_lock(1)").await.unwrap();
+        let position = Position::Finished { sequence: SequenceNumber(7), offset: None, enqueued_at: None };
+        let save = SaveRequest::new(&token, &position, None);
+        let user = async {
+            let mut user = PgConnection::connect(&url).await.unwrap();
+            user.execute("SET application_name = 'user'").await.unwrap();
+            let mut transaction = user.begin().await.unwrap();
+            let saved = store.save_in(&mut transaction, &group(), &save, SequenceNumber(7)).await.unwrap();
+            transaction.commit().await.unwrap();
+            saved
+        };
+        let other = async {
+            let waits = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+            while sqlx::raw_sql(waits).fetch_all(&mut gate).await.unwrap().is_empty() {}
+            let early = store.claim(&group(), &request("b", Some(lease.version.clone()))).await;
+            gate.execute("SELECT pg_advisory_unlock(1)").await.unwrap();
+            early
+        };
+        let (saved, early) = tokio::join!(user, other);
+        assert!(matches!(saved, Save::Saved(_)), "{saved:?}");
+        let told = early.expect_err("the save holds the row").to_string();
+        assert!(told.contains("holds the checkpoint"), "{told}");
+        let Ok(Claim::Won { checkpoint, .. }) =
+            store.claim(&group(), &request("b", Some(lease.version))).await
+        else {
+            panic!("the row is free again");
+        };
+        assert_eq!(checkpoint.unwrap().position, position);
+    }
+}

@@ -20,6 +20,27 @@ pub const DEFAULT_TRANSACTION_IDLE: Duration = Duration::from_secs(5);
 /// A schema's name is also the name of a channel, with a few letters behind it.
 const LONGEST_SCHEMA: usize = 50;
 
+/// What the driver reads of a URL's parameters; also `options[…]`.
+const PARAMETERS: [&str; 17] = [
+    "sslmode",
+    "ssl-mode",
+    "sslrootcert",
+    "ssl-root-cert",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+    "options",
+];
+
 /// How a database is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostgresOptions {
@@ -109,14 +130,39 @@ pub(super) fn connect_options(url: &str) -> Result<PgConnectOptions, ConnectErro
     if !matches!(scheme.as_deref(), Some("postgres" | "postgresql")) {
         return Err(problem("it does not begin with postgres://"));
     }
+    let url = known_part(url)?;
     // The driver's own words may repeat a part of the URL.
-    let options = PgConnectOptions::from_str(url).map_err(|_| problem("some part of it is malformed"))?;
+    let options = PgConnectOptions::from_str(&url).map_err(|_| problem("some part of it is malformed"))?;
     let options = match options.get_application_name() {
         Some(_) => options,
         None => options.application_name("ephor"),
     };
     // Nothing that a pooler would have to know of.
     Ok(options.extra_float_digits(None).statement_cache_capacity(0).disable_statement_logging())
+}
+
+/// The URL without parameters that the driver does not know: it would log them, and there may be a password
+/// among them.
+fn known_part(url: &str) -> Result<String, ConnectError> {
+    let problem = || ConnectError::Url { problem: "there is a ? or # where none belongs".to_owned() };
+    // What is behind a # is for nobody: it is the rest of a password.
+    if url.contains('#') {
+        return Err(problem());
+    }
+    let Some((place, parameters)) = url.split_once('?') else { return Ok(url.to_owned()) };
+    let is_known = |parameter: &&str| {
+        let name = parameter.split('=').next().unwrap_or_default();
+        PARAMETERS.contains(&name) || name.starts_with("options[")
+    };
+    let (known, unknown): (Vec<&str>, Vec<&str>) = parameters.split('&').partition(is_known);
+    if unknown.iter().any(|parameter| parameter.contains('@')) {
+        return Err(problem());
+    }
+    if !unknown.is_empty() {
+        let known = PARAMETERS.join(", ");
+        tracing::warn!("{} parameters of the store's URL mean nothing here; known: {known}", unknown.len());
+    }
+    Ok(format!("{place}?{}", known.join("&")))
 }
 
 #[cfg(test)]
@@ -144,12 +190,28 @@ mod tests {
             "postgres://ada:canary@db:canary/fleet",
             "postgres://ada:canary@db/fleet?sslmode=canary",
             "canary",
+            "postgres://ada:12#canary@db/fleet",
+            "postgres://ada:12?canary@db/fleet",
+            "postgres://ada:12?x=canary@db/fleet",
         ] {
             let error = connect_options(url).expect_err(url).to_string();
             assert!(error.contains("postgres://USER") && !error.contains("canary"), "{error}");
         }
         for url in ["postgresql://ada:canary@db:5432/fleet?sslmode=require", "Postgres://db/fleet"] {
             connect_options(url).unwrap();
+        }
+    }
+    #[test]
+    fn the_driver_sees_no_parameter_that_it_would_log() {
+        let place = "postgres://ada:a%23b@db/fleet";
+        for (given, left) in [
+            ("", ""),
+            ("?sslmode=require", "?sslmode=require"),
+            ("?sslpassword=canary&channel_binding=require", "?"),
+            ("?connect_timeout=3&user=a&password=b@c&options[a]=b", "?user=a&password=b@c&options[a]=b"),
+        ] {
+            assert_eq!(known_part(&format!("{place}{given}")), Ok(format!("{place}{left}")));
+            connect_options(&format!("{place}{given}")).unwrap();
         }
     }
 }

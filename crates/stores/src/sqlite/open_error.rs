@@ -31,6 +31,15 @@ pub enum OpenError {
         /// What it is.
         what: String,
     },
+    /// A container was given the file without its folder.
+    #[error(
+        "{} is mounted by itself, apart from the log that belongs beside it: mount its folder instead",
+        .path.display()
+    )]
+    Mounted {
+        /// The file.
+        path: PathBuf,
+    },
     /// This user may not.
     #[error(
         "this user may not read and write {}: SQLite writes the file and two more beside it, so give this \

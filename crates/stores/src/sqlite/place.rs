@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::Access;
+use rustix::fs::{Access, AtFlags, CWD, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
 use super::filesystem;
@@ -50,6 +50,8 @@ impl Place {
             () if metadata.nlink() > 1 => {
                 Err(OpenError::NoFile { path, what: "has several names (hard links)".into() })
             }
+            // The same: a container that is given the file alone keeps a log of its own.
+            () if is_mounted(&path) => Err(OpenError::Mounted { path }),
             () => Ok(()),
         }
     }
@@ -81,6 +83,12 @@ impl Place {
     pub(super) fn other(&self, source: io::Error) -> OpenError {
         OpenError::Other { path: self.database.clone(), source: source.into() }
     }
+}
+
+/// Whether a file is the root of a mount. A kernel that cannot tell says no.
+fn is_mounted(path: &Path) -> bool {
+    let found = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::empty());
+    found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
 /// The path without links, so that everybody finds the same log.
@@ -116,4 +124,19 @@ fn beside(database: &Path, ending: &str) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(ending);
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_is_told_from_a_file_in_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ephor.db");
+        assert!(!is_mounted(&file), "it is not there");
+        std::fs::write(&file, "").unwrap();
+        assert!(!is_mounted(&file));
+        assert!(is_mounted(Path::new("/proc")));
+    }
 }

@@ -7,6 +7,10 @@
 //! watcher falls back to what it saw itself; if it was set back, what the
 //! watcher saw is what ends the wait.
 //!
+//! If the store was away, everybody's records are old, and nobody is to blame.
+//! Whoever looks first would find itself alone and take everything, only to hand
+//! it over again as the others come back: so they are given a while to do so.
+//!
 //! The owner, on its side, stops by itself a margin before any of this can
 //! happen: [`deadline`].
 
@@ -63,6 +67,8 @@ pub struct Judgement {
     pub expired: Vec<PartitionId>,
     /// Hosts that show signs of life: a fresh heartbeat or an unexpired lease.
     pub alive: Vec<HostId>,
+    /// The store was away, and some that have not been heard of since count as alive for a while.
+    pub lenient: bool,
 }
 
 /// Watches the views of one host, one after the other.
@@ -74,6 +80,10 @@ pub struct Watch {
     last: Option<Reading>,
     /// What was unchanged since before this instant has an age that only we know.
     jumped_at: Option<Monotonic>,
+    /// When the first look failed of those that failed without a success in between.
+    lost_sight_at: Option<Monotonic>,
+    /// When the store was back, and for how long it had been away.
+    back: Option<(Monotonic, Duration)>,
     leases: BTreeMap<PartitionId, Sighting<LeaseVersion>>,
     hosts: BTreeMap<HostId, Sighting<u64>>,
 }
@@ -86,9 +96,16 @@ impl Watch {
             foreign_expiry,
             last: None,
             jumped_at: None,
+            lost_sight_at: None,
+            back: None,
             leases: BTreeMap::new(),
             hosts: BTreeMap::new(),
         }
+    }
+
+    /// There was no view to take in: the store does not answer.
+    pub fn lost_sight(&mut self, now: Monotonic) {
+        self.lost_sight_at.get_or_insert(now);
     }
 
     /// Takes in a view that was asked for at `sent` and had arrived at `received`.
@@ -97,6 +114,9 @@ impl Watch {
         let first = self.last.is_none();
         let skewed = self.last.is_some_and(|last| self.disagree(last, reading));
         self.last = Some(reading);
+        if let Some(lost) = self.lost_sight_at.take() {
+            self.back = Some((received, received.since(lost)));
+        }
         if skewed {
             self.jumped_at = Some(received);
         }
@@ -110,9 +130,13 @@ impl Watch {
         let mut judgement = Judgement { skewed, ..Judgement::default() };
         let mut faltering = BTreeSet::new();
         for lease in view.leases.iter().filter(|lease| lease.owner.is_some()) {
-            let age = self.age(self.leases.get(&lease.partition), lease.age, sent);
+            let sighting = self.leases.get(&lease.partition);
+            let age = self.age(sighting, lease.age, sent);
+            let lasts = lease.duration.unwrap_or(self.foreign_expiry);
+            let excused = age >= lasts && self.excuses(sighting, lasts, sent);
+            judgement.lenient |= excused;
             // The first view has no other to compare clocks with: it buries nobody.
-            if !skewed && !first && age >= lease.duration.unwrap_or(self.foreign_expiry) {
+            if !skewed && !first && age >= lasts && !excused {
                 judgement.expired.push(lease.partition);
                 faltering.extend(lease.owner.as_ref());
             } else {
@@ -120,12 +144,15 @@ impl Watch {
             }
         }
         for host in &view.hosts {
-            let age = self.age(self.hosts.get(&host.record.id), host.age, sent);
+            let sighting = self.hosts.get(&host.record.id);
+            let age = self.age(sighting, host.age, sent);
             // A host that lets a lease expire is given less credit: its last heartbeat may be
             // younger than its last renewal, and a plan should not count on the dead.
             let lasts = host.record.lease_duration;
             let credit = if faltering.contains(&host.record.id) { lasts * 2 / 3 } else { lasts };
-            if skewed || age < credit {
+            let excused = age >= credit && self.excuses(sighting, lasts, sent);
+            judgement.lenient |= excused;
+            if skewed || age < credit || excused {
                 judgement.alive.push(host.record.id.clone());
             }
         }
@@ -139,6 +166,15 @@ impl Watch {
         let since = sighting.map_or(sent, |sighting| sighting.since);
         let observed = sent.since(since);
         if self.jumped_at.is_some_and(|jump| since <= jump) { observed } else { by_store.max(observed) }
+    }
+
+    /// The store was away for about as long as this record lasts, and is back for less than a third of that:
+    /// its owner may not have got through yet.
+    fn excuses<V>(&self, sighting: Option<&Sighting<V>>, lasts: Duration, sent: Monotonic) -> bool {
+        self.back.is_some_and(|(back, away)| {
+            let unheard = sighting.is_none_or(|sighting| sighting.since <= back);
+            unheard && away >= lasts / 2 && sent.since(back) < lasts / 3
+        })
     }
 
     fn disagree(&self, last: Reading, now: Reading) -> bool {
@@ -387,5 +423,59 @@ mod tests {
         assert_eq!(look(101, 1_301, 303, 1), vec![host("b")]);
         assert_eq!(look(102, 1_302, 304, 1), vec![host("b")]);
         assert_eq!(look(103, 1_303, 1, 2), vec![host("b")]);
+    }
+
+    /// A watch whose store was away from second 101 to 160, with one lease and one host of before.
+    fn back_after(lost_at: u64) -> (Watch, Judgement) {
+        let mut watch = watch();
+        show(&mut watch, 100, 1_000, 5, 1);
+        watch.lost_sight(seconds(lost_at));
+        watch.lost_sight(seconds(159));
+        let judgement = watch_both(&mut watch, 160, 65, 1, 7);
+        (watch, judgement)
+    }
+
+    /// A lease of this version and a host of this beat, both this old.
+    fn watch_both(watch: &mut Watch, own: u64, age: u64, version: u64, beats: u64) -> Judgement {
+        let leases = vec![lease(age, version, Some(LEASE))];
+        let view = View { hosts: vec![beat("b", beats, age)], ..view(900 + own as i64, leases) };
+        watch.observe(&view, seconds(own), seconds(own))
+    }
+
+    #[test]
+    fn when_the_store_is_back_the_others_are_given_a_while_to_come_back_too() {
+        let (mut watch, back) = back_after(101);
+        assert_eq!((back.expired, back.alive, back.lenient), (vec![], vec![host("a"), host("b")], true));
+        let soon = watch_both(&mut watch, 169, 74, 1, 7);
+        assert_eq!((soon.expired, soon.alive, soon.lenient), (vec![], vec![host("a"), host("b")], true));
+        // A third of a lease later, who is silent is dead.
+        let late = watch_both(&mut watch, 170, 75, 1, 7);
+        assert_eq!((late.expired, late.alive, late.lenient), (vec![P], vec![], false));
+    }
+
+    #[test]
+    fn who_is_heard_of_after_the_store_is_back_needs_no_excuse() {
+        let (mut watch, _) = back_after(101);
+        let heard = watch_both(&mut watch, 161, 0, 2, 8);
+        assert_eq!((heard.alive, heard.lenient), (vec![host("a"), host("b")], false));
+        // Heard of, and then silent: its age counts as ever.
+        let old = watch_both(&mut watch, 162, 40, 2, 8);
+        assert_eq!((old.expired, old.alive, old.lenient), (vec![P], vec![], false));
+    }
+
+    #[test]
+    fn a_store_that_was_away_for_a_moment_excuses_nobody() {
+        let (_, back) = back_after(146);
+        assert_eq!((back.expired, back.alive, back.lenient), (vec![P], vec![], false));
+        let (_, back) = back_after(145);
+        assert_eq!((back.expired, back.lenient), (vec![], true));
+    }
+
+    #[test]
+    fn a_store_that_answers_all_the_time_excuses_nobody() {
+        let mut watch = watch();
+        show(&mut watch, 100, 1_000, 5, 1);
+        let old = watch_both(&mut watch, 160, 65, 1, 7);
+        assert_eq!((old.expired, old.alive, old.lenient), (vec![P], vec![], false));
     }
 }

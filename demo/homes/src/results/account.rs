@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use object_store::azure::split_sas;
 
 /// The account that Azurite, the emulator, has from the start. Its key is public.
@@ -72,8 +74,16 @@ impl Account {
         else {
             return wrong("has a BlobEndpoint that does not begin with https:// or http://".into());
         };
+        if protocol == "http" && !is_loopback(rest) {
+            return wrong(
+                "leads to another machine over http, where anybody could read along: use https".into(),
+            );
+        }
         let name = name.unwrap_or_else(|| rest.split(['.', ':', '/']).next().unwrap_or_default()).to_owned();
         let access = match (get(text, "AccountKey"), get(text, "SharedAccessSignature")) {
+            (Some(key), _) if BASE64.decode(key).is_err() => {
+                return wrong("has an AccountKey that is not base64: copy it whole".into());
+            }
             (Some(key), _) => Access::Key(key.to_owned()),
             (None, Some(signature)) => match split_sas(signature) {
                 Ok(pairs) => Access::Signature(pairs),
@@ -83,11 +93,6 @@ impl Account {
                 return wrong("has neither AccountKey nor SharedAccessSignature: copy it whole".into());
             }
         };
-        if protocol == "http" && !is_loopback(rest) {
-            return wrong(
-                "leads to another machine over http, where anybody could read along: use https".into(),
-            );
-        }
         Ok(Self { name, endpoint, access })
     }
 
@@ -133,13 +138,13 @@ mod tests {
     #[test]
     fn every_form_is_read() {
         let azure = parse(
-            "DefaultEndpointsProtocol=https;AccountName=contoso;AccountKey=c2VjcmV0==;EndpointSuffix=core.windows.net",
+            "DefaultEndpointsProtocol=https;AccountName=contoso;AccountKey=c2VjcmV0cw==;EndpointSuffix=core.windows.net",
         );
         assert_eq!(
             (azure.name.as_str(), azure.endpoint.as_str()),
             ("contoso", "https://contoso.blob.core.windows.net")
         );
-        assert_eq!(azure.access, Access::Key("c2VjcmV0==".into()));
+        assert_eq!(azure.access, Access::Key("c2VjcmV0cw==".into()));
         assert!(!azure.is_plain());
         let emulator = parse("UseDevelopmentStorage=true");
         assert_eq!((emulator.name.as_str(), emulator.is_plain()), ("devstoreaccount1", true));
@@ -163,6 +168,7 @@ mod tests {
         for (text, word) in [
             ("AccountKey=canary", "BlobEndpoint"),
             ("AccountName=a", "AccountKey"),
+            ("AccountName=a;AccountKey=canary!", "not base64"),
             ("AccountName=a;SharedAccessSignature=canary", "SharedAccessSignature"),
             ("BlobEndpoint=canary;AccountKey=canary", "https://"),
             ("BlobEndpoint=http://127.0.0.1.example.org/a;AccountKey=canary", "use https"),
@@ -171,7 +177,7 @@ mod tests {
             let error = Account::parse(text).unwrap_err().to_string();
             assert!(error.contains(word) && !error.contains("canary"), "{error}");
         }
-        let account = parse("AccountName=a;AccountKey=canary");
-        assert!(!format!("{account:?}").contains("canary"));
+        let account = parse("AccountName=a;AccountKey=Y2FuYXJ5");
+        assert!(!format!("{account:?}").contains("Y2FuYXJ5"));
     }
 }

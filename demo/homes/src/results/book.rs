@@ -208,7 +208,7 @@ impl<C: Consolidation> Book<C> {
             token: fastrand::u64(..),
             first: events.first().map_or(last, |event| event.sequence),
             last,
-            pushed: samples(fresh.into_iter()),
+            pushed: samples(&fresh),
             update,
         };
         let bytes = self.log.write_update(&entry)?;

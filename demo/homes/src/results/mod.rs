@@ -32,6 +32,8 @@ mod follower;
 mod load;
 mod log;
 mod place;
+#[cfg(test)]
+pub(crate) mod tests;
 
 pub use book::{Book, BookError, Flushed, SNAPSHOT_EVERY};
 pub use entry::{Entry, SAMPLES};

@@ -1,0 +1,46 @@
+//! What is promised of results, whoever is slow, dead, deaf or asleep.
+
+mod folder;
+mod owners;
+mod tape;
+pub(crate) mod trouble;
+mod zombies;
+
+use std::sync::Arc;
+
+use ephor::PartitionId;
+use object_store::ObjectStore;
+
+use self::tape::Tape;
+use super::*;
+use crate::consolidate::Consolidation;
+use crate::reading::{Reading, Sensor};
+use crate::time::CityTime;
+
+fn log_in(store: &Arc<dyn ObjectStore>) -> Log {
+    Place::of(store.clone(), "test").log("homes", PartitionId(3))
+}
+
+/// Any reading will do: a tape writes down sequences.
+fn reading(sequence: u64) -> Reading {
+    Reading {
+        home: 1,
+        sensor: Sensor::Motion,
+        number: 1,
+        at: CityTime(0),
+        pushed: 1_000 + sequence,
+        value: 0,
+        armed: false,
+        battery: 1,
+    }
+}
+
+fn fold(book: &mut Book<Tape>, sequences: std::ops::RangeInclusive<u64>) {
+    for sequence in sequences {
+        book.fold(sequence, &reading(sequence));
+    }
+}
+
+async fn open(log: &Log, epoch: u64) -> Book<Tape> {
+    Book::open(log.clone(), epoch, &format!("host-{epoch}")).await.unwrap()
+}

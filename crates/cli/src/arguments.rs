@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::demo::arguments::{Demo, DemoHost};
 use crate::tools::arguments::{CheckpointCommand, GroupCommand, HostCommand, LeaseCommand};
 
 const LOGS: &str = "RUST_LOG sets what is logged on stderr, such as RUST_LOG=ephor_gateway=debug; without it, \
@@ -22,6 +23,10 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Start an event hub that the Azure SDKs connect to
     Dev(Dev),
+    /// Watch over 100,000 homes: sensors, a hub, five hosts and a page
+    Demo(Demo),
+    #[command(hide = true)]
+    DemoHost(DemoHost),
     /// Send events: from the arguments, or the lines of standard input
     Send(Send),
     /// Print events as they come
@@ -78,6 +83,9 @@ pub(crate) struct Dev {
     /// Serve other machines without TLS, or with the key for development; for networks that nobody else is in
     #[arg(long)]
     pub(crate) allow_insecure: bool,
+    /// End when the process that started this one does
+    #[arg(long, hide = true)]
+    pub(crate) end_with_parent: bool,
 }
 
 fn address(given: &str) -> Result<SocketAddr, String> {

@@ -3,6 +3,7 @@
 
 mod arguments;
 mod connection;
+mod demo;
 mod dev;
 mod send;
 mod tail;
@@ -51,6 +52,8 @@ fn advice(error: &str) -> &'static str {
 async fn run(command: Command) -> Result<ExitCode, BoxError> {
     match command {
         Command::Dev(options) => dev::run(options).await?,
+        Command::Demo(options) => Box::pin(demo::run(options)).await?,
+        Command::DemoHost(options) => Box::pin(demo::run_host(options)).await?,
         Command::Send(options) => send::run(options).await?,
         Command::Tail(options) => tail::run(options).await?,
         Command::Verify(options) => return verify::run(&options),

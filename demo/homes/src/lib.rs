@@ -25,8 +25,13 @@
 pub mod city;
 pub mod consolidate;
 pub mod fleet;
+mod folder;
 pub mod host;
+pub mod page;
 pub mod reading;
 pub mod results;
+pub mod run;
+mod stage;
+mod summary;
 pub mod time;
 pub mod view;

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use ephor::{Monotonic, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// A moment in the city, in milliseconds since 1970-01-01T00:00:00Z.
@@ -43,37 +42,6 @@ impl CityTime {
     }
 }
 
-/// Tells the city's time from ours.
-#[derive(Clone, Copy, Debug)]
-pub struct CityClock {
-    began: Monotonic,
-    at: CityTime,
-    speed: f64,
-}
-
-impl CityClock {
-    /// The city's time is ours at this moment, and runs so many times faster from here.
-    pub fn starting(now: Monotonic, wall: Timestamp, speed: f64) -> Self {
-        Self { began: now, at: CityTime(u64::try_from(wall.0).unwrap_or(0)), speed }
-    }
-
-    /// When it began.
-    pub fn start(&self) -> CityTime {
-        self.at
-    }
-
-    /// How much faster than ours it runs.
-    pub fn speed(&self) -> f64 {
-        self.speed
-    }
-
-    /// The city's time at a moment of ours.
-    pub fn at(&self, now: Monotonic) -> CityTime {
-        let passed = now.since(self.began).as_secs_f64() * 1_000.0 * self.speed;
-        CityTime(self.at.0 + passed as u64)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,13 +52,5 @@ mod tests {
         assert_eq!((noon.day(), noon.minute_of_day()), (3, 720));
         assert_eq!(noon.hours_and_minutes(), "12:00");
         assert_eq!(noon.apart(CityTime(noon.0 + 5)), Duration::from_millis(5));
-    }
-
-    #[test]
-    fn the_city_runs_faster() {
-        let clock = CityClock::starting(Monotonic(1_000_000_000), Timestamp(60_000), 10.0);
-        assert_eq!(clock.at(Monotonic(1_000_000_000)), CityTime(60_000));
-        assert_eq!(clock.at(Monotonic(3_000_000_000)), CityTime(80_000));
-        assert_eq!(clock.at(Monotonic(0)), CityTime(60_000), "never before its start");
     }
 }

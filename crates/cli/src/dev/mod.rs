@@ -22,6 +22,9 @@ use self::banner::Banner;
 use crate::arguments::Dev;
 
 pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
+    if options.end_with_parent {
+        ephor_homes::fleet::end_with_parent()?;
+    }
     let began = SystemClock.now();
     let (config, mut notes) = hubs::configuration(&options)?;
     let key = key::chosen(options.key_file.as_deref())?;
@@ -92,7 +95,7 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
 }
 
 /// Ctrl-C, or a service manager that asks for the end.
-async fn interrupted() {
+pub(crate) async fn interrupted() {
     let terminated = async {
         match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
             Ok(mut signal) => drop(signal.recv().await),

@@ -16,7 +16,7 @@ mod host;
 mod lease;
 mod place;
 mod seek;
-mod table;
+pub(crate) mod table;
 
 use ephor_core::BoxError;
 

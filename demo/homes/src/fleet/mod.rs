@@ -3,6 +3,7 @@
 //! Each host is a process of its own, so that it can die as machines do. All of them end with their parent.
 
 mod hub;
+mod meter;
 mod process;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use self::process::Process;
 use crate::view::model::{HostNow, HostProcess};
 
 pub use self::hub::{ALARMS, CONSOLIDATE, HUB};
+pub use self::meter::Meter;
 pub use self::process::{Cost, end_with_parent};
 
 /// More hosts than partitions only wait; more than this would only take memory.
@@ -206,6 +208,15 @@ impl Fleet {
         self.look();
         let running = self.hosts.iter().filter(|(_, host)| host.state == HostProcess::Running);
         running.map(|(number, _)| name_of(*number)).collect()
+    }
+
+    /// If every host has died, the last words of one of them.
+    pub fn all_dead(&mut self) -> Option<String> {
+        self.look();
+        let dead = !self.hosts.is_empty() && self.hosts.values().all(|host| host.state == HostProcess::Dead);
+        dead.then(|| {
+            self.hosts.values().next_back().map(|host| host.process.last_words()).unwrap_or_default()
+        })
     }
 
     /// All hosts, and what they cost since the last look.

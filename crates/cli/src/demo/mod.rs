@@ -1,0 +1,102 @@
+//! `ephor demo`: the home-security company, and a hand on it from another terminal.
+
+pub(crate) mod arguments;
+mod remote;
+mod status;
+
+use std::time::Duration;
+
+use ephor::environment::SystemClock;
+use ephor_core::BoxError;
+use ephor_core::time::Clock;
+use ephor_homes::host::HostOptions;
+use ephor_homes::run::DemoOptions;
+use serde_json::{Value, json};
+
+use self::arguments::{At, Demo, DemoCommand, DemoHost, HostAction, Run};
+use crate::dev::interrupted;
+
+pub(crate) async fn run(options: Demo) -> Result<(), BoxError> {
+    match options.command {
+        None => start(options.run).await,
+        Some(DemoCommand::Host(action)) => host(action).await,
+        Some(DemoCommand::Detectors { state, at }) => {
+            act(&at, &json!({"action": "carbon_monoxide", "on": state == "on"})).await
+        }
+        Some(DemoCommand::RestartHub(at)) => act(&at, &json!({"action": "restart_hub"})).await,
+        Some(DemoCommand::Status(at)) => status::city(&at).await,
+        Some(DemoCommand::Home { home, at }) => status::home(&at, home).await,
+    }
+}
+
+async fn start(options: Run) -> Result<(), BoxError> {
+    let seconds = options.seconds.map(Duration::from_secs);
+    let demo = DemoOptions {
+        program: std::env::current_exe()?,
+        homes: options.homes,
+        hosts: options.hosts,
+        speed: options.speed,
+        seed: options.seed,
+        folder: options.data,
+        page: options.page,
+        hub: options.hub,
+        trust: options.trust,
+        results: options.results,
+        began: SystemClock.wall(),
+    };
+    let stopped = async move {
+        tokio::select! {
+            biased;
+            () = interrupted() => {}
+            () = after(seconds) => {}
+        }
+    };
+    let summary = ephor_homes::run::run(demo, stopped).await?;
+    println!("{summary}");
+    if summary.is_right() { Ok(()) } else { Err("what the results say differs from what was sent".into()) }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the outermost shell: people count real seconds")]
+async fn after(seconds: Option<Duration>) {
+    match seconds {
+        Some(seconds) => tokio::time::sleep(seconds).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn host(action: HostAction) -> Result<(), BoxError> {
+    let (at, action) = match action {
+        HostAction::Add(at) => (at, json!({"action": "add_host"})),
+        HostAction::Stop(named) => (named.at, json!({"action": "stop_host", "host": named.host})),
+        HostAction::Kill(named) => (named.at, json!({"action": "kill_host", "host": named.host})),
+        HostAction::Pause(named) => (named.at, json!({"action": "pause_host", "host": named.host})),
+        HostAction::Resume(named) => (named.at, json!({"action": "resume_host", "host": named.host})),
+        HostAction::Slow { which, by } => {
+            (which.at, json!({"action": "slow_host", "host": which.host, "milliseconds": by}))
+        }
+    };
+    act(&at, &action).await
+}
+
+async fn act(at: &At, action: &Value) -> Result<(), BoxError> {
+    let answer = remote::post(at.page, "/api/act", action).await?;
+    let text = answer.get("done").and_then(Value::as_str).or(answer.as_str()).unwrap_or("done");
+    println!("{text}");
+    Ok(())
+}
+
+/// What the demo starts for each host.
+pub(crate) async fn run_host(options: DemoHost) -> Result<(), BoxError> {
+    ephor_homes::fleet::end_with_parent()?;
+    let options = HostOptions {
+        name: options.name,
+        hub: options.hub,
+        extra_root: options.trust,
+        store: options.store,
+        results: options.results,
+        container: options.container,
+        from_latest: options.from_latest,
+        flush_every: ephor_homes::host::FLUSH_EVERY,
+    };
+    ephor_homes::host::run(options).await
+}

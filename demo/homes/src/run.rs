@@ -1,0 +1,263 @@
+//! The whole demo, from an empty folder to the last line.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ephor::environment::SystemClock;
+use ephor::{BoxError, Clock, EventSource, Store, Timestamp};
+use ephor_eventhubs::EventHubs;
+use ephor_stores::StoreUrl;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::city::{City, Ledger, Rounds, Sensors, Switchboard};
+use crate::fleet::{Fleet, Setting};
+use crate::folder;
+use crate::page::{self, Source};
+use crate::reading::PARTITIONS;
+use crate::results::Place;
+use crate::stage::Stage;
+use crate::time::CityTime;
+use crate::view::model::GroupNow;
+use crate::view::{Operator, View};
+
+pub use crate::summary::Summary;
+
+/// How long the last readings may take from the sensors to the view.
+const LAST_READINGS: Duration = Duration::from_secs(60);
+/// How long it may take until all partitions have an owner.
+const FIRST_OWNERS: Duration = Duration::from_secs(120);
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What can be chosen.
+#[derive(Clone)]
+pub struct DemoOptions {
+    /// The `ephor` program: hub and hosts are processes of it.
+    pub program: PathBuf,
+    /// How many homes there are.
+    pub homes: u32,
+    /// How many hosts to begin with.
+    pub hosts: u32,
+    /// How much faster than ours the city's time runs.
+    pub speed: f64,
+    /// What chance begins with.
+    pub seed: u64,
+    /// Where everything is kept.
+    pub folder: PathBuf,
+    /// Where the page is.
+    pub page: SocketAddr,
+    /// The connection string of a hub; none: one is started here.
+    pub hub: Option<String>,
+    /// Certificates to trust besides the public ones.
+    pub trust: Option<PathBuf>,
+    /// The connection string of a storage account for the results; none: a folder.
+    pub results: Option<String>,
+    /// When it began, which tells its results from those of another.
+    pub began: Timestamp,
+}
+
+/// Runs until `stopped`; then everything that was sent is waited for, and compared.
+pub async fn run(options: DemoOptions, stopped: impl Future<Output = ()>) -> Result<Summary, BoxError> {
+    if !options.page.ip().is_loopback() {
+        return Err(format!(
+            "{} can be reached from other machines; the page is for this one alone",
+            options.page
+        )
+        .into());
+    }
+    let listener = TcpListener::bind(options.page).await.map_err(|error| {
+        format!(
+            "cannot listen on {}: {error}; is a demo running there? --page 127.0.0.1:0 takes a free port",
+            options.page
+        )
+    })?;
+    let folder = folder::prepare(&options.folder)?;
+    let mut fleet = Fleet::new(setting(&options, &folder));
+    let hub = match &options.hub {
+        Some(connection) => connection.clone(),
+        None => fleet.start_hub().await?,
+    };
+    let (results, container) = place(&options, &folder);
+    fleet.set_secrets(vec![
+        ("EPHOR_DEMO_HUB".to_owned(), hub.clone()),
+        ("EPHOR_DEMO_RESULTS".to_owned(), results.clone()),
+    ]);
+    let place = Place::open(&results, &container).await?;
+    let source = connect(&hub, &options).await?;
+    let store: Arc<dyn Store> = ephor_stores::open(&store_url(&folder).parse::<StoreUrl>()?).await?;
+    let partitions = source.hub_properties().await?.partitions.len();
+    if partitions != PARTITIONS as usize {
+        return Err(format!(
+            "the demo wants a hub with {PARTITIONS} partitions, and this one has {partitions}"
+        )
+        .into());
+    }
+    for _ in 0..options.hosts {
+        fleet.add_host()?;
+    }
+
+    let city = City::new(options.seed, options.homes);
+    let ledger = Ledger::new(options.homes);
+    let view = Arc::new(View::new(city, ledger.clone(), options.speed));
+    let operator = Operator::new(store, Arc::new(source.clone()))?;
+    let switchboard = Switchboard::default();
+    let stage = Arc::new(Stage::new(view.clone(), fleet, operator, switchboard.clone()));
+    let shown = listener.local_addr()?;
+
+    let (end, ended) = watch::channel(false);
+    let background = async {
+        let until_ended = async move { drop(ended.clone().wait_for(|end| *end).await) };
+        let page = page::serve(listener, stage.clone() as Arc<dyn Source>, until_ended);
+        tokio::select! {
+            served = page => served.map_err(BoxError::from),
+            () = view.follow(&place) => Ok(()),
+            () = stage.watch_city() => Ok(()),
+            () = stage.watch_fleet() => Ok(()),
+        }
+    };
+    let work = async {
+        banner(&options, &folder, shown);
+        owned(&stage).await?;
+        let began = SystemClock.now();
+        let from = CityTime(u64::try_from(SystemClock.wall().0).unwrap_or(0));
+        let sensors = Sensors {
+            rounds: Rounds::new(city, from, options.speed),
+            speed: options.speed,
+            homes: options.homes,
+            ledger,
+            outbox: source.producer(),
+            switchboard,
+        };
+        let stopped = async {
+            stopped.await;
+            stage.end();
+            eprintln!("stopping: what was sent is waited for");
+        };
+        let sent = sensors.run(stopped, LAST_READINGS).await;
+        if !sent.is_clean() {
+            eprintln!("{sent}");
+        }
+        let lasted = SystemClock.now().since(began);
+        settled(&view).await;
+        let shown = stage.city();
+        let (cores, memory) = stage.cost();
+        let mut fleet = stage.fleet.lock().await;
+        fleet.stop_hosts().await;
+        fleet.stop_hub().await;
+        end.send_replace(true);
+        Ok(Summary { audit: view.city().audit, lasted, cores, memory, latency: shown.p50.zip(shown.p99) })
+    };
+    tokio::select! {
+        biased;
+        done = work => done,
+        failed = background => match failed {
+            Err(error) => Err(error),
+            Ok(()) => Err("the page ended before the demo".into()),
+        },
+    }
+}
+
+fn setting(options: &DemoOptions, folder: &Path) -> Setting {
+    let (_, container) = place(options, folder);
+    let mut host_arguments =
+        vec![format!("--store={}", store_url(folder)), format!("--container={container}")];
+    if let Some(trust) = &options.trust {
+        host_arguments.push(format!("--trust={}", trust.display()));
+    }
+    if options.hub.is_some() {
+        // What others sent to it before is none of our business.
+        host_arguments.push("--from-latest".into());
+    }
+    Setting {
+        program: options.program.clone(),
+        folder: folder.to_owned(),
+        host_arguments,
+        secrets: Vec::new(),
+    }
+}
+
+/// Leases and checkpoints of this demo.
+fn store_url(folder: &Path) -> String {
+    format!("sqlite:{}", folder.join("ephor.db").display())
+}
+
+/// Where results go, and the container there: a new one for every demo.
+fn place(options: &DemoOptions, folder: &Path) -> (String, String) {
+    let began = options.began.0;
+    match &options.results {
+        Some(account) => (account.clone(), format!("ephor-demo-{began}")),
+        None => (folder.join("results").display().to_string(), "results".to_owned()),
+    }
+}
+
+async fn connect(hub: &str, options: &DemoOptions) -> Result<EventHubs, BoxError> {
+    let mut builder = EventHubs::builder(hub).client_name("ephor-demo");
+    if let Some(file) = &options.trust {
+        let read = tokio::fs::read(file).await;
+        builder =
+            builder.extra_root(read.map_err(|error| format!("cannot read {}: {error}", file.display()))?);
+    }
+    Ok(builder.build()?)
+}
+
+/// Waits until every partition of both groups has an owner.
+async fn owned(stage: &Stage) -> Result<(), BoxError> {
+    let all = |stage: &Stage| {
+        let groups = stage.fleet().groups;
+        let owned =
+            |group: &GroupNow| group.partitions.iter().filter(|partition| partition.owner.is_some()).count();
+        groups.len() == 2 && groups.iter().all(|group| owned(group) == PARTITIONS as usize)
+    };
+    for _ in 0..FIRST_OWNERS.as_millis() / LOOK.as_millis() {
+        if all(stage) {
+            return Ok(());
+        }
+        if let Some(words) = stage.fleet.lock().await.all_dead() {
+            return Err(format!("the hosts do not start:\n{words}").into());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    Err(format!("not all partitions have an owner within {FIRST_OWNERS:?}; the logs of the hosts say why")
+        .into())
+}
+
+/// Waits until the results say all that was sent, as long as they get any further.
+async fn settled(view: &View) {
+    let mut best = (u64::MAX, SystemClock.now());
+    loop {
+        let audit = view.city().audit;
+        let missing = audit.sent.abs_diff(audit.processed) + u64::from(audit.homes_behind);
+        let now = SystemClock.now();
+        if missing < best.0 {
+            best = (missing, now);
+        }
+        if missing == 0 || now.since(best.1) > LAST_READINGS {
+            return;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn banner(options: &DemoOptions, folder: &Path, page: SocketAddr) {
+    let hub =
+        options.hub.as_ref().map_or("one of its own, in a process of its own", |_| "the one that was named");
+    let results = if options.results.is_some() { "in the storage account" } else { "in the folder results" };
+    eprintln!(
+        "\n  page     http://{page}/\n  homes    {}, three sensors each, a reading a minute, time x{}\n  hosts    {}, each a \
+         process\n  hub      {hub}\n  results  {results}\n  folder   {}, with the log of every process\n\nCtrl-C ends all of it.",
+        options.homes,
+        options.speed,
+        options.hosts,
+        folder.display()
+    );
+}
+
+impl fmt::Debug for DemoOptions {
+    /// Connection strings are secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DemoOptions({} homes, {} hosts, speed {})", self.homes, self.hosts, self.speed)
+    }
+}

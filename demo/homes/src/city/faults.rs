@@ -1,6 +1,6 @@
 //! What is rare. Each constant says how often; beside it stands what that comes to in a city of 100,000 homes.
 //!
-//! Together about four alarms open in a minute of the city, one of them because a battery is empty.
+//! Together three or four alarms open in a minute of the city on a working day, one of them because a battery is empty.
 
 use std::ops::Range;
 
@@ -15,7 +15,8 @@ pub const BREAK_IN_DAYS: u64 = 500;
 /// One in so many days of a home something sounds like breaking glass: 0.7 a minute.
 pub const BROKEN_GLASS_FALSE_DAYS: u64 = 100;
 
-/// One in so many times somebody comes home and forgets the code for two minutes: 1.1 a minute, most of them in the evening.
+/// One in so many times somebody comes home and forgets the code for two minutes: 1.4 a minute on a working day,
+/// most of them in the evening.
 pub const FORGOTTEN_CODES: u64 = 40;
 
 /// One in so many days of a home there is too much carbon monoxide, if it has a detector: 0.14 a minute.

@@ -18,6 +18,8 @@ mod home;
 mod ledger;
 mod rounds;
 mod sender;
+#[cfg(test)]
+mod tests;
 
 use crate::reading::{Reading, Sensor};
 use crate::time::CityTime;

@@ -81,6 +81,7 @@ impl Alarm {
     /// What a reading does, after the newest alarm of its kind.
     pub(super) fn step(before: Option<&Self>, alarming: bool, reading: &Reading) -> Step {
         match before {
+            Some(alarm) if reading.number <= alarm.number => Step::Stale,
             Some(alarm) if alarm.is_open() && alarming => {
                 if reading.value > alarm.value {
                     Step::Rise
@@ -88,7 +89,6 @@ impl Alarm {
                     Step::Nothing
                 }
             }
-            Some(alarm) if reading.number <= alarm.number => Step::Stale,
             Some(alarm) if alarm.is_open() => Step::Close,
             _ if alarming => Step::Open,
             _ => Step::Nothing,

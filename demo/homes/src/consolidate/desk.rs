@@ -23,18 +23,18 @@ const CLOCK_DUE: Duration = Duration::from_mins(5);
 /// The alarms of a partition.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Desk {
-    now: Now,
-    told: BTreeMap<(u32, AlarmKind), Told>,
+    pub(super) now: Now,
+    pub(super) told: BTreeMap<(u32, AlarmKind), Told>,
     #[serde(skip)]
     pending: Pending,
 }
 
 /// What is said of the partition as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Now {
-    progress: Progress,
+pub(super) struct Now {
+    pub(super) progress: Progress,
     clock: Clock,
-    repeats: u64,
+    pub(super) repeats: u64,
     opened: u64,
 }
 
@@ -140,7 +140,9 @@ impl Consolidation for Desk {
             self.pending.counted = true;
             return;
         }
-        let at = self.now.clock.judge(reading).at;
+        let judged = self.now.clock.judge(reading);
+        // The clock of a new owner may be a few minutes behind; the sensor's own is better then.
+        let at = if judged.wrong { judged.at } else { reading.at };
         let Some((kind, alarming)) = spoken_of(reading) else { return };
         let before = self.told.get(&(reading.home, kind)).copied();
         match (Alarm::step(before.as_ref().map(|told| &told.alarm), alarming, reading), before) {

@@ -183,14 +183,21 @@ impl Home {
         }
     }
 
-    /// Keeps an alarm, and lets the oldest go that is over.
+    /// The same home if no sensor had repeated itself.
+    #[cfg(test)]
+    pub(super) fn forget_repeats(&mut self) {
+        self.now.repeats = 0;
+    }
+
+    /// Keeps an alarm, and lets the oldest go that are over.
     fn keep(&mut self, alarm: Alarm) {
         self.now.alarms.push(alarm);
         let over = self.now.alarms.iter().filter(|alarm| !alarm.is_open()).count();
-        if over > ALARMS_KEPT
-            && let Some(oldest) = self.now.alarms.iter().position(|alarm| !alarm.is_open())
-        {
-            self.now.alarms.remove(oldest);
-        }
+        let mut surplus = over.saturating_sub(ALARMS_KEPT);
+        self.now.alarms.retain(|alarm| {
+            let goes = surplus > 0 && !alarm.is_open();
+            surplus -= usize::from(goes);
+            !goes
+        });
     }
 }

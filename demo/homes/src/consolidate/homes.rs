@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::clock::Clock;
 use super::home::{Home, HomeNow};
 use super::seen::Arrival;
+use super::today::Today;
 use super::{Consolidation, Progress};
 use crate::reading::{Reading, Sensor};
 use crate::time::{CityTime, MINUTES_PER_DAY};
@@ -18,24 +19,32 @@ pub const SILENCE: Duration = Duration::from_mins(5);
 /// The homes of a partition.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Homes {
-    now: Now,
-    homes: BTreeMap<u32, Box<Home>>,
+    pub(super) now: Now,
+    pub(super) homes: BTreeMap<u32, Box<Home>>,
     #[serde(skip)]
     changed: bool,
     /// Homes that changed since the last update, with the marks that are new.
     #[serde(skip)]
-    touched: BTreeMap<u32, Vec<(u16, u8)>>,
+    touched: BTreeMap<u32, Marks>,
+}
+
+/// Marks that are new.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Marks {
+    /// Whether the minutes were emptied before, for another day. The clock may go back: then it is the same day again.
+    emptied: bool,
+    marks: Vec<(u16, u8)>,
 }
 
 /// What is said of the partition as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Now {
-    progress: Progress,
+pub(super) struct Now {
+    pub(super) progress: Progress,
     clock: Clock,
     /// The minute in which silent sensors were last looked for.
     looked: u64,
     readings: u64,
-    repeats: u64,
+    pub(super) repeats: u64,
 }
 
 /// What a partition's homes come to.
@@ -63,7 +72,7 @@ struct HomeUpdate {
     home: u32,
     now: HomeNow,
     day: u32,
-    marks: Vec<(u16, u8)>,
+    fresh: Marks,
 }
 
 impl HomesUpdate {
@@ -116,13 +125,13 @@ impl Homes {
         let Some(home) = self.homes.get_mut(&number) else { return };
         let fresh = self.touched.entry(number).or_default();
         if home.today.turn_to(today) {
-            fresh.clear();
+            *fresh = Marks { emptied: true, marks: Vec::new() };
         }
         if home.today.has(at) {
             let minute = at.minute_of_day();
             let new = home.today.mark(minute, marks);
             if new != 0 {
-                fresh.push((minute, new));
+                fresh.marks.push((minute, new));
             }
         }
     }
@@ -195,9 +204,9 @@ impl Consolidation for Homes {
         let touched = std::mem::take(&mut self.touched);
         let homes = touched
             .into_iter()
-            .filter_map(|(number, marks)| {
+            .filter_map(|(number, fresh)| {
                 let home = self.homes.get(&number)?;
-                Some(HomeUpdate { home: number, now: home.now.clone(), day: home.today.day(), marks })
+                Some(HomeUpdate { home: number, now: home.now.clone(), day: home.today.day(), fresh })
             })
             .collect();
         Some(HomesUpdate { now: self.now.clone(), homes })
@@ -205,11 +214,13 @@ impl Consolidation for Homes {
 
     fn apply(&mut self, update: HomesUpdate) {
         self.now = update.now;
-        for HomeUpdate { home, now, day, marks } in update.homes {
+        for HomeUpdate { home, now, day, fresh } in update.homes {
             let home = self.homes.entry(home).or_default();
             home.now = now;
-            home.today.turn_to(day);
-            for (minute, marks) in marks {
+            if fresh.emptied {
+                home.today = Today::of(day);
+            }
+            for (minute, marks) in fresh.marks {
                 home.today.mark(minute, marks);
             }
         }

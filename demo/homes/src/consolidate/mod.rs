@@ -23,6 +23,13 @@ mod homes;
 mod seen;
 mod today;
 
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+mod measure;
+#[cfg(test)]
+mod scenes;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

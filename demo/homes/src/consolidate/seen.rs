@@ -80,6 +80,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn each_number_is_counted_once(numbers in proptest::collection::vec(1_u32..300, 0..400)) {
             let (mut seen, mut all, mut highest) = (Seen::default(), BTreeSet::new(), 0);

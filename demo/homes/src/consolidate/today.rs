@@ -50,11 +50,16 @@ impl Today {
         (0..MINUTES_PER_DAY).map(|minute| self.marks(minute)).collect()
     }
 
+    /// A day without marks.
+    pub(super) fn of(day: u32) -> Self {
+        Self { day, ..Self::default() }
+    }
+
     /// Begins another day, if it is one.
     pub(super) fn turn_to(&mut self, day: u32) -> bool {
         let turns = self.day != day;
         if turns {
-            *self = Self { day, ..Self::default() };
+            *self = Self::of(day);
         }
         turns
     }
@@ -139,7 +144,7 @@ impl TryFrom<Packed> for Today {
     type Error = NoDay;
 
     fn try_from(packed: Packed) -> Result<Self, NoDay> {
-        let mut today = Self { day: packed.day, ..Self::default() };
+        let mut today = Self::of(packed.day);
         unpack(&packed.bytes, today.planes.as_flattened_mut()).ok_or(NoDay)?;
         Ok(today)
     }
@@ -161,4 +166,54 @@ fn unpack(mut packed: &[u8], mut plain: &mut [u8]) -> Option<()> {
         (packed, plain) = (after, left);
     }
     plain.is_empty().then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_day_travels_as_it_is(marks in proptest::collection::vec((0_u16..1_440, 1_u8..16, 1_u16..200), 0..40)) {
+            let mut today = Today::of(77);
+            for (first, marks, many) in marks {
+                (first..(first + many).min(1_440)).for_each(|minute| {
+                    today.mark(minute, marks);
+                });
+            }
+            let packed = Packed::from(today.clone());
+            prop_assert!(packed.bytes.len() <= 720 + 720 / 64);
+            prop_assert_eq!(Today::try_from(packed).unwrap(), today);
+        }
+
+        #[test]
+        fn damaged_minutes_are_an_error_or_a_day(bytes in proptest::collection::vec(any::<u8>(), 0..900)) {
+            let _ = Today::try_from(Packed { day: 1, bytes });
+        }
+    }
+
+    #[test]
+    fn too_few_and_too_many_minutes_are_no_day() {
+        let bytes = Packed::from(Today::of(1)).bytes;
+        assert!(bytes.len() < 20, "an empty day is small");
+        let short = bytes[..bytes.len() - 2].to_vec();
+        let long = [bytes.as_slice(), &[0, 0]].concat();
+        let cut = bytes[..bytes.len() - 1].to_vec();
+        for bytes in [Vec::new(), short, long, cut] {
+            let error = Today::try_from(Packed { day: 1, bytes }).unwrap_err();
+            assert!(error.to_string().contains("no day"), "{error}");
+        }
+    }
+
+    #[test]
+    fn marks_add_up() {
+        let mut today = Today::of(1);
+        assert_eq!(today.mark(1_439, Today::HEARD), Today::HEARD);
+        assert_eq!(today.mark(1_439, Today::HEARD | Today::ALARM), Today::ALARM, "only what is new");
+        assert_eq!((today.marks(1_439), today.marks(1_438)), (9, 0));
+    }
 }

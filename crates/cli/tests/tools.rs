@@ -267,8 +267,9 @@ async fn an_export_begins_a_group_in_a_store_that_does_not_know_it() {
         }
     }
     // Looking makes no store, doing it does, and the host goes on where the old store was.
-    let said = scene.error(&["checkpoint", "import", "homes/$Default", file]);
-    assert!(said.contains("there is no store at"), "{said}");
+    let output = scene.run(&["checkpoint", "import", "homes/$Default", file]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && said.contains("there is no store at"), "{said}");
     assert!(!scene.store().exists());
     scene.text(&["checkpoint", "import", "homes/$Default", file, "--yes"]);
     assert_eq!(scene.checkpoints(), [Some(9); 4]);

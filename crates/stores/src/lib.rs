@@ -19,5 +19,5 @@ pub mod sqlite;
 mod text;
 mod url;
 
-pub use open::{OpenError, open};
+pub use open::{OpenError, open, open_existing};
 pub use url::{InvalidUrl, StoreUrl};

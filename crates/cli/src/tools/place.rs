@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ephor::memory::MemoryStore;
 use ephor_core::BoxError;
 use ephor_core::ids::GroupId;
 use ephor_core::store::{Store, View};
@@ -49,24 +50,24 @@ impl Place {
     }
 }
 
-/// Opens a store that exists: a tool that makes an empty one would hide a wrong path.
+/// Opens a store that exists: a tool that makes an empty one would hide a wrong URL.
 pub(crate) async fn open(url: &str) -> Result<Arc<dyn Store>, BoxError> {
-    open_or_make(url, false).await
+    let url: StoreUrl = url.parse()?;
+    let found = ephor_stores::open_existing(&url).await?;
+    found
+        .ok_or_else(|| format!("there is no store at {url}: the hosts make one when they first start").into())
 }
 
+/// Opens a store, and makes it if `make` says so; if not, an empty one stands for one that is not there.
 async fn open_or_make(url: &str, make: bool) -> Result<Arc<dyn Store>, BoxError> {
     let url: StoreUrl = url.parse()?;
-    if let StoreUrl::Sqlite(path) = &url
-        && !make
-        && !path.exists()
-    {
-        return Err(format!(
-            "there is no store at {url}: the hosts make one when they first start, and so does \
-             checkpoint import --yes"
-        )
-        .into());
+    if make {
+        return Ok(ephor_stores::open(&url).await?);
     }
-    Ok(ephor_stores::open(&url).await?)
+    Ok(ephor_stores::open_existing(&url).await?.unwrap_or_else(|| {
+        eprintln!("ephor: there is no store at {url} yet: it would be made");
+        Arc::new(MemoryStore::default())
+    }))
 }
 
 fn is_meant(group: &GroupId, look: &Look) -> bool {

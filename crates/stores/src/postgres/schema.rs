@@ -141,7 +141,7 @@ async fn migrate(connection: &mut PgConnection, schema: &str, migrations: &[&str
 }
 
 /// The version of the tables; none if there are none, and an error if they are newer than is known.
-async fn version(connection: &mut PgConnection, schema: &str) -> Result<Option<usize>, Failure> {
+pub(super) async fn version(connection: &mut PgConnection, schema: &str) -> Result<Option<usize>, Failure> {
     let sql = format!("SELECT max(version) AS version FROM {schema}.schema_version");
     let rows = match execute(connection, &sql).await {
         Err(Failure::Sqlx(error)) if failure::is_missing(&error) => return Ok(None),

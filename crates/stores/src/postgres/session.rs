@@ -100,6 +100,14 @@ impl Session {
         Ok(rows)
     }
 
+    /// Whether there are tables. It makes none.
+    pub(super) async fn has_tables(&self) -> Result<bool, Failure> {
+        let mut lent = self.connections.take().await?;
+        let version = schema::version(&mut lent.connection, self.schema()).await?;
+        lent.give_back();
+        Ok(version.is_some())
+    }
+
     /// A connection to a database that has our tables.
     async fn connection(&self) -> Result<Lent<'_>, Failure> {
         if !self.prepared.load(Ordering::Relaxed) {

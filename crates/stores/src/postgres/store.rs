@@ -70,6 +70,11 @@ impl PostgresStore {
         self.session().call(async { self.session().only("SELECT 1").await.map(|_| ()) }).await
     }
 
+    /// Whether the tables are there. Unlike all other calls this one creates none.
+    pub async fn exists(&self) -> Result<bool, StoreError> {
+        self.session().call(self.session().has_tables()).await
+    }
+
     /// Saves a position inside a transaction of yours, so that your effects and this progress are committed
     /// together or not at all.
     ///

@@ -30,7 +30,7 @@ use crate::results::Place;
 
 pub use clerk::Clerk;
 pub use orders::{Orders, Pace};
-pub use settings::{FLUSH_EVERY, STOP_TIME};
+pub use settings::{FLUSH_EVERY, STOP_LIMIT, STOP_TIME};
 
 /// What a host must know.
 #[derive(Clone)]
@@ -70,15 +70,17 @@ pub async fn run(options: HostOptions) -> Result<(), BoxError> {
 
     // From here on it is the host that works: it claims its share of the partitions, hands over what others
     // should have, and tries again whatever fails.
-    homes.start().await?;
-    alarms.start().await?;
+    tokio::try_join!(homes.start(), alarms.start())?;
     let why = orders.stop().await;
 
     // In good order: finish what is in hand, write it, save how far we came, and let the others have it at once.
-    let (homes, alarms) = tokio::join!(homes.stop(STOP_TIME), alarms.stop(STOP_TIME));
+    let stops = async { tokio::join!(homes.stop(STOP_TIME), alarms.stop(STOP_TIME)) };
+    let (homes, alarms) = tokio::time::timeout(STOP_LIMIT, stops).await.map_err(|_| LATE)?;
     eprintln!("{} stopped, {why}: homes: {}; alarms: {}", options.name, homes?, alarms?);
     Ok(())
 }
+
+const LATE: &str = "it did not stop in time; what it still owned waits until the leases run out";
 
 /// What the jobs of this program have in common.
 struct Job<'a> {

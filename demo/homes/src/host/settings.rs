@@ -14,6 +14,9 @@ pub const FLUSH_EVERY: Duration = Duration::from_millis(500);
 /// A call in flight gets this long when the host stops; closing takes a little more.
 pub const STOP_TIME: Duration = Duration::from_secs(6);
 
+/// After this it ends, whatever is not done: whoever waits for it should not wait longer.
+pub const STOP_LIMIT: Duration = Duration::from_secs(10);
+
 /// How events are read, and when progress is saved.
 pub(super) fn processing() -> EventProcessorOptions {
     EventProcessorOptions {

@@ -327,8 +327,8 @@ async fn hostile_text_stays_text() {
         PAGES.into_iter().chain(["/home/%3Cscript%3Ealert(1)", "/%3Cscript%3E", "/home?number=%3Cscript%3E"])
     {
         let body = site.get(path).await.body;
-        assert!(!body.contains("<script>") && !body.contains("<b x="), "{path}: {body}");
-        assert!(body.contains("script&gt;") || body.contains("%3Cscript%3E"), "{path} shows it: {body}");
+        assert!(!body.contains("<script>") && !body.contains("<b x="), "{path}");
+        assert!(body.contains("script&gt;") || body.contains("%3Cscript%3E"), "{path} shows it");
     }
 }
 

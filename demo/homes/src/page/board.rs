@@ -32,7 +32,7 @@ pub(super) const HOST_ACTIONS: [(&str, &str, &str); 5] = [
     (
         "slow_host",
         "Slow",
-        "Each of its batches takes 250 ms longer, so its lag grows. Press again for full speed.",
+        "Each of its batches takes 250 ms longer, so its lag grows. Then the button makes it fast again.",
     ),
 ];
 
@@ -85,15 +85,16 @@ fn bare(name: &str, glyph: &str, state: &'static str, says: &str) -> Row {
 
 fn host_row(host: &HostNow) -> Row {
     let (glyph, word) = state_of(host.state);
-    let slow = if host.slow > 0 { format!(", slowed by {} ms", host.slow) } else { String::new() };
+    let slowed = host.slow > 0 && host.state == HostProcess::Running;
+    let says = if slowed { format!("slowed {} ms", host.slow) } else { word.to_owned() };
     let mut row = Row::new(&host.name)
         .mark("data-state", word)
         .mark("data-host", &host.name)
         .say("glyph", glyph)
         .say("name", &host.name)
-        .say("state", format!("{word}{slow}"))
+        .say("state", says)
         .say("uses", format!("{:.2} cores, {}", host.cores, bytes(host.memory)))
-        .say("slow_host", if host.slow > 0 { "Full speed" } else { "Slow" })
+        .say("slow_host", if host.slow > 0 { "Fast" } else { "Slow" })
         .mark_part("slow_host", "data-milliseconds", Some(if host.slow > 0 { "0" } else { SLOW }.to_owned()))
         .mark_part("buttons", "hidden", None);
     let paused = host.state == HostProcess::Paused;

@@ -1,7 +1,9 @@
 //! Group `alarms`: which alarms are open, each passed on once when it opens and once when it is over.
 //!
 //! The desk remembers alarms, not homes: of every alarm the number of the reading that opened or ended it. That is enough to know
-//! again what a sensor repeats, so its updates are few: one when an alarm changes, and one every few minutes for the clock.
+//! again what a sensor repeats, so its updates are few: one when an alarm changes, and one every few minutes for the clock. An owner
+//! who has no update to write may checkpoint all the same: what was folded since changes nothing if it is folded again. Only the time
+//! of an alarm from a wrong clock is then a guess that may differ by minutes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

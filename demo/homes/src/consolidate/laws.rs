@@ -143,13 +143,11 @@ struct Play<C> {
     writer: C,
     reader: C,
     events: Vec<(u64, Option<Reading>)>,
-    /// How many updates there were.
-    updates: usize,
 }
 
 impl<C: Lawful> Play<C> {
     fn new() -> Self {
-        Self { writer: C::default(), reader: C::default(), events: Vec::new(), updates: 0 }
+        Self { writer: C::default(), reader: C::default(), events: Vec::new() }
     }
 
     fn event(state: &mut C, (sequence, reading): (u64, Option<Reading>)) {
@@ -165,19 +163,14 @@ impl<C: Lawful> Play<C> {
         Self::event(&mut self.writer, event);
     }
 
-    /// Whether there was an update.
-    fn flush(&mut self) -> bool {
-        let update = self.writer.take_update();
-        let some = update.is_some();
-        if let Some(update) = update {
-            self.updates += 1;
+    fn flush(&mut self) {
+        if let Some(update) = self.writer.take_update() {
             let bytes = postcard::to_stdvec(&update).unwrap();
             self.reader.apply(postcard::from_bytes(&bytes).unwrap());
             assert_eq!(self.writer, self.reader, "applied is what was folded");
             assert_eq!(self.writer.last(), self.reader.last());
         }
         assert!(self.writer.take_update().is_none(), "nothing has changed since");
-        some
     }
 
     fn act(&mut self, act: Act) {
@@ -194,9 +187,7 @@ impl<C: Lawful> Play<C> {
                 }
                 assert_eq!(self.writer.clone().but_replays(), before, "replays change nothing");
             }
-            Act::Flush => {
-                self.flush();
-            }
+            Act::Flush => self.flush(),
             Act::Snapshot => {
                 self.flush();
                 let bytes = postcard::to_stdvec(&self.writer).unwrap();
@@ -241,7 +232,7 @@ fn with_repeats<C: Lawful>(acts: &[Act], repeats: &[(usize, usize)]) -> C {
             state.fold(sequence + 1, &Reading { pushed: 9, ..old });
         }
     }
-    state.fold(u64::MAX, &Reading { number: 1, home: 1_000, ..readings[0] });
+    state.fold(u64::MAX, &Reading { number: 1, home: 1_000, ..readings[readings.len() - 1] });
     state
 }
 
@@ -251,7 +242,6 @@ proptest! {
     #[test]
     fn homes_are_one_state_however_they_are_passed_on(draws in draws()) {
         let play = play::<Homes>(&acts(&draws, true));
-        prop_assert!(play.updates > 0);
         prop_assert_eq!(play.writer.clone().but_replays(), play.straight().but_replays());
         prop_assert_eq!(&play.writer, &play.reader);
     }
@@ -284,7 +274,8 @@ proptest! {
     #[test]
     fn the_desk_tells_nothing_again(
         draws in draws(),
-        repeats in proptest::collection::vec((0_usize..300, 0_usize..100), 0..60),
+        // A few minutes later at most: older ones would make the desk's clock look wrong.
+        repeats in proptest::collection::vec((0_usize..300, 0_usize..8), 0..100),
     ) {
         let acts = acts(&draws, false);
         prop_assume!(acts.iter().any(|act| matches!(act, Act::Fold(_))));

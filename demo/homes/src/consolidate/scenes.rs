@@ -179,6 +179,57 @@ fn nobody_is_silent_because_there_were_no_events() {
 }
 
 #[test]
+fn nobody_is_silent_because_a_pause_ended_late_in_a_minute() {
+    // The clock is set when five have spoken; then a minute ends before the others have.
+    let spread = |minute| {
+        let all = minutes(minute..minute + 1, (9, Sensor::Door)).into_iter().zip(0..);
+        all.map(move |(reading, place)| Reading {
+            at: CityTime(NOON + minute * MINUTE + 30_000 + place * 7_000),
+            ..reading
+        })
+    };
+    let mut homes = Homes::default();
+    fold(&mut homes, (0..10).chain(70..80).flat_map(spread));
+    assert!(homes.iter().all(|(_, home)| home.alarms().count() == 0));
+}
+
+#[test]
+fn a_few_wrong_clocks_that_agree_do_not_move_the_citys() {
+    let mut homes = Homes::default();
+    for minute in 0..20 {
+        fold(&mut homes, minutes(minute..minute + 1, (9, Sensor::Door)));
+        // They never learnt of summer time.
+        fold(
+            &mut homes,
+            (0..4).map(|home| {
+                let says = reading(home, Sensor::Glass, minute, 0);
+                Reading { at: CityTime(says.at.0 - 60 * MINUTE), ..says }
+            }),
+        );
+    }
+    assert_eq!(homes.time().minute(), CityTime(NOON).minute() + 19);
+    for (_, home) in homes.iter() {
+        assert!(home.sensors().all(|(sensor, state)| state.clock_wrong == (sensor == Sensor::Glass)));
+        assert_eq!(home.alarms().count(), 0);
+    }
+}
+
+#[test]
+fn a_day_that_is_begun_again_is_emptied_for_readers_too() {
+    let (mut homes, mut reader) = (Homes::default(), Homes::default());
+    fold(&mut homes, minutes(0..3, (9, Sensor::Door)));
+    reader.apply(homes.take_update().unwrap());
+    // All say that it is tomorrow, and then that it is not.
+    for (minute, number) in [(24 * 60, 4), (3, 5)] {
+        let again = minutes(minute..minute + 1, (9, Sensor::Door)).into_iter();
+        fold(&mut homes, again.map(|reading| Reading { number, ..reading }));
+    }
+    assert_eq!(homes.time().day(), CityTime(NOON).day());
+    reader.apply(homes.take_update().unwrap());
+    assert_eq!(reader, homes);
+}
+
+#[test]
 fn a_sensor_that_does_not_come_back_after_a_pause_is_silent() {
     let mut homes = Homes::default();
     fold(&mut homes, minutes(0..10, (9, Sensor::Door)));

@@ -89,3 +89,37 @@ impl Ledger {
         balance
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_read_is_lost_and_what_was_read_twice_is_repeated() {
+        let ledger = Ledger::new(2);
+        for line in ["read 0 0 4", "read 0 3 5", "read 1 0 1", "read 1 3 5"] {
+            ledger.write(0, line).unwrap();
+        }
+        let balance = ledger.balance(6);
+        assert_eq!(
+            (balance.events, balance.lost, balance.repeated),
+            (12, 1, 2),
+            "event 2 of partition 1 is missing"
+        );
+        assert_eq!(ledger.balance(7).lost, 3, "and what was not read yet");
+        assert!(ledger.write(0, "read 2 0 1").is_err());
+        assert_eq!(ledger.errors(), 0);
+        ledger.write(1, "something went wrong").unwrap();
+        assert_eq!(ledger.errors(), 1);
+    }
+
+    #[test]
+    fn who_was_killed_reads_nothing() {
+        let ledger = Ledger::new(2);
+        ledger.write(0, "read 0 0 0").unwrap();
+        ledger.write(1, "read 1 0 0").unwrap();
+        assert_eq!(ledger.read_since(Monotonic(0), None), 2);
+        assert_eq!(ledger.read_since(Monotonic(0), Some(1)), 1);
+        assert_eq!(ledger.read_since(Monotonic::NEVER, None), 0);
+    }
+}

@@ -1,5 +1,9 @@
 //! The page as a browser and as an intruder sees it, over a made-up city.
-#![allow(clippy::disallowed_methods, reason = "tests wait as they like")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "a test waits as it likes, and fails by a panic"
+)]
 
 #[path = "../examples/page/fake.rs"]
 mod fake;

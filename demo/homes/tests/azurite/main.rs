@@ -1,4 +1,6 @@
 //! Results in Azure Blob Storage, as its emulator has it: a real Azurite, started here.
+#![allow(clippy::disallowed_methods, reason = "a test of a real server waits in real time")]
+#![allow(clippy::unwrap_used, reason = "what fails in a test should stop it")]
 
 mod server;
 

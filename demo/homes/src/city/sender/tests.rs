@@ -118,6 +118,25 @@ async fn the_citys_time_stands_still_while_the_hub_is_away() {
 }
 
 #[tokio::test]
+async fn a_stop_while_the_hub_is_away_loses_nothing() {
+    let hub = Hub::default();
+    let (sensors, ledger, board) = sensors(&hub);
+    let story = async {
+        until(|| board.acknowledged() > 500).await;
+        hub.0.away.store(true, Ordering::Relaxed);
+        until(|| board.is_waiting()).await;
+        let hub = hub.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            hub.0.away.store(false, Ordering::Relaxed);
+        });
+    };
+    let report = sensors.run(story, Duration::from_secs(60)).await;
+    assert!(report.is_clean(), "{report}");
+    check(&hub, &ledger);
+}
+
+#[tokio::test]
 async fn a_hard_stop_is_counted() {
     let hub = Hub::default();
     let (sensors, ledger, board) = sensors(&hub);

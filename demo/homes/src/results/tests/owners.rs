@@ -147,7 +147,7 @@ async fn follow(world: &World) -> Tape {
 }
 
 async fn play(seed: u64, rates: Rates, snapshot_every: u64) -> (World, Tape) {
-    let log = log_in(&Trouble::new(rates, seed));
+    let log = log_in(&Trouble::store(rates, seed));
     let zero = || Cell::new(0);
     let (claimed, checkpoint, fenced) = (zero(), zero(), zero());
     let random = Cell::new(seed ^ 0x5eed);
@@ -211,7 +211,7 @@ async fn a_follower_sees_the_same_when_tidying_runs_ahead_of_it() {
 #[tokio::test]
 async fn an_answer_that_is_lost_is_no_second_write() {
     for seed in 0..200 {
-        let log = log_in(&Trouble::new(Rates { deaf: 40, forgets: 40, ..Rates::default() }, seed));
+        let log = log_in(&Trouble::store(Rates { deaf: 40, forgets: 40, ..Rates::default() }, seed));
         let mut book = loop {
             if let Ok(book) = Book::<Tape>::open(log.clone(), 1, "host-1").await {
                 break book;

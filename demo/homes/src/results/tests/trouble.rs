@@ -68,7 +68,7 @@ fn failed(why: &str) -> Error {
 }
 
 impl Trouble {
-    pub(crate) fn new(rates: Rates, seed: u64) -> Arc<dyn ObjectStore> {
+    pub(crate) fn store(rates: Rates, seed: u64) -> Arc<dyn ObjectStore> {
         let random = Mutex::new(fastrand::Rng::with_seed(seed));
         Arc::new(Self { inner: Arc::new(InMemory::new()), chance: Arc::new(Chance { rates, random }) })
     }

@@ -227,6 +227,7 @@ mod tests {
             duration,
             acquired_at: Timestamp(0),
             age: Duration::from_secs(age),
+            age_known: true,
             version: LeaseVersion::revision(version),
             previous: None,
             quiet: Duration::ZERO,
@@ -250,7 +251,7 @@ mod tests {
             statistics: HostStatistics::default(),
             software: String::new(),
         };
-        HostEntry { record, age: Duration::from_secs(age) }
+        HostEntry { record, age: Duration::from_secs(age), age_known: true }
     }
 
     fn watch() -> Watch {

@@ -120,6 +120,7 @@ mod tests {
             duration: Some(PATIENCE),
             acquired_at: Timestamp(0),
             age: Duration::ZERO,
+            age_known: true,
             version: LeaseVersion::revision(1),
             previous: None,
             quiet: Duration::ZERO,

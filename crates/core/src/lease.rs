@@ -91,6 +91,9 @@ pub struct Lease {
     pub acquired_at: Timestamp,
     /// How long ago the record was last written: by a renewal, or by a change of owner.
     pub age: Duration,
+    /// Whether that is so. After a store's restart nobody can tell: the age is then zero, so that nobody is taken
+    /// for dead, and only watching tells more.
+    pub age_known: bool,
     /// Which state of the record this is.
     pub version: LeaseVersion,
     /// Who owned it before, if the lease was taken away and not given.
@@ -204,6 +207,7 @@ mod tests {
             duration: None,
             acquired_at: Timestamp(0),
             age: Duration::ZERO,
+            age_known: true,
             version: LeaseVersion::revision(1),
             previous: None,
             quiet: Duration::ZERO,

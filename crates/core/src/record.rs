@@ -75,6 +75,7 @@ impl LeaseRecord {
             duration: self.duration,
             acquired_at: self.acquired_at,
             age: now.since(self.renewed_at),
+            age_known: true,
             version: LeaseVersion::revision(self.revision),
             previous: self.previous.clone(),
             quiet: self.previous_until.since(now),

@@ -81,6 +81,8 @@ pub struct HostEntry {
     pub record: HostRecord,
     /// How long ago.
     pub age: Duration,
+    /// Whether that is so; see [`Lease::age_known`].
+    pub age_known: bool,
 }
 
 /// Everything a group keeps, read in one call.

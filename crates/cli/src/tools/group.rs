@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::arguments::{Describe, List, Output};
 use super::place::{self, Place};
-use super::table::{Cell, Table, object, pretty, say, thousands, words};
+use super::table::{Cell, SINCE_RESTART, Table, object, pretty, say, thousands, words};
 use crate::connection;
 
 pub(crate) async fn list(options: &List) -> Result<(), BoxError> {
@@ -70,7 +70,12 @@ pub(crate) fn partitions(view: &View, hub: &[PartitionProperties]) -> BTreeSet<P
 }
 
 fn alive(view: &View) -> usize {
-    view.hosts.iter().filter(|host| host.age <= host.record.lease_duration).count()
+    view.hosts.iter().filter(|host| host.age_known && host.age <= host.record.lease_duration).count()
+}
+
+/// Hosts of which nobody can tell yet whether they are alive.
+fn unheard(view: &View) -> usize {
+    view.hosts.iter().filter(|host| !host.age_known).count()
 }
 
 /// One partition.
@@ -117,6 +122,9 @@ impl Row {
         let Some(lease) = self.lease.as_ref().filter(|lease| lease.owner.is_some()) else {
             return "unowned".into();
         };
+        if !lease.age_known {
+            return format!("owned, not renewed {SINCE_RESTART}");
+        }
         if let Some(late) = lease.duration.and_then(|duration| lease.age.checked_sub(duration))
             && !late.is_zero()
         {
@@ -167,8 +175,12 @@ fn summary(place: &Place, view: &View, rows: &[Row]) -> String {
         Some((events, time)) => format!("lag {} events ({})", thousands(events), words(time)),
         None => "lag unknown".into(),
     };
+    let unheard = match unheard(view) {
+        0 => String::new(),
+        unheard => format!(" ({unheard} not heard {SINCE_RESTART})"),
+    };
     format!(
-        "{} on {} ({})   {} hosts   {owned}/{} partitions owned   {lag}",
+        "{} on {} ({})   {} hosts{unheard}   {owned}/{} partitions owned   {lag}",
         group.group,
         group.hub,
         group.namespace,
@@ -192,8 +204,66 @@ fn json(place: &Place, view: &View, rows: &[Row], partitions: Value) -> Value {
         ("namespace", place.group.namespace.as_str().into()),
         ("at", view.at.to_string().into()),
         ("hosts", alive(view).into()),
+        ("hosts_unheard", unheard(view).into()),
         ("lag_events", lag.map(|(events, _)| events).into()),
         ("lag_seconds", lag.map(|(_, time)| time.as_secs_f64()).into()),
         ("partitions", partitions),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use ephor_core::epoch::Epoch;
+    use ephor_core::host_record::{HostRecord, HostStatistics};
+    use ephor_core::ids::{HostId, Incarnation};
+    use ephor_core::lease::LeaseVersion;
+    use ephor_core::store::HostEntry;
+    use ephor_core::time::Timestamp;
+
+    use super::*;
+
+    /// A partition and its owner, last heard of so many seconds ago.
+    fn view(age: u64, age_known: bool) -> View {
+        let id = HostId { name: "vm-1".parse().unwrap(), incarnation: Incarnation(1) };
+        let lasts = Duration::from_secs(30);
+        let lease = Lease {
+            partition: PartitionId(0),
+            owner: Some(id.clone()),
+            epoch: Epoch::NONE.next(),
+            duration: Some(lasts),
+            acquired_at: Timestamp(0),
+            age: Duration::from_secs(age),
+            age_known,
+            version: LeaseVersion::revision(1),
+            previous: None,
+            quiet: Duration::ZERO,
+            heir: None,
+        };
+        let record = HostRecord {
+            id,
+            beat: 1,
+            state: HostState::Active,
+            lease_duration: lasts,
+            max_partitions: None,
+            wants: vec![],
+            answers: vec![],
+            statistics: HostStatistics::default(),
+            software: String::new(),
+        };
+        let host = HostEntry { record, age: Duration::from_secs(age), age_known };
+        View { leases: vec![lease], hosts: vec![host], ..View::default() }
+    }
+
+    #[test]
+    fn an_owner_whose_age_is_not_known_counts_neither_as_alive_nor_as_dead() {
+        for (age, age_known, state, counted) in [
+            (2, true, "owned, renewed 2.0 s ago", (1, 0)),
+            (40, true, "expired 10 s ago", (0, 0)),
+            (0, false, "owned, not renewed since the store's restart", (0, 1)),
+        ] {
+            let view = view(age, age_known);
+            assert_eq!(Row::of(PartitionId(0), &view, &[]).state(), state);
+            assert_eq!((alive(&view), unheard(&view)), counted, "{state}");
+        }
+    }
 }

@@ -8,6 +8,9 @@ use serde_json::{Map, Value};
 
 use super::arguments::Output;
 
+/// What is said of a record whose age the store cannot tell.
+pub(crate) const SINCE_RESTART: &str = "since the store's restart";
+
 /// What stands in a row: as people read it, and as programs do.
 pub(crate) struct Cell {
     text: String,

@@ -364,6 +364,7 @@ fn lease(partition: u32, owner: Option<usize>, age: u64) -> Lease {
         duration: owner.map(|_| Duration::from_secs(30)),
         acquired_at: Timestamp(0),
         age: Duration::from_secs(age),
+        age_known: true,
         version: LeaseVersion::revision(1),
         previous: None,
         quiet: Duration::ZERO,
@@ -383,7 +384,7 @@ fn entry(number: usize, state: HostState, max_partitions: Option<u32>, wants: Ve
         statistics: HostStatistics::default(),
         software: String::new(),
     };
-    HostEntry { record, age: Duration::ZERO }
+    HostEntry { record, age: Duration::ZERO, age_known: true }
 }
 
 #[test]

@@ -45,7 +45,7 @@ impl Session {
             standing.checkpoint()?;
             let old = standing.lease.as_ref();
             let Some(change) = record::claim(old, standing.seal, request, now, &Rules::default()) else {
-                return Ok(Verdict::Answer(Claim::Lost { holder: old.map(|lease| lease.seen_at(now)) }));
+                return Ok(Verdict::Answer(Claim::Lost { holder: standing.seen_lease() }));
             };
             let lease = change.lease.seen_at(now);
             let token = LeaseToken { partition, owner: request.host.clone(), epoch: lease.epoch };

@@ -7,7 +7,7 @@
 //! started, to the microsecond: a restart and a failover change that. A time of another run is taken to be as
 //! young as can be: of age zero, with as much quiet time ahead as there was when it was written. A living owner
 //! renews within seconds and is then dated by the new clock; a dead one is found out by watching, as everybody
-//! does anyway when clocks disagree.
+//! does anyway when clocks disagree. Views say of such an age that it is not known, for people.
 
 use ephor_core::time::Timestamp;
 
@@ -31,7 +31,12 @@ pub(super) struct Reading {
 impl Reading {
     /// How far times that were written together with `written` must be moved to be times of this clock.
     pub(super) fn shift(&self, server: i64, written: Timestamp) -> i64 {
-        if server == self.server { 0 } else { self.now.0.saturating_sub(written.0) }
+        if self.knows(server) { 0 } else { self.now.0.saturating_sub(written.0) }
+    }
+
+    /// Whether times of that run of the server can be compared with this one.
+    pub(super) fn knows(&self, server: i64) -> bool {
+        server == self.server
     }
 
     /// A condition: that this reading is still good.

@@ -9,7 +9,7 @@ use sqlx::postgres::PgRow;
 
 use super::clock::{NOW, SERVER};
 use super::failure::{Failure, damaged};
-use super::rows::{LEASE_COLUMNS, lease, number, optional_number};
+use super::rows::{LEASE_COLUMNS, number, optional_number, seen_lease};
 use super::session::Session;
 use super::standing::{clock_row, kind, time_of};
 use super::{clock, literal};
@@ -102,8 +102,8 @@ fn answer(row: &PgRow, reading: clock::Reading) -> Renewal {
             return Ok(Renewal::Renewed);
         }
         let there = optional_number::<i64>(row, "revision")?.is_some();
-        let holder = there.then(|| lease(row, reading)).transpose()?;
-        Ok(Renewal::Lost { holder: holder.map(|lease| lease.seen_at(reading.now)) })
+        let holder = there.then(|| seen_lease(row, reading)).transpose()?;
+        Ok(Renewal::Lost { holder })
     };
     read().unwrap_or_else(|what: String| Renewal::Unknown { what })
 }

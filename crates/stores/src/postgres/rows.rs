@@ -7,6 +7,7 @@ use ephor_core::checkpoint::Checkpoint;
 use ephor_core::epoch::Epoch;
 use ephor_core::history::OwnershipChange;
 use ephor_core::ids::{HostId, LogId, PartitionId};
+use ephor_core::lease::Lease;
 use ephor_core::record::{CheckpointRecord, LeaseRecord};
 use ephor_core::time::Timestamp;
 use sqlx::Row;
@@ -72,6 +73,17 @@ pub(super) fn lease(row: &PgRow, reading: Reading) -> Result<LeaseRecord, Unread
         previous_until: moved(time(row, "previous_until")?),
         heir: optional_host(row, "heir")?,
     })
+}
+
+/// A lease as a view shows it.
+pub(super) fn seen_lease(row: &PgRow, reading: Reading) -> Result<Lease, Unreadable> {
+    let age_known = age_known(row, reading)?;
+    Ok(Lease { age_known, ..lease(row, reading)?.seen_at(reading.now) })
+}
+
+/// Whether the times in a row are of this reading's clock.
+pub(super) fn age_known(row: &PgRow, reading: Reading) -> Result<bool, Unreadable> {
+    Ok(reading.knows(number(row, "server")?))
 }
 
 /// The epoch that may save. It is there even where the position cannot be read, so that a seek mends it.

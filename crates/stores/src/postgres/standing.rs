@@ -2,6 +2,7 @@
 
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{GroupId, PartitionId};
+use ephor_core::lease::Lease;
 use ephor_core::record::{CheckpointRecord, LeaseRecord};
 use sqlx::postgres::PgRow;
 
@@ -17,6 +18,8 @@ use crate::text::Unreadable;
 pub(super) struct Standing {
     pub(super) reading: Reading,
     pub(super) lease: Option<LeaseRecord>,
+    /// Whether its times are of this reading's clock.
+    age_known: bool,
     pub(super) seal: Epoch,
     /// If its position can be read; a seek goes on without.
     pub(super) checkpoint: Result<CheckpointRecord, Unreadable>,
@@ -64,16 +67,24 @@ fn read(rows: &[PgRow], group: &GroupId, partition: PartitionId) -> Result<Stand
     let told = |what: &str, why| damaged(format!("the {what} of partition {partition} of {group}: {why}"));
     let leases = rows.iter().find(|row| kind(row) == "lease");
     let lease = leases.map(|row| lease(row, reading)).transpose().map_err(|why| told("lease", why))?;
+    let age_known = leases.map(|row| rows::age_known(row, reading)).transpose();
+    let age_known = age_known.map_err(|why| told("lease", why))?.unwrap_or(true);
     let row = rows.iter().find(|row| kind(row) == "checkpoint");
     let seal = row.map_or(Ok(Epoch::NONE), seal).map_err(|why| told("seal", why))?;
     let revision = row.map(|row| number(row, "revision")).transpose().map_err(|why| told("seal", why))?;
     let checkpoint = row.map_or_else(|| Ok(CheckpointRecord::default()), rows::checkpoint);
     let checkpoint =
         checkpoint.map_err(|why| format!("the checkpoint of partition {partition} of {group}: {why}"));
-    Ok(Standing { reading, lease, seal, checkpoint, revision })
+    Ok(Standing { reading, lease, age_known, seal, checkpoint, revision })
 }
 
 impl Standing {
+    /// The lease as a view would show it.
+    pub(super) fn seen_lease(&self) -> Option<Lease> {
+        let lease = self.lease.as_ref()?.seen_at(self.reading.now);
+        Some(Lease { age_known: self.age_known, ..lease })
+    }
+
     /// The checkpoint; damage is an error.
     pub(super) fn checkpoint(&self) -> Result<&CheckpointRecord, Failure> {
         self.checkpoint.as_ref().map_err(|what| damaged(what.clone()))

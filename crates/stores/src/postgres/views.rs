@@ -10,7 +10,8 @@ use super::clock::Reading;
 use super::failure::{Failure, damaged};
 use super::literal;
 use super::rows::{
-    CHECKPOINT_COLUMNS, LEASE_COLUMNS, checkpoint, lease, number, optional_number, optional_text, text,
+    CHECKPOINT_COLUMNS, LEASE_COLUMNS, age_known, checkpoint, number, optional_number, optional_text,
+    seen_lease, text,
 };
 use super::session::Session;
 use super::standing::{clock_row, kind, time_of};
@@ -78,7 +79,7 @@ impl Session {
 
 fn take_in(view: &mut View, row: &PgRow, reading: Reading) -> Result<(), Unreadable> {
     match kind(row) {
-        "lease" => view.leases.push(lease(row, reading)?.seen_at(reading.now)),
+        "lease" => view.leases.push(seen_lease(row, reading)?),
         "checkpoint" => {
             let partition = number(row, "partition").map(ephor_core::ids::PartitionId)?;
             let checkpoint = checkpoint(row)?.checkpoint;
@@ -96,7 +97,8 @@ fn host(row: &PgRow, reading: Reading) -> Result<HostEntry, Unreadable> {
     let written = number(row, "written_at").map(Timestamp)?;
     let shift = reading.shift(number(row, "server")?, written);
     let age = reading.now.since(Timestamp(written.0.saturating_add(shift)));
-    Ok(HostEntry { record: read_host(id, text(row, "record")?)?, age })
+    let record = read_host(id, text(row, "record")?)?;
+    Ok(HostEntry { record, age, age_known: age_known(row, reading)? })
 }
 
 /// Which record it is, for people.

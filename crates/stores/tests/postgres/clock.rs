@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use ephor_core::epoch::Epoch;
 use ephor_core::expiry::{Tolerance, Watch};
-use ephor_core::lease::ClaimCause;
+use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken};
 use ephor_core::store::{Claim, Renewal, Store, View};
 use ephor_core::time::Monotonic;
 
-use crate::world::{LEASE, P, claim, database, group, open, record, sql, try_claim, wait};
+use crate::world::{LEASE, P, claim, database, group, host, open, record, sql, try_claim, wait};
 
 /// What the tables look like after a failover to a server whose clock is this far ahead.
 async fn fail_over(url: &str, ahead_ms: i64) {
@@ -52,7 +53,41 @@ fn nobody_is_buried_by_the_clock_of_another_server() {
     }
 }
 
-/// The test above would be of no use if a lease of this server that is as old were not buried.
+/// Hosts take an age of zero and watch; people are told that nobody knows.
+#[test]
+fn an_age_of_another_run_of_the_server_is_said_to_be_unknown() {
+    wait(async {
+        let url = database().await;
+        let store = open(&url);
+        store.heartbeat(&group(), &record("a")).await.unwrap();
+        let token = claim(&store, P, "a").await;
+        let known = |view: &View| (view.leases[0].age_known, view.hosts[0].age_known);
+        assert_eq!(known(&store.view(&group()).await.unwrap()), (true, true));
+        fail_over(&url, 0).await;
+        assert_eq!(known(&store.view(&group()).await.unwrap()), (false, false));
+        // Whoever loses a race is told the same.
+        let stale = ClaimRequest {
+            partition: P,
+            host: host("b"),
+            duration: LEASE,
+            seen: None,
+            above: Epoch::NONE,
+            cause: ClaimCause::Unowned,
+        };
+        let lost = store.claim(&group(), &stale).await.unwrap();
+        assert!(matches!(&lost, Claim::Lost { holder: Some(lease) } if !lease.age_known), "{lost:?}");
+        let other = LeaseToken { owner: host("b"), ..token.clone() };
+        let lost = store.renew(&group(), LEASE, &[other]).await.unwrap();
+        assert!(matches!(&lost[..], [Renewal::Lost { holder: Some(lease) }] if !lease.age_known), "{lost:?}");
+        // Whoever is heard again is dated again.
+        store.renew(&group(), LEASE, &[token]).await.unwrap();
+        assert_eq!(known(&store.view(&group()).await.unwrap()), (true, false));
+        store.heartbeat(&group(), &record("a")).await.unwrap();
+        assert_eq!(known(&store.view(&group()).await.unwrap()), (true, true));
+    });
+}
+
+/// The first test would be of no use if a lease of this server that is as old were not buried.
 #[test]
 fn the_clock_of_the_same_server_counts() {
     wait(async {

@@ -186,6 +186,7 @@ pub(crate) fn lease_in((partition, who, epoch, duration, acquired, age, quiet, v
         duration: duration.map(Duration::from_millis),
         acquired_at: Timestamp(*acquired),
         age: Duration::from_millis(*age),
+        age_known: true,
         version: LeaseVersion::revision(*version),
         previous: maybe_id(&who.1),
         quiet: Duration::from_millis(*quiet),
@@ -243,6 +244,7 @@ pub(crate) fn view_in((at, hosts, leases, checkpoints, founding, damaged): &View
     let entry = |(record, age): &(RecordT, u64)| HostEntry {
         record: record_in(record),
         age: Duration::from_millis(*age),
+        age_known: true,
     };
     View {
         at: Timestamp(*at),

@@ -54,7 +54,11 @@ impl Records {
     }
 
     pub(super) fn view(&self, now: Timestamp) -> View {
-        let entry = |row: &HostRow| HostEntry { record: row.record.clone(), age: now.since(row.at) };
+        let entry = |row: &HostRow| HostEntry {
+            record: row.record.clone(),
+            age: now.since(row.at),
+            age_known: true,
+        };
         let checkpoint = |(partition, record): (&PartitionId, &CheckpointRecord)| {
             Some((*partition, record.checkpoint.clone()?))
         };

@@ -27,7 +27,7 @@ impl Records<'_> {
     fn read_entry(&self, row: &Row<'_>) -> StepResult<HostEntry> {
         let entry = || {
             let record = record(row)?;
-            Ok(HostEntry { record, age: self.now.since(time(row, "written_at")?) })
+            Ok(HostEntry { record, age: self.now.since(time(row, "written_at")?), age_known: true })
         };
         entry().map_err(|why: Unreadable| {
             let which = optional_text(row, "host").ok().flatten().unwrap_or("?").to_owned();

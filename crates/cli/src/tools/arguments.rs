@@ -32,7 +32,7 @@ pub(crate) enum CheckpointCommand {
     /// Move the position of a group: shows what would happen, and does it with --yes
     Seek(Seek),
     /// Write the checkpoints of a group as JSON, for `import`
-    Export(Look),
+    Export(Export),
     /// Take over the positions of an export: shows what would happen, and does it with --yes
     Import(Import),
 }
@@ -135,6 +135,15 @@ pub(crate) struct Seek {
     pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) hub: Connection,
+}
+
+#[derive(Args)]
+pub(crate) struct Export {
+    #[command(flatten)]
+    pub(crate) look: Look,
+    /// Export what can be read even if a record cannot: positions may be missing
+    #[arg(long)]
+    pub(crate) incomplete: bool,
 }
 
 #[derive(Args)]

@@ -4,7 +4,7 @@ use ephor_core::BoxError;
 use ephor_core::store::{Seek, SeekRequest, View};
 use ephor_stores::export::{self, Export, Exported};
 
-use super::arguments::{Import, Look};
+use super::arguments::{self, Import, Look};
 use super::group::{partitions, position};
 use super::place::Place;
 use super::seek::who;
@@ -32,10 +32,25 @@ pub(crate) async fn list(options: &Look) -> Result<(), BoxError> {
 }
 
 /// Always JSON: it is for `import`.
-pub(crate) async fn export(options: &Look) -> Result<(), BoxError> {
-    let place = Place::find(options).await?;
+pub(crate) async fn export(options: &arguments::Export) -> Result<(), BoxError> {
+    let place = Place::find(&options.look).await?;
     let view = place.view().await?;
+    check_complete(&view, options.incomplete)?;
     say(&format!("{}\n", export::write(&place.group, &view.checkpoints)))
+}
+
+/// A position that is missing is not noticed by whoever imports the rest.
+fn check_complete(view: &View, incomplete: bool) -> Result<(), BoxError> {
+    if view.damaged.is_empty() || incomplete {
+        return Ok(());
+    }
+    Err(format!(
+        "nothing was exported, because not all of the group can be read: {}; an import would begin such a \
+         partition anew. Mend a checkpoint with `ephor checkpoint seek --partition NUMBER`, or add --incomplete \
+         to export what can be read",
+        view.damaged.join("; ")
+    )
+    .into())
 }
 
 pub(crate) async fn import(options: &Import) -> Result<(), BoxError> {
@@ -106,5 +121,20 @@ fn check_partitions(export: &Export, view: &View, place: &Place) -> Result<(), B
         )
         .into()),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_export_that_would_miss_a_position_fails_unless_that_is_wanted() {
+        let whole = View::default();
+        let torn = View { damaged: vec!["the checkpoint of partition 2".into()], ..View::default() };
+        check_complete(&whole, false).unwrap();
+        let error = check_complete(&torn, false).expect_err("a position is missing").to_string();
+        assert!(error.contains("checkpoint of partition 2") && error.contains("--incomplete"), "{error}");
+        check_complete(&torn, true).unwrap();
     }
 }

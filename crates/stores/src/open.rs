@@ -33,19 +33,28 @@ pub enum OpenError {
 }
 
 /// Opens the store that a URL names if there is one, and makes none: for tools, where a new one would only hide
-/// that the URL is wrong.
+/// that the URL is wrong. Tables of an earlier release are refused and stay as they are: brought up to date, they
+/// would be refused to the hosts of that release.
 #[allow(clippy::unused_async, reason = "some stores are waited for")]
 pub async fn open_existing(url: &StoreUrl) -> Result<Option<Arc<dyn Store>>, OpenError> {
-    let there = match url {
-        StoreUrl::Sqlite(path) => path.exists(),
+    match url {
+        #[cfg(feature = "sqlite")]
+        StoreUrl::Sqlite(path) => {
+            let store = crate::sqlite::SqliteStore::open_existing(path)?;
+            Ok(store.map(|store| Arc::new(store) as Arc<dyn Store>))
+        }
         #[cfg(feature = "postgres")]
         StoreUrl::Postgres(text) => {
-            crate::postgres::PostgresStore::connect(text, Default::default())?.exists().await?
+            let store = crate::postgres::PostgresStore::connect_existing(text, Default::default())?;
+            if !store.exists().await? {
+                return Ok(None);
+            }
+            store.check().await?;
+            Ok(Some(Arc::new(store)))
         }
-        #[cfg(not(feature = "postgres"))]
-        StoreUrl::Postgres(_) => true,
-    };
-    Ok(if there { Some(open(url).await?) } else { None })
+        #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
+        other => open(other).await.map(Some),
+    }
 }
 
 /// Opens the store that a URL names, and makes it if it is not there.
@@ -84,7 +93,59 @@ mod tests {
             open(&url).await.unwrap();
             assert!(open_existing(&url).await.unwrap().is_some(), "{url}");
         }
+        // Nor does a file become one in which nothing is yet.
+        let empty = folder.path().join("empty.db");
+        std::fs::write(&empty, "").unwrap();
+        assert!(open_existing(&StoreUrl::Sqlite(empty.clone())).await.unwrap().is_none());
+        assert_eq!(std::fs::metadata(&empty).unwrap().len(), 0);
         let nowhere: StoreUrl = server.url("nowhere").parse().unwrap();
         assert!(open_existing(&nowhere).await.err().unwrap().to_string().contains("no such database"));
+    }
+
+    /// A version before the first stands for that of an earlier release.
+    #[tokio::test]
+    async fn tables_of_an_earlier_release_are_brought_up_to_date_by_hosts_and_not_by_looking() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ephor.db");
+        let file: StoreUrl = format!("sqlite:{}", path.display()).parse().unwrap();
+        drop(open(&file).await.unwrap());
+        let version = || {
+            let connection = rusqlite::Connection::open(&path).unwrap();
+            connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).unwrap()
+        };
+        let now = version();
+        rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 0).unwrap();
+        for _ in 0..2 {
+            let error = open_existing(&file).await.err().expect("it is older").to_string();
+            assert!(
+                error.contains("version 0") && error.contains("the release that the hosts run"),
+                "{error}"
+            );
+        }
+        assert_eq!(version(), 0);
+        rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", now).unwrap();
+        assert!(open_existing(&file).await.unwrap().is_some());
+
+        let server = ephor_testkit::postgres_server::Server::start();
+        let text = server.url("postgres");
+        let url: StoreUrl = text.parse().unwrap();
+        open(&url).await.unwrap();
+        let mut connection = <sqlx::PgConnection as sqlx::Connection>::connect(&text).await.unwrap();
+        let mut sql =
+            async |text: &'static str| sqlx::raw_sql(text).fetch_all(&mut connection).await.unwrap();
+        sql("UPDATE ephor.schema_version SET version = 0").await;
+        for _ in 0..2 {
+            let error = open_existing(&url).await.err().expect("they are older").to_string();
+            assert!(
+                error.contains("version 0") && error.contains("the release that the hosts run"),
+                "{error}"
+            );
+        }
+        let rows = sql("SELECT version FROM ephor.schema_version").await;
+        assert_eq!(sqlx::Row::get::<i64, _>(&rows[0], "version"), 0);
+        // A host that meets them goes to work on them at once: here in vain, for the tables are there.
+        assert!(!open(&url).await.err().unwrap().to_string().contains("the release that the hosts run"));
+        sql("UPDATE ephor.schema_version SET version = 1").await;
+        assert!(open_existing(&url).await.unwrap().is_some());
     }
 }

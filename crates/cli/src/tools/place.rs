@@ -61,13 +61,14 @@ pub(crate) async fn open(url: &str) -> Result<Arc<dyn Store>, BoxError> {
 /// Opens a store, and makes it if `make` says so; if not, an empty one stands for one that is not there.
 async fn open_or_make(url: &str, make: bool) -> Result<Arc<dyn Store>, BoxError> {
     let url: StoreUrl = url.parse()?;
+    if let Some(there) = ephor_stores::open_existing(&url).await? {
+        return Ok(there);
+    }
     if make {
         return Ok(ephor_stores::open(&url).await?);
     }
-    Ok(ephor_stores::open_existing(&url).await?.unwrap_or_else(|| {
-        eprintln!("ephor: there is no store at {url} yet: it would be made");
-        Arc::new(MemoryStore::default())
-    }))
+    eprintln!("ephor: there is no store at {url} yet: it would be made");
+    Ok(Arc::new(MemoryStore::default()))
 }
 
 fn is_meant(group: &GroupId, look: &Look) -> bool {

@@ -108,6 +108,20 @@ pub(super) async fn prepare(
     }
 }
 
+/// Whether the tables are what `migrations` say. It changes nothing.
+pub(super) async fn check(
+    connection: &mut PgConnection,
+    schema: &str,
+    migrations: &[&str],
+) -> Result<(), Failure> {
+    let known = migrations.len();
+    match version(connection, schema).await? {
+        Some(found) if found > known => Err(newer(schema, found, known).into()),
+        Some(found) if found == known => Ok(()),
+        found => Err(older(schema, found.unwrap_or(0), known).into()),
+    }
+}
+
 async fn migrate(connection: &mut PgConnection, schema: &str, migrations: &[&str]) -> Result<(), Failure> {
     execute(connection, &format!("SELECT pg_advisory_xact_lock({LOCK})")).await?;
     let there = format!("SELECT (to_regclass('{schema}.schema_version') IS NOT NULL)::int::bigint AS there");
@@ -140,7 +154,7 @@ async fn migrate(connection: &mut PgConnection, schema: &str, migrations: &[&str
     Ok(())
 }
 
-/// The version of the tables; none if there are none, and an error if they are newer than is known.
+/// The version of the tables; none if there are none.
 pub(super) async fn version(connection: &mut PgConnection, schema: &str) -> Result<Option<usize>, Failure> {
     let sql = format!("SELECT max(version) AS version FROM {schema}.schema_version");
     let rows = match execute(connection, &sql).await {
@@ -157,6 +171,16 @@ fn newer(schema: &str, found: usize, known: usize) -> StoreError {
         message: format!(
             "the schema {schema} has tables of version {found}, and this release of Ephor knows them up to \
              {known}: use the later release that wrote them, or name another schema"
+        ),
+    }
+}
+
+fn older(schema: &str, found: usize, known: usize) -> StoreError {
+    StoreError::Refused {
+        message: format!(
+            "the schema {schema} has tables of version {found}, and this release of Ephor has {known}: use the \
+             tools of the release that the hosts run; the first host of this release brings the tables up to \
+             date, and hosts of the earlier one are refused from then on"
         ),
     }
 }

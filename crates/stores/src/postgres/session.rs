@@ -15,8 +15,18 @@ use super::schema;
 /// A lost race is run again this often before the store counts as unwell.
 pub(super) const MOST_ATTEMPTS: usize = 20;
 
+/// What becomes of tables that are not there, or of an earlier release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tables {
+    /// They are made, or brought up to date.
+    Prepared,
+    /// Nothing: calls are refused.
+    AsTheyAre,
+}
+
 pub(super) struct Session {
     pub(super) options: PostgresOptions,
+    tables: Tables,
     /// The URL without its password.
     pub(super) place: String,
     connections: Connections,
@@ -36,9 +46,15 @@ pub(super) async fn execute(connection: &mut PgConnection, sql: &str) -> Result<
 }
 
 impl Session {
-    pub(super) fn new(connect: PgConnectOptions, options: PostgresOptions, place: String) -> Self {
+    pub(super) fn new(
+        connect: PgConnectOptions,
+        options: PostgresOptions,
+        tables: Tables,
+        place: String,
+    ) -> Self {
         let connections = Connections::new(connect, options.connections);
-        Self { options, place, connections, prepared: AtomicBool::new(false), preparing: Mutex::default() }
+        let (prepared, preparing) = (AtomicBool::new(false), Mutex::default());
+        Self { options, tables, place, connections, prepared, preparing }
     }
 
     pub(super) fn schema(&self) -> &str {
@@ -115,7 +131,11 @@ impl Session {
             if !self.prepared.load(Ordering::Relaxed) {
                 self.connections.forget_idle();
                 let mut lent = self.connections.take().await?;
-                schema::prepare(&mut lent.connection, self.schema(), schema::MIGRATIONS).await?;
+                let (connection, migrations) = (&mut lent.connection, schema::MIGRATIONS);
+                match self.tables {
+                    Tables::Prepared => schema::prepare(connection, self.schema(), migrations).await?,
+                    Tables::AsTheyAre => schema::check(connection, self.schema(), migrations).await?,
+                }
                 self.prepared.store(true, Ordering::Relaxed);
                 lent.give_back();
             }

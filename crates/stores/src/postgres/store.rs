@@ -20,7 +20,7 @@ use super::failure;
 use super::listener::Listener;
 use super::options::{ConnectError, PostgresOptions, connect_options};
 use super::rows;
-use super::session::Session;
+use super::session::{Session, Tables};
 use crate::StoreUrl;
 
 /// The store's times are milliseconds.
@@ -54,17 +54,27 @@ struct Inner {
 impl PostgresStore {
     /// A store that connects when it is first used, and creates its tables then if they are not there.
     pub fn connect(url: &str, options: PostgresOptions) -> Result<Self, ConnectError> {
+        Self::new(url, options, Tables::Prepared)
+    }
+
+    /// A store for tools: it neither creates tables nor brings those of an earlier release up to date, for the
+    /// hosts of that release would be refused from then on. Calls fail then, and say so.
+    pub fn connect_existing(url: &str, options: PostgresOptions) -> Result<Self, ConnectError> {
+        Self::new(url, options, Tables::AsTheyAre)
+    }
+
+    fn new(url: &str, options: PostgresOptions, tables: Tables) -> Result<Self, ConnectError> {
         options.check()?;
         let connect = connect_options(url)?;
         let place = StoreUrl::Postgres(url.to_owned()).to_string();
         let bells = Arc::new(Bells::default());
         let channel = bells::channel(&options.schema);
         let listener = options.listen.then(|| Listener::new(connect.clone(), channel, bells.clone()));
-        let session = Session::new(connect, options, place);
+        let session = Session::new(connect, options, tables, place);
         Ok(Self { inner: Arc::new(Inner { session, bells, listener }) })
     }
 
-    /// Connects, and creates the tables if they are not there: an error that a person must mend is told before
+    /// Connects, and makes the tables what they should be, if that is allowed: an error that a person must mend is told before
     /// anything starts.
     pub async fn check(&self) -> Result<(), StoreError> {
         self.session().call(async { self.session().only("SELECT 1").await.map(|_| ()) }).await

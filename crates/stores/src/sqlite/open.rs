@@ -19,6 +19,15 @@ pub(super) const NEXT_TRY: Duration = Duration::from_millis(1);
 /// SQLite gives the room of a log that has grown beyond this back to the disk when it begins it anew.
 const LOG_BYTES_KEPT: i64 = 16 << 20;
 
+/// What becomes of tables that are not there, or of an earlier release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tables {
+    /// They are made, or brought up to date.
+    Prepared,
+    /// Nothing: such a file is refused.
+    AsTheyAre,
+}
+
 /// A connection to the file, which is created if it is not there and `more` says so.
 pub(super) fn connect(place: &Place, more: OpenFlags) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
@@ -42,12 +51,13 @@ pub(super) fn configure(connection: &Connection) -> rusqlite::Result<()> {
 pub(super) fn prepare(
     connection: &Connection,
     place: &Place,
+    tables: Tables,
     machine: &dyn Machine,
     reading: &dyn Fn() -> Reading,
     deadline: Instant,
 ) -> Result<(), OpenError> {
     loop {
-        match try_to_prepare(connection, place, reading) {
+        match try_to_prepare(connection, place, tables, reading) {
             Err(OpenError::Busy { .. }) if Instant::now() < deadline => std::thread::sleep(NEXT_TRY),
             Err(OpenError::Busy { path, holder }) => {
                 let found = holder::find(&place.database, &place.shared_memory);
@@ -67,6 +77,7 @@ pub(super) fn prepare(
 fn try_to_prepare(
     connection: &Connection,
     place: &Place,
+    tables: Tables,
     reading: &dyn Fn() -> Reading,
 ) -> Result<(), OpenError> {
     let path = &place.database;
@@ -74,7 +85,7 @@ fn try_to_prepare(
     configure(connection).map_err(failed)?;
     // In one transaction: another process may be at it just now.
     let look = Transaction::new_unchecked(connection, TransactionBehavior::Deferred).map_err(failed)?;
-    check_contents(schema::contents(&look).map_err(failed)?, place)?;
+    check_contents(schema::contents(&look).map_err(failed)?, tables, place)?;
     drop(look);
     if connection.is_readonly("main").map_err(failed)? {
         return Err(OpenError::ReadOnly { path: path.clone() });
@@ -88,7 +99,7 @@ fn try_to_prepare(
     let transaction =
         Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(failed)?;
     // Another process may have been faster since the first look.
-    let version = check_contents(schema::contents(&transaction).map_err(failed)?, place)?;
+    let version = check_contents(schema::contents(&transaction).map_err(failed)?, tables, place)?;
     schema::migrate(&transaction, version, MIGRATIONS).map_err(failed)?;
     let row = read_clock(&transaction).map_err(failed)?;
     let row = clock::open(row, &reading())
@@ -98,12 +109,17 @@ fn try_to_prepare(
     check_health(connection, place)
 }
 
-fn check_contents(contents: Contents, place: &Place) -> Result<usize, OpenError> {
+fn check_contents(contents: Contents, tables: Tables, place: &Place) -> Result<usize, OpenError> {
     let path = place.database.clone();
+    let known = MIGRATIONS.len();
     match contents {
+        Contents::Nothing if tables == Tables::AsTheyAre => Err(OpenError::Nothing { path }),
         Contents::Nothing => Ok(0),
-        Contents::Ours(version) if version <= MIGRATIONS.len() => Ok(version),
-        Contents::Ours(found) => Err(OpenError::Newer { path, found, known: MIGRATIONS.len() }),
+        Contents::Ours(found) if found < known && tables == Tables::AsTheyAre => {
+            Err(OpenError::Older { path, found, known })
+        }
+        Contents::Ours(version) if version <= known => Ok(version),
+        Contents::Ours(found) => Err(OpenError::Newer { path, found, known }),
         Contents::Foreign => Err(OpenError::Foreign { path }),
     }
 }

@@ -106,6 +106,26 @@ pub enum OpenError {
         /// The latest that is known here.
         known: usize,
     },
+    /// An earlier release wrote it, and whoever only looks does not change it.
+    #[error(
+        "{} has tables of version {found}, and this release of Ephor has {known}: use the tools of the release \
+         that the hosts run; the first host of this release brings the tables up to date, and hosts of the \
+         earlier one are refused from then on", .path.display()
+    )]
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// The version of its tables.
+        found: usize,
+        /// The version of this release.
+        known: usize,
+    },
+    /// There is nothing, and whoever only looks makes nothing.
+    #[error("there is no store at {} yet: the hosts make it when they first start", .path.display())]
+    Nothing {
+        /// The file.
+        path: PathBuf,
+    },
     /// Another machine uses it.
     #[error("{}: {source}", .path.display())]
     OtherMachine {

@@ -23,7 +23,7 @@ use super::clock::{self, ClockRow, Reading};
 use super::failure::{self, Kind};
 use super::holder;
 use super::machine::Machine;
-use super::open::{NEXT_TRY, connect, prepare, read_clock, write_clock};
+use super::open::{NEXT_TRY, Tables, connect, prepare, read_clock, write_clock};
 use super::open_error::OpenError;
 use super::place::Place;
 use super::records::{Records, StepError, StepResult};
@@ -50,6 +50,7 @@ impl Session {
     #[expect(clippy::disallowed_methods, reason = "a wait for a lock is real")]
     pub(super) fn open(
         place: Place,
+        tables: Tables,
         machine: Arc<dyn Machine>,
         busy_wait: Duration,
         bells: Arc<Bells>,
@@ -59,7 +60,7 @@ impl Session {
         let failed = |error| OpenError::of_sqlite(error, &place.database);
         let connection = connect(&place, OpenFlags::SQLITE_OPEN_CREATE).map_err(failed)?;
         let reading = || Reading::take(&*machine, &boot, machine_name.as_deref());
-        prepare(&connection, &place, &*machine, &reading, Instant::now() + busy_wait)?;
+        prepare(&connection, &place, tables, &*machine, &reading, Instant::now() + busy_wait)?;
         let identity = place.identity().map_err(|error| place.other(error))?;
         let log = File::open(&place.log).map_err(|error| place.other(error))?;
         let (unsynced, broken) = (false, None);

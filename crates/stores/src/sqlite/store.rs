@@ -17,6 +17,7 @@ use ephor_core::store::{
 
 use super::bells::Bells;
 use super::machine::{Machine, ThisMachine};
+use super::open::Tables;
 use super::open_error::OpenError;
 use super::place::Place;
 use super::records::{self, Records};
@@ -99,11 +100,28 @@ impl SqliteStore {
         Self::open_with(path, SqliteOptions::default())
     }
 
-    /// The same with options.
+    /// Opens a file if it is a store, and neither creates one nor brings the tables of an earlier release up to
+    /// date, for the hosts of that release would be refused from then on: for tools.
+    pub fn open_existing(path: impl AsRef<Path>) -> Result<Option<Self>, OpenError> {
+        if !path.as_ref().exists() {
+            return Ok(None);
+        }
+        match Self::open_as(path.as_ref(), SqliteOptions::default(), Tables::AsTheyAre) {
+            Err(OpenError::Nothing { .. }) => Ok(None),
+            opened => opened.map(Some),
+        }
+    }
+
+    /// The same as [`open`](Self::open) with options.
     pub fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, OpenError> {
-        let place = Place::find(path.as_ref(), options.allow_network_file_system)?;
+        Self::open_as(path.as_ref(), options, Tables::Prepared)
+    }
+
+    fn open_as(path: &Path, options: SqliteOptions, tables: Tables) -> Result<Self, OpenError> {
+        let place = Place::find(path, options.allow_network_file_system)?;
         let bells = Arc::new(Bells::default());
-        let session = Session::open(place.clone(), options.machine, options.busy_wait, bells.clone())?;
+        let session =
+            Session::open(place.clone(), tables, options.machine, options.busy_wait, bells.clone())?;
         let worker = Worker::start(session).map_err(|error| place.other(error))?;
         Ok(Self { inner: Arc::new(Inner { worker, place, bells, watcher: OnceLock::new() }) })
     }

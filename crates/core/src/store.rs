@@ -25,6 +25,10 @@ pub const HISTORY_PER_PARTITION: u16 = 100;
 /// A host that has not been heard of for this long is forgotten.
 pub const FORGET_HOSTS_AFTER: Duration = Duration::from_secs(60 * 60);
 
+/// One that shall drain is remembered for this long, and its orders with it: if it was only paused, it must still
+/// learn of them.
+pub const FORGET_DRAINED_HOSTS_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// What a store can do beyond the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
@@ -266,7 +270,7 @@ pub trait Store: Send + Sync + 'static {
     /// Removes the record of a host that has stopped.
     fn retire<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> StoreFuture<'a, ()>;
 
-    /// Says what is wanted of a host, until it retires; false if there is no such host. Wakes it.
+    /// Says what is wanted of a host, until it retires or is forgotten; false if there is no such host. Wakes it.
     fn order<'a>(&'a self, group: &'a GroupId, host: &'a HostId, orders: HostOrders)
     -> StoreFuture<'a, bool>;
 

@@ -2,7 +2,7 @@
 
 use ephor_core::host_record::{HostRecord, Want};
 use ephor_core::ids::{GroupId, HostId};
-use ephor_core::store::{FORGET_HOSTS_AFTER, HostOrders};
+use ephor_core::store::{FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, HostOrders};
 
 use super::bells;
 use super::clock::{NOW, SERVER};
@@ -23,14 +23,12 @@ impl Session {
             "{limit} WITH before AS (SELECT record FROM {s}.hosts WHERE group_key = {key} AND host = {host}), \
              beat AS (INSERT INTO {s}.hosts (group_key, host, written_at, server, record) \
              VALUES ({key}, {host}, {NOW}, {SERVER}, {text}) ON CONFLICT (group_key, host) DO UPDATE \
-             SET written_at = excluded.written_at, server = excluded.server, record = excluded.record), \
-             forgotten AS (DELETE FROM {s}.hosts WHERE group_key = {key} AND host <> {host} \
-             AND written_at <= {NOW} - {forget}) \
+             SET written_at = excluded.written_at, server = excluded.server, record = excluded.record) \
              SELECT (SELECT record FROM before) AS before, (SELECT drain::int::bigint FROM {s}.orders \
-             WHERE group_key = {key} AND host = {host}) AS drain",
+             WHERE group_key = {key} AND host = {host}) AS drain; {forget}",
             limit = self.lock_limit(),
             text = literal::text(&write_host(record)),
-            forget = FORGET_HOSTS_AFTER.as_millis(),
+            forget = forget(s, &key),
         );
         let (mut lent, rows) = self.first(&sql).await?;
         let row = rows.first();
@@ -81,4 +79,16 @@ impl Session {
         );
         Ok(!self.only(&sql).await?.is_empty())
     }
+}
+
+/// Forgets hosts long dead, and what is wanted of hosts that are not there.
+fn forget(s: &str, key: &str) -> String {
+    let (long, longer) = (FORGET_HOSTS_AFTER.as_millis(), FORGET_DRAINED_HOSTS_AFTER.as_millis());
+    format!(
+        "DELETE FROM {s}.hosts h WHERE group_key = {key} AND written_at <= {NOW} - {long} \
+         AND (written_at <= {NOW} - {longer} OR NOT EXISTS \
+         (SELECT 1 FROM {s}.orders o WHERE o.group_key = {key} AND o.host = h.host AND o.drain)); \
+         DELETE FROM {s}.orders o WHERE group_key = {key} AND NOT EXISTS \
+         (SELECT 1 FROM {s}.hosts h WHERE h.group_key = {key} AND h.host = o.host)"
+    )
 }

@@ -63,7 +63,7 @@ CREATE TABLE $s.hosts (
     record text NOT NULL,
     PRIMARY KEY (group_key, host)
 );
--- Apart from the hosts: a host that was paused until it was forgotten must still learn that it shall drain.
+-- Apart from the hosts, who write their records anew with every heartbeat.
 CREATE TABLE $s.orders (
     group_key text NOT NULL,
     host text NOT NULL,

@@ -71,7 +71,7 @@ CREATE TABLE hosts (
     PRIMARY KEY (group_id, host)
 ) STRICT, WITHOUT ROWID;
 
--- Apart from the hosts: a host that was paused until it was forgotten must still learn that it shall drain.
+-- Apart from the hosts, who write their records anew with every heartbeat.
 CREATE TABLE orders (
     group_id INTEGER NOT NULL,
     host TEXT NOT NULL,

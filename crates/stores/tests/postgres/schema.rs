@@ -181,24 +181,43 @@ fn a_hundred_changes_of_each_partition_are_remembered() {
     });
 }
 
+/// Their records as if they had been written so many minutes ago.
+async fn age(url: &str, name: &str, minutes: i64) {
+    let age = minutes * 60 * 1_000;
+    let back = format!(
+        "UPDATE ephor.hosts SET written_at = \
+         floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - {age} WHERE host LIKE '{name}#%'"
+    );
+    sql(url, &back).await;
+}
+
 #[test]
-fn a_host_is_forgotten_after_an_hour_and_what_is_wanted_of_it_is_not() {
+fn a_host_is_forgotten_after_an_hour() {
     wait(async {
         let url = database().await;
         let store = open(&url);
         store.heartbeat(&group(), &record("a")).await.unwrap();
-        store.heartbeat(&group(), &record("b")).await.unwrap();
-        assert!(store.order(&group(), &host("a"), HostOrders { drain: true }).await.unwrap());
         for (minutes, left) in [(59, 2), (61, 1)] {
-            let age = minutes * 60 * 1_000;
-            let back = format!(
-                "UPDATE ephor.hosts SET written_at = \
-                floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - {age} WHERE host LIKE 'a#%'"
-            );
-            sql(&url, &back).await;
+            age(&url, "a", minutes).await;
             store.heartbeat(&group(), &record("b")).await.unwrap();
             assert_eq!(store.view(&group()).await.unwrap().hosts.len(), left, "{minutes}");
         }
-        assert!(store.heartbeat(&group(), &record("a")).await.unwrap().drain);
+    });
+}
+
+#[test]
+fn a_host_that_shall_drain_is_forgotten_a_day_later_and_its_orders_with_it() {
+    wait(async {
+        let url = database().await;
+        let store = open(&url);
+        for (minutes, left) in [(24 * 60 - 1, 1), (24 * 60 + 1, 0)] {
+            store.heartbeat(&group(), &record("a")).await.unwrap();
+            assert!(store.order(&group(), &host("a"), HostOrders { drain: true }).await.unwrap());
+            age(&url, "a", minutes).await;
+            store.heartbeat(&group(), &record("b")).await.unwrap();
+            assert_eq!(sql(&url, "SELECT host FROM ephor.orders").await.len(), left, "{minutes}");
+            // One that was only paused still learns of it.
+            assert_eq!(store.heartbeat(&group(), &record("a")).await.unwrap().drain, left == 1);
+        }
     });
 }

@@ -10,7 +10,10 @@ use ephor_core::history::OwnershipChange;
 use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{HostId, PartitionId};
 use ephor_core::record::{Change, CheckpointRecord, LeaseRecord};
-use ephor_core::store::{FORGET_HOSTS_AFTER, Founding, HISTORY_PER_PARTITION, HostEntry, HostOrders, View};
+use ephor_core::store::{
+    FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, Founding, HISTORY_PER_PARTITION, HostEntry, HostOrders,
+    View,
+};
 use ephor_core::time::Timestamp;
 use tokio::sync::Notify;
 
@@ -27,8 +30,7 @@ pub(super) struct Records {
     pub(super) leases: BTreeMap<PartitionId, LeaseRecord>,
     pub(super) checkpoints: BTreeMap<PartitionId, CheckpointRecord>,
     hosts: BTreeMap<HostId, HostRow>,
-    /// Kept apart from the hosts: a host that was paused until it was forgotten
-    /// must still learn, when it is back, that it was told to drain.
+    /// Apart from the hosts, who write their records anew with every heartbeat.
     orders: BTreeMap<HostId, HostOrders>,
     /// Oldest first, each with its number among all changes of the group.
     history: BTreeMap<PartitionId, VecDeque<(u64, OwnershipChange)>>,
@@ -54,11 +56,8 @@ impl Records {
     }
 
     pub(super) fn view(&self, now: Timestamp) -> View {
-        let entry = |row: &HostRow| HostEntry {
-            record: row.record.clone(),
-            age: now.since(row.at),
-            age_known: true,
-        };
+        let entry =
+            |row: &HostRow| HostEntry { record: row.record.clone(), age: now.since(row.at), age_known: true };
         let checkpoint = |(partition, record): (&PartitionId, &CheckpointRecord)| {
             Some((*partition, record.checkpoint.clone()?))
         };
@@ -112,10 +111,21 @@ impl Records {
         for want in record.wants.iter().filter(|want| !asked_before.contains(want)) {
             self.wake(&want.owner);
         }
-        self.hosts.retain(|_, row| now.since(row.at) < FORGET_HOSTS_AFTER);
+        self.forget(now);
         let hosts = &self.hosts;
         self.bells.retain(|host, bell| hosts.contains_key(host) || Arc::strong_count(bell) > 1);
         self.orders.get(&record.id).copied().unwrap_or_default()
+    }
+
+    /// Hosts long dead, and what is wanted of them.
+    fn forget(&mut self, now: Timestamp) {
+        let orders = &self.orders;
+        self.hosts.retain(|host, row| {
+            let drains = orders.get(host).is_some_and(|orders| orders.drain);
+            now.since(row.at) < if drains { FORGET_DRAINED_HOSTS_AFTER } else { FORGET_HOSTS_AFTER }
+        });
+        let hosts = &self.hosts;
+        self.orders.retain(|host, _| hosts.contains_key(host));
     }
 
     pub(super) fn retire(&mut self, host: &HostId) {

@@ -11,7 +11,7 @@ use ephor_core::host_record::{HostState, HostStatistics};
 use ephor_core::ids::Incarnation;
 use ephor_core::lease::{ClaimCause, ReleaseCause};
 use ephor_core::position::SequenceNumber;
-use ephor_core::store::{FORGET_HOSTS_AFTER, HISTORY_PER_PARTITION};
+use ephor_core::store::{FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, HISTORY_PER_PARTITION};
 
 use ephor_core::checkpoint::Position;
 
@@ -115,11 +115,10 @@ fn the_history_of_a_partition_is_bounded() {
 }
 
 #[test]
-fn who_is_not_heard_of_is_forgotten_and_its_orders_are_not() {
+fn who_is_not_heard_of_is_forgotten() {
     let clock = Arc::new(ManualClock::default());
     let store = MemoryStore::new(clock.clone());
     beat(&store, "lost");
-    assert!(done(store.order(&group(), &host("lost"), HostOrders { drain: true })));
     let almost = i64::try_from(FORGET_HOSTS_AFTER.as_millis()).unwrap() - 1;
     clock.0.store(almost, Ordering::SeqCst);
     beat(&store, "a");
@@ -127,7 +126,22 @@ fn who_is_not_heard_of_is_forgotten_and_its_orders_are_not() {
     clock.0.store(almost + 1, Ordering::SeqCst);
     beat(&store, "a");
     assert_eq!((done(store.view(&group())).hosts.len(), bells(&store)), (1, 1));
-    assert!(beat(&store, "lost").drain);
+}
+
+#[test]
+fn who_shall_drain_is_forgotten_a_day_later_and_its_orders_with_it() {
+    let clock = Arc::new(ManualClock::default());
+    let store = MemoryStore::new(clock.clone());
+    let day = i64::try_from(FORGET_DRAINED_HOSTS_AFTER.as_millis()).unwrap();
+    for (after, left) in [(day - 1, 2), (day, 1)] {
+        clock.0.store(0, Ordering::SeqCst);
+        beat(&store, "lost");
+        assert!(done(store.order(&group(), &host("lost"), HostOrders { drain: true })));
+        clock.0.store(after, Ordering::SeqCst);
+        beat(&store, "a");
+        assert_eq!(done(store.view(&group())).hosts.len(), left);
+        assert_eq!(beat(&store, "lost").drain, left == 2);
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use ephor_core::host_record::{HostRecord, Want};
 use ephor_core::ids::HostId;
-use ephor_core::store::{FORGET_HOSTS_AFTER, HostEntry, HostOrders};
+use ephor_core::store::{FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, HostEntry, HostOrders};
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::column::{optional_text, text, time};
@@ -57,14 +57,19 @@ impl Records<'_> {
         Ok(before.optional()?.and_then(Result::ok).map(|record| record.wants).unwrap_or_default())
     }
 
-    /// Forgets hosts long dead, and the wakes of hosts that are not there.
+    /// Forgets hosts long dead, and the orders and wakes of hosts that are not there.
     fn forget(&self) -> StepResult<()> {
-        let values = params![self.id(), (self.now - FORGET_HOSTS_AFTER).0];
-        let hosts = "DELETE FROM hosts WHERE group_id = ?1 AND written_at <= ?2";
-        self.connection.prepare_cached(hosts)?.execute(values)?;
+        let (id, long_ago) = (self.id(), (self.now - FORGET_HOSTS_AFTER).0);
+        let hosts = "DELETE FROM hosts WHERE group_id = ?1 AND written_at <= ?2 AND (written_at <= ?3 \
+                     OR host NOT IN (SELECT host FROM orders WHERE group_id = ?1 AND drain))";
+        let drained = (self.now - FORGET_DRAINED_HOSTS_AFTER).0;
+        self.connection.prepare_cached(hosts)?.execute(params![id, long_ago, drained])?;
+        let orders = "DELETE FROM orders WHERE group_id = ?1 \
+                      AND host NOT IN (SELECT host FROM hosts WHERE group_id = ?1)";
+        self.connection.prepare_cached(orders)?.execute([id])?;
         let wakes = "DELETE FROM wakes WHERE group_id = ?1 AND at <= ?2 \
                      AND host NOT IN (SELECT host FROM hosts WHERE group_id = ?1)";
-        self.connection.prepare_cached(wakes)?.execute(values)?;
+        self.connection.prepare_cached(wakes)?.execute(params![id, long_ago])?;
         Ok(())
     }
 

@@ -82,10 +82,17 @@ impl Session {
 }
 
 /// Forgets hosts long dead, and what is wanted of hosts that are not there.
+///
+/// How old a record of another run of the server is, nobody can tell: its hour begins when it is first met in this
+/// run. It is marked with this run as a negative number, so that its age stays unknown. A host that writes its
+/// record at this moment is left to do so.
 fn forget(s: &str, key: &str) -> String {
     let (long, longer) = (FORGET_HOSTS_AFTER.as_millis(), FORGET_DRAINED_HOSTS_AFTER.as_millis());
     format!(
-        "DELETE FROM {s}.hosts h WHERE group_key = {key} AND written_at <= {NOW} - {long} \
+        "UPDATE {s}.hosts SET written_at = {NOW}, server = -{SERVER} WHERE group_key = {key} AND host IN \
+         (SELECT host FROM {s}.hosts WHERE group_key = {key} AND abs(server) <> {SERVER} FOR UPDATE SKIP LOCKED); \
+         DELETE FROM {s}.hosts h WHERE group_key = {key} AND abs(server) = {SERVER} \
+         AND written_at <= {NOW} - {long} \
          AND (written_at <= {NOW} - {longer} OR NOT EXISTS \
          (SELECT 1 FROM {s}.orders o WHERE o.group_key = {key} AND o.host = h.host AND o.drain)); \
          DELETE FROM {s}.orders o WHERE group_key = {key} AND NOT EXISTS \

@@ -87,6 +87,31 @@ fn an_age_of_another_run_of_the_server_is_said_to_be_unknown() {
     });
 }
 
+/// An hour of this run of the server has to go by before somebody is forgotten who was last heard of in another.
+#[test]
+fn nobody_is_forgotten_by_the_clock_of_another_server_and_everybody_dead_by_this_one() {
+    for hours in [2, -2] {
+        wait(async move {
+            let url = database().await;
+            let store = open(&url);
+            for name in ["a", "b"] {
+                store.heartbeat(&group(), &record(name)).await.unwrap();
+            }
+            fail_over(&url, hours * 60 * 60 * 1_000).await;
+            for _ in 0..2 {
+                store.heartbeat(&group(), &record("b")).await.unwrap();
+                let hosts = store.view(&group()).await.unwrap().hosts;
+                let seen = |index: usize| (hosts[index].age == Duration::ZERO, hosts[index].age_known);
+                assert_eq!((hosts.len(), seen(0), hosts[1].age_known), (2, (true, false), true));
+            }
+            let an_hour = "UPDATE ephor.hosts SET written_at = written_at - 3600001 WHERE host LIKE 'a#%'";
+            sql(&url, an_hour).await;
+            store.heartbeat(&group(), &record("b")).await.unwrap();
+            assert_eq!(store.view(&group()).await.unwrap().hosts.len(), 1);
+        });
+    }
+}
+
 /// The first test would be of no use if a lease of this server that is as old were not buried.
 #[test]
 fn the_clock_of_the_same_server_counts() {

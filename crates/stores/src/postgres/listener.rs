@@ -1,10 +1,10 @@
 //! One connection of the process that listens for wakes.
 //!
-//! Nothing relies on it. It reconnects with growing pauses; each time it is up again everybody who waits is
+//! Nothing relies on it. It reconnects with growing pauses, which begin anew once a connection has held; each time it is up again everybody who waits is
 //! woken once, for what may have been missed.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::sync::watch;
@@ -20,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const FIRST_WAIT: Duration = Duration::from_secs(2);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A connection that is lost sooner than this after it was made has not held.
+const HELD: Duration = Duration::from_secs(60);
 
 /// Starts when it is first needed, and ends with its store.
 pub(super) struct Listener {
@@ -68,24 +70,40 @@ impl Drop for Listener {
     }
 }
 
+/// How long to wait until the next attempt.
+struct Pauses {
+    next: Duration,
+}
+
+impl Pauses {
+    /// After a connection that was there for so long; for no time at all if it could not be made. One that is
+    /// closed again and again wakes everybody each time, and must not do so for ever at the shortest pace.
+    fn after(&mut self, listened: Duration) -> Duration {
+        let pause = if listened >= HELD { SHORTEST_PAUSE } else { self.next };
+        self.next = (pause * 2).min(LONGEST_PAUSE);
+        pause
+    }
+}
+
 #[expect(clippy::disallowed_methods, reason = "it waits for a database, in real time")]
 async fn listen(options: PgConnectOptions, channel: String, bells: Arc<Bells>, tried: watch::Sender<bool>) {
-    let mut pause = SHORTEST_PAUSE;
+    let mut pauses = Pauses { next: SHORTEST_PAUSE };
     loop {
+        let mut listened = Duration::ZERO;
         match tokio::time::timeout(PATIENCE, connect(options.clone(), &channel)).await {
             Ok(Ok(mut listener)) => {
-                pause = SHORTEST_PAUSE;
+                let since = Instant::now();
                 bells.ring_all();
                 tried.send_replace(true);
                 hear(&mut listener, &bells).await;
+                listened = since.elapsed();
                 tracing::debug!("the connection that listens for wakes is lost");
             }
             Ok(Err(error)) => tracing::debug!(%error, "cannot listen for wakes"),
             Err(_) => tracing::debug!("cannot listen for wakes: no answer"),
         }
         tried.send_replace(true);
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        tokio::time::sleep(pauses.after(listened)).await;
     }
 }
 
@@ -119,5 +137,26 @@ async fn hear(listener: &mut PgListener, bells: &Bells) {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_until_a_connection_has_held() {
+        let mut pauses = Pauses { next: SHORTEST_PAUSE };
+        let moment = Duration::from_millis(5);
+        // Whether it could not be made or was closed at once is the same.
+        for (listened, expected) in [(Duration::ZERO, 250), (moment, 500), (moment, 1_000), (moment, 2_000)] {
+            assert_eq!(pauses.after(listened), Duration::from_millis(expected));
+        }
+        for _ in 0..10 {
+            pauses.after(moment);
+        }
+        assert_eq!(pauses.after(moment), LONGEST_PAUSE);
+        assert_eq!(pauses.after(HELD), SHORTEST_PAUSE);
+        assert_eq!(pauses.after(moment), SHORTEST_PAUSE * 2);
     }
 }

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ephor::environment::SystemClock;
-use ephor::{BoxError, Clock, EventSource, Store, Timestamp};
+use ephor::seams::source::OpenRequest;
+use ephor::{BoxError, Clock, EventSource, PartitionId, Store, Timestamp};
 use ephor_eventhubs::EventHubs;
 use ephor_stores::StoreUrl;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::city::{City, Ledger, Rounds, Sensors, Switchboard};
-use crate::fleet::{Fleet, Setting};
+use crate::fleet::{ALARMS, CONSOLIDATE, Fleet, Setting};
 use crate::folder;
 use crate::page::{self, Source};
 use crate::reading::PARTITIONS;
@@ -95,6 +96,7 @@ pub async fn run(options: DemoOptions, stopped: impl Future<Output = ()>) -> Res
         )
         .into());
     }
+    groups_exist(&source).await?;
     for _ in 0..options.hosts {
         fleet.add_host()?;
     }
@@ -120,7 +122,7 @@ pub async fn run(options: DemoOptions, stopped: impl Future<Output = ()>) -> Res
     };
     let work = async {
         banner(&options, &folder, shown);
-        owned(&stage).await?;
+        owned(&stage, options.hub.is_some()).await?;
         let began = SystemClock.now();
         let from = CityTime(u64::try_from(SystemClock.wall().0).unwrap_or(0));
         let sensors = Sensors {
@@ -203,8 +205,23 @@ async fn connect(hub: &str, options: &DemoOptions) -> Result<EventHubs, BoxError
     Ok(builder.build()?)
 }
 
-/// Waits until every partition of both groups has an owner.
-async fn owned(stage: &Stage) -> Result<(), BoxError> {
+/// A hub that is not ours may lack them: better said here than by every host.
+async fn groups_exist(source: &EventHubs) -> Result<(), BoxError> {
+    for group in [CONSOLIDATE, ALARMS] {
+        let probe = OpenRequest::probe(&group.parse()?, PartitionId(0), "ephor-demo");
+        let missing = |error| {
+            format!(
+                "the hub needs the consumer groups {CONSOLIDATE} and {ALARMS}, and {group} cannot be read: {error}"
+            )
+        };
+        source.open(probe).await.map_err(missing)?.close().await;
+    }
+    Ok(())
+}
+
+/// Waits until every partition of both groups has an owner. One that begins with what is yet to come must also have written
+/// down where that is: what is sent before would be none of its business.
+async fn owned(stage: &Stage, from_latest: bool) -> Result<(), BoxError> {
     let all = |stage: &Stage| {
         let groups = stage.fleet().groups;
         let owned =
@@ -212,7 +229,7 @@ async fn owned(stage: &Stage) -> Result<(), BoxError> {
         groups.len() == 2 && groups.iter().all(|group| owned(group) == PARTITIONS as usize)
     };
     for _ in 0..FIRST_OWNERS.as_millis() / LOOK.as_millis() {
-        if all(stage) {
+        if all(stage) && (!from_latest || stage.operator.all_have_begun().await?) {
             return Ok(());
         }
         if let Some(words) = stage.fleet.lock().await.all_dead() {

@@ -10,6 +10,7 @@ use ephor::{BoxError, EventSource, GroupId, OwnershipChange, PartitionId, Positi
 
 use super::model::{GroupNow, PartitionNow};
 use crate::fleet::{ALARMS, CONSOLIDATE};
+use crate::reading::PARTITIONS;
 
 /// So many changes of ownership are shown for each group.
 const CHANGES: usize = 20;
@@ -61,6 +62,17 @@ impl Operator {
         changes.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
         let changes = changes.into_iter().take(CHANGES).map(|(_, told)| told).collect();
         Ok(Seen { groups, changes })
+    }
+
+    /// Whether every partition of every group has a position in the store: nothing that is sent from now on is passed over.
+    pub(crate) async fn all_have_begun(&self) -> Result<bool, BoxError> {
+        for group in &self.groups {
+            let view = self.store.view(group).await?;
+            if !(0..PARTITIONS).all(|partition| view.checkpoint(PartitionId(partition)).is_some()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     async fn ask_hub(&self) -> BTreeMap<PartitionId, PartitionProperties> {

@@ -149,17 +149,21 @@ pub async fn run(options: DemoOptions, stopped: impl Future<Output = ()>) -> Res
         let mut fleet = stage.fleet.lock().await;
         fleet.stop_hosts().await;
         fleet.stop_hub().await;
-        end.send_replace(true);
         Ok(Summary { audit: view.city().audit, lasted, cores, memory, latency: shown.p50.zip(shown.p99) })
     };
-    tokio::select! {
+    let mut background = std::pin::pin!(background);
+    let done = tokio::select! {
         biased;
         done = work => done,
-        failed = background => match failed {
+        failed = &mut background => return match failed {
             Err(error) => Err(error),
             Ok(()) => Err("the page ended before the demo".into()),
         },
-    }
+    };
+    // The page has a last word for whoever looks at it.
+    end.send_replace(true);
+    drop(background.await);
+    done
 }
 
 fn setting(options: &DemoOptions, folder: &Path) -> Setting {

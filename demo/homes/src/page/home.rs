@@ -97,8 +97,9 @@ fn digits(today: &[u8]) -> String {
 }
 
 fn summary(today: &[u8]) -> String {
-    let minutes = |bit: u8| count(today.iter().filter(|minute| **minute & bit != 0).count() as u64);
-    format!("heard in {} minutes, movement in {}, door open in {}", minutes(1), minutes(2), minutes(4))
+    let minutes = |bit: u8| today.iter().filter(|minute| **minute & bit != 0).count() as u64;
+    let heard = counted(minutes(1), "minute", "minutes");
+    format!("heard in {heard}, movement in {}, door open in {}", count(minutes(2)), count(minutes(4)))
 }
 
 /// The page.
@@ -191,5 +192,7 @@ mod tests {
         assert_eq!(lane(&today, 2), "M2 0h1v1h-1zM5 0h1v1h-1z");
         assert_eq!(lane(&today, 8), "");
         assert_eq!((digits(&[0, 1, 15, 255]), lane(&[], 1)), ("01ff".to_owned(), String::new()));
+        assert_eq!(summary(&[0, 1]), "heard in 1 minute, movement in 0, door open in 0");
+        assert_eq!(summary(&today), "heard in 3 minutes, movement in 2, door open in 0");
     }
 }

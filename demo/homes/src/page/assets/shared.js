@@ -17,6 +17,9 @@ function setAttributes(node, attributes) {
 // Makes the rows of a list what they should be. A row keeps its element, wherever it goes.
 function setRows(list, rows, kept) {
   const template = document.getElementById(list.dataset.template).content.firstElementChild;
+  // What goes, goes first: then what stays need not move, and keeps the focus.
+  const keys = new Set(rows.map((row) => row.key));
+  for (const node of [...list.children]) if (!keys.has(node.dataset.key)) node.remove();
   rows.forEach((row, at) => {
     const node = kept.get(row.key) ?? template.cloneNode(true);
     node.dataset.key = row.key;

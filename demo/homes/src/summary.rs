@@ -29,7 +29,7 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Audit { sent, processed, sensor_repeats, replayed, homes_behind, invented } = self.audit;
+        let Audit { sent, processed, sensor_repeats, replayed, homes_behind, invented, .. } = self.audit;
         let lost = sent.saturating_sub(processed);
         writeln!(
             f,

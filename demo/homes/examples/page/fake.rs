@@ -146,6 +146,7 @@ impl Source for Fake {
                 sensor_repeats: 12_345 + passed / 400,
                 replayed: 2_310,
                 homes_behind: 1_100,
+                overdue: 0,
                 invented: 0,
             },
         }

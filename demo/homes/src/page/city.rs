@@ -78,6 +78,15 @@ fn audit(shown: &mut Shown, audit: &Audit) {
             ("wrong", format!("The results have {readings} that nobody sent. This must not be."))
         }
         (0, _) => ("waiting", "No reading has been sent yet.".to_owned()),
+        _ if audit.overdue > 0 => {
+            let late = counted(audit.overdue, "reading is", "readings are");
+            (
+                "late",
+                format!(
+                    "{late} overdue: late, or lost. A hub or hosts that stand still are the usual cause."
+                ),
+            )
+        }
         _ if settled => ("right", "Every reading sent is in the results, home by home.".to_owned()),
         _ if in_flight == 0 => {
             let homes = counted(audit.homes_behind.into(), "home is", "homes are");
@@ -94,7 +103,11 @@ fn audit(shown: &mut Shown, audit: &Audit) {
     shown.say("audit-flight", count(in_flight));
     let behind = counted(audit.homes_behind.into(), "home", "homes");
     shown.say("audit-behind", if settled { String::new() } else { format!("on the way for {behind}") });
-    shown.say("audit-lost", if settled { "0" } else { "none known" });
+    let overdue = match audit.overdue {
+        0 => "none".to_owned(),
+        late => format!("{} overdue", count(late)),
+    };
+    shown.say("audit-lost", overdue);
 }
 
 fn share(neighbourhood: &Neighbourhood) -> f64 {
@@ -274,7 +287,7 @@ fn audit_panel(shown: &Shown) -> Markup {
                 (line("in flight", "audit-flight", "Sent, and not in the results yet"))
                 (line("repeated", "audit-repeated", "Sent more than once by a sensor, and counted once"))
                 (line("replayed", "audit-replayed", "Delivered again after a change of owner, and counted once"))
-                (line("lost", "audit-lost", "What is lost stays in flight for ever: known for sure when nothing is in flight"))
+                (line("lost", "audit-lost", "Sent more than half a minute ago and not in the results"))
             }
         }
     }
@@ -300,6 +313,8 @@ mod tests {
         assert_eq!(sentence(Audit { processed: 10_000, homes_behind: 0, ..audit }).1, all);
         assert_ne!(sentence(Audit { processed: 10_000, ..audit }).1, all, "the sum is right, homes are not");
         assert_eq!(sentence(Audit { invented: 1, ..audit }).0, "wrong");
+        let late = sentence(Audit { overdue: 1_204, ..audit });
+        assert!(late.0 == "late" && late.1.starts_with("1,204 readings are overdue"), "{late:?}");
         assert_eq!(sentence(Audit::default()).0, "waiting");
     }
 

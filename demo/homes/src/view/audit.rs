@@ -1,5 +1,10 @@
 //! What was sent beside what the results say, home by home.
 
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use ephor::Monotonic;
+
 use super::model::Audit;
 use crate::city::Sent;
 
@@ -18,9 +23,37 @@ impl Auditor {
         self.audit.homes_behind += u32::from(sent != found);
     }
 
+    /// So many were sent in all.
+    pub(super) fn sent(&self) -> u64 {
+        self.audit.sent
+    }
+
     /// What all homes come to, with what was counted once though it came more often.
-    pub(super) fn result(self, sensor_repeats: u64, replayed: u64) -> Audit {
-        Audit { sensor_repeats, replayed, ..self.audit }
+    pub(super) fn result(self, sensor_repeats: u64, replayed: u64, long_sent: u64) -> Audit {
+        let overdue = long_sent.saturating_sub(self.audit.processed);
+        Audit { sensor_repeats, replayed, overdue, ..self.audit }
+    }
+}
+
+/// What is in the results no later than this is on its way; what is not is overdue.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Remembers how many were sent.
+#[derive(Debug, Default)]
+pub(super) struct LongSent {
+    marks: VecDeque<(Monotonic, u64)>,
+}
+
+impl LongSent {
+    /// So many are sent by now; gives how many were so long ago that they should have arrived.
+    pub(super) fn of(&mut self, now: Monotonic, sent: u64) -> u64 {
+        self.marks.push_back((now, sent));
+        let is_long =
+            |mark: Option<&(Monotonic, u64)>| mark.is_some_and(|(at, _)| now.since(*at) >= PATIENCE);
+        while is_long(self.marks.get(1)) {
+            self.marks.pop_front();
+        }
+        if is_long(self.marks.front()) { self.marks.front().map_or(0, |(_, sent)| *sent) } else { 0 }
     }
 }
 
@@ -36,10 +69,31 @@ mod tests {
         auditor.compare(count(5, 9), count(4, 2));
         auditor.compare(count(2, 1), count(2, 3));
         auditor.compare(count(1, 1), count(2, 3));
-        let audit = auditor.result(6, 8);
+        let audit = auditor.result(6, 8, 12);
         assert_eq!(
             audit,
-            Audit { sent: 11, processed: 11, sensor_repeats: 6, replayed: 8, homes_behind: 3, invented: 1 }
+            Audit {
+                sent: 11,
+                processed: 11,
+                sensor_repeats: 6,
+                replayed: 8,
+                homes_behind: 3,
+                overdue: 1,
+                invented: 1
+            }
         );
+    }
+
+    #[test]
+    fn what_was_sent_half_a_minute_ago_should_have_arrived() {
+        let mut sent = LongSent::default();
+        let at = |second: u64| Monotonic(second * 1_000_000_000);
+        assert_eq!(sent.of(at(0), 5), 0);
+        assert_eq!(sent.of(at(29), 50), 0);
+        assert_eq!(sent.of(at(30), 60), 5);
+        assert_eq!(sent.of(at(58), 90), 5);
+        assert_eq!(sent.of(at(59), 90), 50);
+        assert_eq!(sent.of(at(500), 90), 90);
+        assert_eq!(sent.marks.len(), 2, "nothing older is kept than is needed");
     }
 }

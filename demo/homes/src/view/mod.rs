@@ -16,7 +16,7 @@ use std::time::Duration;
 use ephor::environment::SystemClock;
 use ephor::{Clock, PartitionId};
 
-use self::audit::Auditor;
+use self::audit::{Auditor, LongSent};
 use self::latency::{Latency, Rate};
 use self::model::{AlarmLine, CityNow, HomeNow, NEIGHBOURHOOD, Neighbourhood};
 use self::shared::Shared;
@@ -45,6 +45,7 @@ pub struct View {
     desks: Vec<Mutex<Shared<Desk>>>,
     latency: Mutex<Latency>,
     rate: Mutex<Rate>,
+    long_sent: Mutex<LongSent>,
     /// When the newest reading was pushed, in milliseconds since 1970; 0 before there is one.
     pushed: AtomicU64,
 }
@@ -60,6 +61,7 @@ impl View {
             desks: (0..PARTITIONS).map(|_| Mutex::default()).collect(),
             latency: Mutex::default(),
             rate: Mutex::default(),
+            long_sent: Mutex::default(),
             pushed: AtomicU64::new(0),
         }
     }
@@ -139,8 +141,9 @@ impl View {
                 auditor.compare(*sent, found);
             }
         });
-        let audit = auditor.result(repeats, replayed);
         let now = SystemClock.now();
+        let long_sent = lock(&self.long_sent).of(now, auditor.sent());
+        let audit = auditor.result(repeats, replayed, long_sent);
         let quantiles = lock(&self.latency).quantiles(now);
         let pushed = self.pushed.load(Ordering::Relaxed);
         let wall = u64::try_from(SystemClock.wall().0).unwrap_or(0);

@@ -71,6 +71,8 @@ pub struct Audit {
     pub replayed: u64,
     /// Homes whose count or whose readings differ at the moment: what is in flight, or lost.
     pub homes_behind: u32,
+    /// Readings that were sent more than half a minute ago and that the results do not say: late, or lost.
+    pub overdue: u64,
     /// Readings that the results have and that nobody sent. Never anything but 0.
     pub invented: u64,
 }

@@ -156,7 +156,8 @@ async fn a_seek_shows_what_it_would_do_and_then_does_it() {
     let scene = Scene::new().await;
     until("all is saved", || scene.checkpoints() == [Some(9); 4]).await;
     let seek = ["checkpoint", "seek", "homes/$Default", "--partition", "1", "--to", "by:-5"];
-    let plan = scene.json(&seek);
+    let plan = scene.json(&[&seek[..], &["--partition", "1"]].concat());
+    assert_eq!(plan.as_array().unwrap().len(), 1, "a partition that is named twice is moved once");
     assert_eq!((&plan[0]["part"], &plan[0]["change"]), (&1.into(), &(-5).into()));
     assert_eq!(plan[0]["outcome"], Value::Null);
     assert_eq!(scene.checkpoints()[1], Some(9), "nothing was changed");
@@ -222,7 +223,11 @@ async fn what_is_not_there_is_named() {
     let text = scene.error(&["checkpoint", "seek", "homes/$Default", "--to", "soon"]);
     assert!(text.contains("earliest, latest, seq:N"), "{text}");
     let text = scene.error(&["checkpoint", "seek", "homes/$Default", "--to", "seq:99"]);
-    assert!(text.contains("has no event 99"), "{text}");
+    assert!(text.contains("has no event 99: it keeps 0 to 9, and 10 is the next to come"), "{text}");
+    let text = scene.error(&["lease", "history", "homes/$Default", "--partition", "99"]);
+    assert!(text.contains("has no partition 99; it has 0 to 3"), "{text}");
+    let text = scene.error(&["group", "list", "--store", "canary-pw:foo"]);
+    assert!(text.contains("sqlite:PATH") && !text.contains("canary"), "{text}");
     let text = scene.error(&["checkpoint", "seek", "homes/$Default", "--to", "latest", "--partition", "9"]);
     assert!(text.contains("no partition 9"), "{text}");
 }

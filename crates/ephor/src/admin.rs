@@ -4,6 +4,7 @@
 //! partition, and its owner notices; a drain is a request that the host finds
 //! with its next heartbeat.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -38,7 +39,7 @@ pub enum AdminError {
         partitions: usize,
     },
     /// There is no such event.
-    #[error("partition {partition} has no event {wanted}: it keeps {first} to {end}")]
+    #[error("partition {partition} has no event {wanted}: {}", kept(*first, *end))]
     OutOfRange {
         /// The partition.
         partition: PartitionId,
@@ -69,6 +70,14 @@ pub enum AdminError {
         /// The hosts there are.
         known: Vec<String>,
     },
+}
+
+/// Which events there are, in words.
+fn kept(first: SequenceNumber, end: SequenceNumber) -> String {
+    match end.0.checked_sub(1) {
+        Some(last) if end > first => format!("it keeps {first} to {last}, and {end} is the next to come"),
+        _ => format!("it keeps none, and {end} is the next to come"),
+    }
 }
 
 /// Where to seek.
@@ -191,7 +200,7 @@ impl Admin {
         Ok(self.store.history(&self.group, partition, most).await?)
     }
 
-    /// Moves the position of these partitions, or of all if none is named.
+    /// Moves the position of these partitions, each once, or of all if none is named.
     /// Every position is worked out before the first is changed.
     pub async fn seek(
         &self,
@@ -207,10 +216,11 @@ impl Admin {
                 return Err(AdminError::UnknownPartition { partition: *partition, partitions });
             }
         }
-        let chosen = if partitions.is_empty() { &hub.partitions[..] } else { partitions };
+        let chosen: BTreeSet<PartitionId> =
+            if partitions.is_empty() { &hub.partitions[..] } else { partitions }.iter().copied().collect();
         let view = self.store.view(&self.group).await?;
         let mut steps = vec![];
-        for &partition in chosen {
+        for partition in chosen {
             let properties = self.source.partition_properties(partition).await?;
             let from = view.checkpoint(partition).map(|checkpoint| checkpoint.position.clone());
             let target = resolve(to, from.as_ref(), &properties)?;
@@ -387,8 +397,13 @@ mod tests {
         assert_eq!(to(SeekTo::By(1), Some(at(15))), at(16));
         for wanted in [9, 21] {
             let error = resolve(&SeekTo::Sequence(SequenceNumber(wanted)), None, &partition).unwrap_err();
-            assert_eq!(error.to_string(), format!("partition 0 has no event {wanted}: it keeps 10 to 20"));
+            let kept = "it keeps 10 to 19, and 20 is the next to come";
+            assert_eq!(error.to_string(), format!("partition 0 has no event {wanted}: {kept}"));
         }
+        let empty = PartitionProperties { last: None, ..partition };
+        let error = resolve(&SeekTo::Sequence(SequenceNumber(9)), None, &empty).unwrap_err();
+        let kept = "it keeps none, and 10 is the next to come";
+        assert_eq!(error.to_string(), format!("partition 0 has no event 9: {kept}"));
     }
 
     #[test]

@@ -89,6 +89,8 @@ struct Row {
     saved: Option<Duration>,
     latest: Option<u64>,
     lag: Option<Lag>,
+    /// How long the oldest event that is not finished has been waiting; none where nobody knows.
+    behind: Option<Duration>,
 }
 
 impl Row {
@@ -101,6 +103,9 @@ impl Row {
             Position::Finished { sequence, enqueued_at, .. } => Some((*sequence, *enqueued_at)),
             Position::Start(_) => None,
         });
+        let lag = known.map(|partition| lag(partition, finished));
+        // Without the time of the last finished event there is nothing to count from.
+        let counted = |lag: &Lag| lag.events == 0 || matches!(finished, Some((_, Some(_))));
         Self {
             id,
             host: owner.and_then(|owner| Some(view.host(owner)?.record.state)),
@@ -108,7 +113,8 @@ impl Row {
             saved: checkpoint.map(|checkpoint| view.at.since(checkpoint.saved_at)),
             checkpoint: checkpoint.map(|checkpoint| checkpoint.position.clone()),
             latest: known.and_then(|partition| Some(partition.last.as_ref()?.sequence.0)),
-            lag: known.map(|partition| lag(partition, finished)),
+            lag,
+            behind: lag.filter(counted).map(|lag| lag.time),
             lease,
         }
     }
@@ -152,7 +158,7 @@ fn table(rows: &[Row]) -> Table {
             Cell::or_none(row.checkpoint.as_ref().map(position)),
             Cell::or_none(row.latest.map(Cell::number)),
             Cell::or_none(row.lag.map(|lag| Cell::number(lag.events))),
-            Cell::or_none(row.lag.map(|lag| Cell::duration(lag.time))),
+            Cell::or_none(row.behind.map(Cell::duration)),
             Cell::or_none(row.saved.map(Cell::duration)),
             Cell::text(row.state()),
         ]);
@@ -172,7 +178,8 @@ fn summary(place: &Place, view: &View, rows: &[Row]) -> String {
     let group = &place.group;
     let owned = rows.iter().filter(|row| row.is_owned()).count();
     let lag = match total_lag(rows) {
-        Some((events, time)) => format!("lag {} events ({})", thousands(events), words(time)),
+        Some((events, Some(time))) => format!("lag {} events ({})", thousands(events), words(time)),
+        Some((events, None)) => format!("lag {} events", thousands(events)),
         None => "lag unknown".into(),
     };
     let unheard = match unheard(view) {
@@ -189,11 +196,13 @@ fn summary(place: &Place, view: &View, rows: &[Row]) -> String {
     )
 }
 
-/// All events, and the partition that is furthest behind.
-fn total_lag(rows: &[Row]) -> Option<(u64, Duration)> {
-    let lags: Vec<Lag> = rows.iter().filter_map(|row| row.lag).collect();
-    let time = lags.iter().map(|lag| lag.time).max()?;
-    Some((lags.iter().map(|lag| lag.events).sum(), time))
+/// All events, and the time of the partition that is furthest behind, if it is known of all.
+fn total_lag(rows: &[Row]) -> Option<(u64, Option<Duration>)> {
+    let known: Vec<(Lag, Option<Duration>)> =
+        rows.iter().filter_map(|row| Some((row.lag?, row.behind))).collect();
+    let times: Option<Vec<Duration>> = known.iter().map(|(_, behind)| *behind).collect();
+    let events = known.iter().map(|(lag, _)| lag.events).sum();
+    (!known.is_empty()).then(|| (events, times.and_then(|times| times.into_iter().max())))
 }
 
 fn json(place: &Place, view: &View, rows: &[Row], partitions: Value) -> Value {
@@ -206,17 +215,20 @@ fn json(place: &Place, view: &View, rows: &[Row], partitions: Value) -> Value {
         ("hosts", alive(view).into()),
         ("hosts_unheard", unheard(view).into()),
         ("lag_events", lag.map(|(events, _)| events).into()),
-        ("lag_seconds", lag.map(|(_, time)| time.as_secs_f64()).into()),
+        ("lag_seconds", lag.and_then(|(_, time)| time).map(|time| time.as_secs_f64()).into()),
         ("partitions", partitions),
     ])
 }
 
 #[cfg(test)]
 mod tests {
+    use ephor_core::checkpoint::Checkpoint;
     use ephor_core::epoch::Epoch;
     use ephor_core::host_record::{HostRecord, HostStatistics};
     use ephor_core::ids::{HostId, Incarnation};
     use ephor_core::lease::LeaseVersion;
+    use ephor_core::position::{Offset, SequenceNumber};
+    use ephor_core::source::LastEnqueued;
     use ephor_core::store::HostEntry;
     use ephor_core::time::Timestamp;
 
@@ -265,5 +277,44 @@ mod tests {
             assert_eq!(Row::of(PartitionId(0), &view, &[]).state(), state);
             assert_eq!((alive(&view), unheard(&view)), counted, "{state}");
         }
+    }
+
+    #[test]
+    fn how_long_a_partition_is_behind_is_told_only_where_it_is_known() {
+        let hub = |last: u64| PartitionProperties {
+            id: PartitionId(0),
+            first: SequenceNumber(0),
+            last: Some(LastEnqueued {
+                sequence: SequenceNumber(last),
+                offset: Offset::number(last),
+                enqueued_at: Timestamp(9_000),
+            }),
+        };
+        let view = |position: Option<Position>| {
+            let checkpoint =
+                |position| Checkpoint { position, log: None, epoch: Epoch::NONE, saved_at: Timestamp(0) };
+            let checkpoints = position.map(|position| (PartitionId(0), checkpoint(position)));
+            View { checkpoints: checkpoints.into_iter().collect(), ..View::default() }
+        };
+        let finished = |enqueued_at: Option<i64>| Position::Finished {
+            sequence: SequenceNumber(9),
+            offset: None,
+            enqueued_at: enqueued_at.map(Timestamp),
+        };
+        let second = Duration::from_secs(1);
+        for (position, last, events, behind) in [
+            (None, 99, 100, None),
+            (Some(finished(None)), 99, 90, None),
+            (Some(finished(Some(2_000))), 99, 90, Some(second * 7)),
+            (Some(finished(None)), 9, 0, Some(Duration::ZERO)),
+        ] {
+            let row = Row::of(PartitionId(0), &view(position), &[hub(last)]);
+            assert_eq!((row.lag.map(|lag| lag.events), row.behind), (Some(events), behind));
+            assert_eq!(table(&[row]).json()[0]["behind"], Value::from(behind.map(|time| time.as_secs_f64())));
+        }
+        let row = |position| Row::of(PartitionId(0), &view(position), &[hub(99)]);
+        assert_eq!(total_lag(&[row(None), row(Some(finished(Some(2_000))))]), Some((190, None)));
+        assert_eq!(total_lag(&[row(Some(finished(Some(2_000))))]), Some((90, Some(second * 7))));
+        assert_eq!(total_lag(&[]), None);
     }
 }

@@ -1,15 +1,21 @@
 //! `ephor lease history`: who owned what, and why that changed.
 
+use std::collections::BTreeSet;
+
 use ephor_core::BoxError;
 use ephor_core::ids::{HostId, PartitionId};
 
 use super::arguments::History;
+use super::group::partitions;
 use super::place::Place;
 use super::table::{Cell, Table};
 
 pub(crate) async fn history(options: &History) -> Result<(), BoxError> {
     let place = Place::find(&options.look).await?;
     let partition = options.partition.map(PartitionId);
+    if let Some(wanted) = partition {
+        check(wanted, &partitions(&place.view().await?, &[]), &place)?;
+    }
     let changes = place.store.history(&place.group, partition, options.last).await?;
     let mut table = Table::new(&["at", "part", "epoch", "from", "to", "why"]);
     let host = |host: &Option<HostId>| {
@@ -26,4 +32,44 @@ pub(crate) async fn history(options: &History) -> Result<(), BoxError> {
         ]);
     }
     table.print(options.look.common.output)
+}
+
+/// A partition without a history, and none at all: these must not look the same.
+fn check(wanted: PartitionId, known: &BTreeSet<PartitionId>, place: &Place) -> Result<(), BoxError> {
+    if known.is_empty() || known.contains(&wanted) {
+        return Ok(());
+    }
+    Err(format!("{} has no partition {wanted}; it has {}", place.group, ranges(known)).into())
+}
+
+/// `0 to 3, 7`
+fn ranges(partitions: &BTreeSet<PartitionId>) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for &PartitionId(id) in partitions {
+        match ranges.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(id) => *last = id,
+            _ => ranges.push((id, id)),
+        }
+    }
+    let words = |(first, last): &(u32, u32)| match first == last {
+        true => first.to_string(),
+        false => format!("{first} to {last}"),
+    };
+    ranges.iter().map(words).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_that_follow_each_other_are_named_together() {
+        for (ids, text) in [
+            (&[0, 1, 2, 3][..], "0 to 3"),
+            (&[4], "4"),
+            (&[0, 1, 5, 7, 8, u32::MAX], "0 to 1, 5, 7 to 8, 4294967295"),
+        ] {
+            assert_eq!(ranges(&ids.iter().copied().map(PartitionId).collect()), text);
+        }
+    }
 }

@@ -161,6 +161,11 @@ async fn a_seek_shows_what_it_would_do_and_then_does_it() {
     assert_eq!((&plan[0]["part"], &plan[0]["change"]), (&1.into(), &(-5).into()));
     assert_eq!(plan[0]["outcome"], Value::Null);
     assert_eq!(scene.checkpoints()[1], Some(9), "nothing was changed");
+    for (to, warning) in [("offset:zzz", "nobody has checked"), ("time:2999-01-01", "is yet to come")] {
+        let output = scene.run(&["checkpoint", "seek", "homes/$Default", "--to", to]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && said.contains(warning), "{said}");
+    }
     let done = scene.text(&[&seek[..], &["--yes"]].concat());
     assert!(done.contains("5 events again") && done.contains("done in epoch"), "{done}");
     scene.until_seen(45).await;

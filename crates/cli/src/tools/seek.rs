@@ -47,10 +47,30 @@ pub(crate) async fn run(options: &Seek) -> Result<(), BoxError> {
     let mode = if options.yes { SeekMode::Apply } else { SeekMode::DryRun };
     let steps = admin.seek(&partitions, &options.to.0, mode).await?;
     table(&steps).print(options.look.common.output)?;
+    let now = place.store.view(&place.group).await?.at;
+    if let Some(warning) = warning(&options.to.0, now) {
+        eprintln!("ephor: {warning}");
+    }
     if !options.yes {
         eprintln!("nothing was changed: add --yes to do it; the owners will begin anew in a new epoch");
     }
     Ok(())
+}
+
+/// What a plan does not show.
+fn warning(to: &SeekTo, now: Timestamp) -> Option<String> {
+    match to {
+        SeekTo::Offset(offset) => Some(format!(
+            "nobody has checked whether there is an event at offset {offset}: only the hub knows what its offsets \
+             mean. If it does not know this one, the hosts go by their `on_invalid_position`: from the earliest event, \
+             from the latest, or not at all. seq:N is checked"
+        )),
+        SeekTo::Time(time) if *time > now => Some(format!(
+            "{time} is yet to come (it is {now}): nothing is read until then, and what is enqueued before is \
+             skipped"
+        )),
+        _ => None,
+    }
 }
 
 fn table(steps: &[SeekStep]) -> Table {
@@ -148,6 +168,18 @@ mod tests {
             ["", "soon", "seq:", "seq:-1", "offset:", "by:x", "time:yesterday", "time:2026-02-30", "seq"]
         {
             assert!(text.parse::<Aim>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_checked_and_what_is_yet_to_come_is_said() {
+        let said = |to| warning(&to, Timestamp(5_000));
+        let text = said(SeekTo::Offset(Offset::new("zzz"))).unwrap();
+        assert!(text.contains("nobody has checked") && text.contains("offset zzz"), "{text}");
+        let text = said(SeekTo::Time(Timestamp(5_001))).unwrap();
+        assert!(text.contains("1970-01-01T00:00:05.001Z is yet to come"), "{text}");
+        for to in [SeekTo::Time(Timestamp(5_000)), SeekTo::Latest, SeekTo::By(-1)] {
+            assert_eq!(said(to), None);
         }
     }
 

@@ -232,9 +232,8 @@ async fn the_results_are_what_was_sent_whoever_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn and_also_if_storage_forgets_what_it_has_done() {
-    // Storage that fails outright is in the tests of results: opening a book takes up to sixty calls, all of which must succeed.
-    let rates = Rates { fails: 0, deaf: 0, forgets: 30, waits: 3 };
+async fn and_also_if_storage_fails_is_deaf_or_forgets_what_it_has_done() {
+    let rates = Rates { fails: 5, deaf: 5, forgets: 30, waits: 3 };
     let place = Place::of(Trouble::store(rates, 7), "trouble");
     chaos(World::new(place, fast()), 80).await;
 }

@@ -155,6 +155,16 @@ impl Log {
     }
 
     async fn numbers(&self, folder: &str) -> Result<Vec<u64>, LogError> {
+        for _ in 1..ATTEMPTS {
+            match self.numbers_once(folder).await {
+                Err(LogError::Storage { .. }) => {}
+                done => return done,
+            }
+        }
+        self.numbers_once(folder).await
+    }
+
+    async fn numbers_once(&self, folder: &str) -> Result<Vec<u64>, LogError> {
         let folder = self.folder.clone().join(folder);
         let listed = self.place.store().list(Some(&folder));
         let number = |path: &Path| path.filename().and_then(|name| name.parse::<u64>().ok());
@@ -165,6 +175,16 @@ impl Log {
     }
 
     async fn get(&self, object: &Path) -> Result<Option<Bytes>, LogError> {
+        for _ in 1..ATTEMPTS {
+            match self.get_once(object).await {
+                Err(LogError::Storage { .. }) => {}
+                done => return done,
+            }
+        }
+        self.get_once(object).await
+    }
+
+    async fn get_once(&self, object: &Path) -> Result<Option<Bytes>, LogError> {
         let got = match self.place.store().get(object).await {
             Ok(got) => got.bytes().await,
             Err(error) => Err(error),
@@ -201,6 +221,10 @@ impl Log {
 
 const UPDATES: &str = "updates";
 const SNAPSHOTS: &str = "snapshots";
+
+/// So often something is read before that counts as failed: opening a book is many reads, and none of them may fail. Storage
+/// that needs a pause in between makes it itself.
+const ATTEMPTS: u32 = 4;
 
 fn floor_of(snapshots: &[u64]) -> u64 {
     snapshots.iter().nth_back(1).copied().unwrap_or(0)

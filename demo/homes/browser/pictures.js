@@ -7,6 +7,7 @@ import { Album } from "./album.js";
 import { Demo, makeFolder, removeFolder } from "./demo.js";
 import { PHONE, board, button, openBrowser, openWindow, until } from "./look.js";
 
+const SCREEN = { width: 1240, height: 850 };
 const RUNNING = 75; // seconds until there is something to see
 const EVENING = [17 * 60, 23 * 60]; // minutes of the day at which a home's picture is taken
 
@@ -16,7 +17,7 @@ const folder = await makeFolder();
 const browser = await openBrowser();
 
 async function take(demo, name, path, settings, prepare = () => {}) {
-  const window = await openWindow(browser, demo.origin, { viewport: { width: 1280, height: 860 }, ...settings });
+  const window = await openWindow(browser, demo.origin, { viewport: SCREEN, ...settings });
   const page = await window.open(path);
   await until("live", () => page.getAttribute("body", "data-stream"), (stream) => stream === "live");
   await prepare(page);
@@ -43,7 +44,7 @@ async function failure(page) {
   console.log(`${lost} partitions of host-3 are with others`);
 }
 
-// A home of which there is something to tell: movement, an open door, and an alarm if there is one.
+// A home of which there is something to tell: movement, an open door, and a short alarm if there is one.
 async function told(demo, homes) {
   const minute = async () => (await demo.ask("/api/home/0"))?.minute ?? 0;
   const hours = async () => (await demo.ask("/api/home/0")).today?.filter(Boolean).length ?? 0;
@@ -53,7 +54,8 @@ async function told(demo, homes) {
   for (let number = 0; number < homes; number += 1) {
     const { today } = await demo.ask(`/api/home/${number}`);
     const minutes = (bit) => today.filter((minute) => minute & bit).length;
-    const worth = Math.min(minutes(8), 60) * 10 + minutes(2) + minutes(4) * 5;
+    const alarm = minutes(8) > 0 && minutes(8) < 60;
+    const worth = (alarm ? 1000 : 0) + minutes(2) + minutes(4) * 5;
     if (worth > best[1]) best = [number, worth];
   }
   return best[0];
@@ -65,7 +67,7 @@ try {
     await take(demo, "city light", "/", { colorScheme: "light" });
     await take(demo, "city dark", "/", { colorScheme: "dark" });
     await take(demo, "phone", "/", { colorScheme: "light", viewport: PHONE, isMobile: true });
-    await take(demo, "operator after a failure", "/operator", { colorScheme: "light" }, failure);
+    await take(demo, "operator after a failure", "/operator", { colorScheme: "light", viewport: { ...SCREEN, height: 1150 } }, failure);
   });
   const small = { homes: 300, speed: 300 };
   await withDemo(small, async (demo) => {

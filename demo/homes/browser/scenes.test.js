@@ -49,7 +49,8 @@ async function accounted() {
     sentence: await text(city, "audit-sentence"),
     processed: await count(city, "audit-processed"),
     flying: await count(city, "audit-flight"),
-  }), (now) => now.verdict === "right" && now.sentence.startsWith("Every reading sent is")
+    lost: await text(city, "audit-lost"),
+  }), (now) => !now.lost.includes("overdue") && now.verdict === "right" && now.sentence.startsWith("Every reading sent is")
     && now.processed >= sent && now.flying < 2 * RATE);
 }
 
@@ -98,6 +99,8 @@ scene("load: a new sensor in every home, three more hosts, and the load spreads"
     await until("the answer", () => text(operator, "toast"), (says) => says.startsWith(`${host} starts`));
   }
   await until("two partitions each", () => shares(operator), both("2-2-2-2-2-2-2-2"));
+  const cut = () => operator.locator("#board").evaluate((board) => board.scrollWidth - board.clientWidth);
+  await until("eight hosts have room, when all tiles have arrived", cut, (pixels) => pixels === 0);
   await until("a third more readings", () => count(city, "rate"), (rate) => near(rate, RATE_WITH_DETECTORS));
   assert.equal(await count(city, "audit-replayed"), 0, "a planned move repeats nothing");
 });

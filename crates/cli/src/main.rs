@@ -24,7 +24,12 @@ const LOGGED: &str = "warn,ephor_gateway=info";
 #[tokio::main]
 async fn main() -> ExitCode {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| LOGGED.into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // A log that cannot be written, because the disk is full, is missed. To say so there would end the program.
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .log_internal_errors(false)
+        .init();
     match run(Arguments::parse().command).await {
         Ok(code) => code,
         Err(error) => {

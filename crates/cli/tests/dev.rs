@@ -4,7 +4,7 @@
 mod common;
 
 use std::os::unix::fs::PermissionsExt;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use common::{Dev, ephor};
 
@@ -88,6 +88,21 @@ fn whom_the_hub_does_not_let_in_is_logged() {
         let help = ephor(here).args(arguments).output().unwrap();
         assert!(String::from_utf8(help.stdout).unwrap().contains("RUST_LOG"));
     }
+}
+
+#[test]
+fn a_log_that_cannot_be_written_ends_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    // Whatever it says on stderr fails, as on a full disk.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec \"$0\" \"$@\" 2>/dev/full", env!("CARGO_BIN_EXE_ephor")]).current_dir(here);
+    let dev = Dev::start_with(&mut shell, &["--memory", "--hub", "homes:1"]);
+    let refused = dev.run(here, &["send", "nowhere", "x"], "");
+    assert!(!refused.status.success());
+    let sent = dev.run(here, &["send", "homes", "x"], "");
+    assert!(sent.status.success(), "it had to log a refusal, and is gone: {sent:?}");
+    dev.stop();
 }
 
 #[test]

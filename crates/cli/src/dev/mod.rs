@@ -6,6 +6,7 @@ mod health;
 mod hubs;
 mod key;
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -66,7 +67,8 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
         |mut stopping: watch::Receiver<bool>| async move { drop(stopping.wait_for(|stop| *stop).await) };
     let ctrl_c = async {
         interrupted().await;
-        eprintln!("stopping");
+        // If nobody can read it, it stops all the same.
+        drop(writeln!(std::io::stderr(), "stopping"));
         stop.send_replace(true);
         Ok(())
     };

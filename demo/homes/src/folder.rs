@@ -1,6 +1,6 @@
-//! The folder of a demo: made anew with every start.
+//! The folder of a demo: made anew with every start, and held while it runs.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,20 @@ use ephor::BoxError;
 const MARK: &str = "ephor-demo.txt";
 const WORDS: &str = "Everything in this folder belongs to a demo of Ephor, and is replaced by the next.\n";
 
-/// Makes the folder. What an earlier demo left there is removed; anything else is not touched.
-pub(crate) fn prepare(folder: &Path) -> Result<PathBuf, BoxError> {
+/// The folder of a demo that runs. No other demo takes it before this is dropped.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    pub(crate) path: PathBuf,
+    /// The mark, locked. The system lets go of it however the demo ends.
+    _held: File,
+}
+
+/// Makes the folder. What an earlier demo left there is removed, if that has ended; anything else is not touched.
+pub(crate) fn prepare(folder: &Path) -> Result<Folder, BoxError> {
     let failed = |what: &str, error: io::Error| format!("cannot {what} {}: {error}", folder.display());
-    if folder.join(MARK).is_file() {
+    let mark = folder.join(MARK);
+    if mark.is_file() {
+        let _earlier = hold(&mark, folder)?;
         fs::remove_dir_all(folder).map_err(|error| failed("remove", error))?;
     } else if fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(format!(
@@ -23,8 +33,20 @@ pub(crate) fn prepare(folder: &Path) -> Result<PathBuf, BoxError> {
         .into());
     }
     fs::create_dir_all(folder).map_err(|error| failed("make", error))?;
-    fs::write(folder.join(MARK), WORDS).map_err(|error| failed("write to", error))?;
-    Ok(std::path::absolute(folder)?)
+    fs::write(&mark, WORDS).map_err(|error| failed("write to", error))?;
+    Ok(Folder { path: std::path::absolute(folder)?, _held: hold(&mark, folder)? })
+}
+
+/// Locks the mark. Where nothing can be locked, one must know oneself what runs.
+fn hold(mark: &Path, folder: &Path) -> Result<File, BoxError> {
+    let file = File::open(mark).map_err(|error| format!("cannot read {}: {error}", mark.display()))?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            Err(format!("a demo runs in {}; end it, or name another folder with --data", folder.display())
+                .into())
+        }
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
+    }
 }
 
 #[cfg(test)]
@@ -35,7 +57,7 @@ mod tests {
     fn only_what_a_demo_left_is_replaced() {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("demo");
-        prepare(&folder).unwrap();
+        drop(prepare(&folder).unwrap());
         fs::write(folder.join("old"), "x").unwrap();
         prepare(&folder).unwrap();
         assert!(!folder.join("old").exists());
@@ -43,5 +65,19 @@ mod tests {
         let error = prepare(place.path()).unwrap_err().to_string();
         assert!(error.contains("was not made by a demo"), "{error}");
         assert!(place.path().join("mine").exists());
+    }
+
+    #[test]
+    fn a_demo_that_runs_keeps_its_folder() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("demo");
+        let running = prepare(&folder).unwrap();
+        fs::write(folder.join("results"), "x").unwrap();
+        let error = prepare(&folder).unwrap_err().to_string();
+        assert!(error.starts_with("a demo runs in ") && error.contains("--data"), "{error}");
+        assert!(folder.join("results").exists(), "nothing of it was removed");
+        drop(running);
+        prepare(&folder).unwrap();
+        assert!(!folder.join("results").exists());
     }
 }

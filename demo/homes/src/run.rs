@@ -71,11 +71,13 @@ pub async fn run(options: DemoOptions, stopped: impl Future<Output = ()>) -> Res
     }
     let listener = TcpListener::bind(options.page).await.map_err(|error| {
         format!(
-            "cannot listen on {}: {error}; is a demo running there? --page 127.0.0.1:0 takes a free port",
+            "cannot listen on {}: {error}; is a demo running there? A second one needs a page and a \
+             folder of its own: --page 127.0.0.1:0 --data OTHER",
             options.page
         )
     })?;
-    let folder = folder::prepare(&options.folder)?;
+    let held = folder::prepare(&options.folder)?;
+    let folder = held.path.clone();
     let mut fleet = Fleet::new(setting(&options, &folder));
     let hub = match &options.hub {
         Some(connection) => connection.clone(),

@@ -1,6 +1,7 @@
 //! The whole demo, from an empty folder to the last line.
 
 use std::fmt;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -138,11 +139,11 @@ pub async fn run(options: DemoOptions, stopped: impl Future<Output = ()>) -> Res
         let stopped = async {
             stopped.await;
             stage.end();
-            eprintln!("stopping: what was sent is waited for");
+            say("stopping: what was sent is waited for; Ctrl-C again does not wait");
         };
         let sent = sensors.run(stopped, LAST_READINGS).await;
         if !sent.is_clean() {
-            eprintln!("{sent}");
+            say(&sent.to_string());
         }
         let lasted = SystemClock.now().since(began);
         settled(&view).await;
@@ -268,14 +269,19 @@ fn banner(options: &DemoOptions, folder: &Path, page: SocketAddr) {
     let hub =
         options.hub.as_ref().map_or("one of its own, in a process of its own", |_| "the one that was named");
     let results = if options.results.is_some() { "in the storage account" } else { "in the folder results" };
-    eprintln!(
+    say(&format!(
         "\n  page     http://{page}/\n  homes    {}, three sensors each, a reading a minute, time x{}\n  hosts    {}, each a \
          process\n  hub      {hub}\n  results  {results}\n  folder   {}, with the log of every process\n\nCtrl-C ends all of it.",
         options.homes,
         options.speed,
         options.hosts,
         folder.display()
-    );
+    ));
+}
+
+/// Says it to whoever looks. If nobody does any more, such as `tee` after a Ctrl-C, the demo still ends in good order.
+fn say(text: &str) {
+    drop(writeln!(std::io::stderr(), "{text}"));
 }
 
 impl fmt::Debug for DemoOptions {

@@ -4,6 +4,7 @@ pub(crate) mod arguments;
 mod remote;
 mod status;
 
+use std::io::Write;
 use std::time::Duration;
 
 use ephor::environment::SystemClock;
@@ -12,6 +13,7 @@ use ephor_core::time::Clock;
 use ephor_homes::host::HostOptions;
 use ephor_homes::run::DemoOptions;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use self::arguments::{At, Demo, DemoCommand, DemoHost, HostAction, Run};
 use crate::dev::interrupted;
@@ -44,15 +46,27 @@ async fn start(options: Run) -> Result<(), BoxError> {
         results: options.results,
         began: SystemClock.wall(),
     };
-    let stopped = async move {
+    let stopping = Notify::new();
+    let stopped = async {
         tokio::select! {
             biased;
             () = interrupted() => {}
             () = after(seconds) => {}
         }
+        stopping.notify_one();
     };
-    let summary = ephor_homes::run::run(demo, stopped).await?;
-    println!("{summary}");
+    // Until it stops the first Ctrl-C is for the demo. Whoever presses it once more does not want to wait.
+    let hurried = async {
+        stopping.notified().await;
+        interrupted().await;
+    };
+    let summary = tokio::select! {
+        biased;
+        summary = ephor_homes::run::run(demo, stopped) => summary?,
+        () = hurried => return Err("ended at once: what was sent was not waited for".into()),
+    };
+    // Who reads it may have ended by the same Ctrl-C.
+    drop(writeln!(std::io::stdout(), "{summary}"));
     if summary.is_right() { Ok(()) } else { Err("what the results say differs from what was sent".into()) }
 }
 

@@ -1,7 +1,11 @@
 //! However it ends, nothing of it is left running.
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use crate::common::ephor;
 use crate::processes::{must_all_be_gone, that_name};
-use crate::running::Demo;
+use crate::running::{Demo, signal};
 
 const SMALL: [&str; 4] = ["--homes", "2000", "--hosts", "2"];
 
@@ -27,4 +31,44 @@ fn a_demo_that_has_its_time_ends_by_itself_with_a_paused_host() {
     let folder = demo.folder();
     demo.end().must_be_exact();
     must_all_be_gone(&folder);
+}
+
+#[test]
+fn a_second_ctrl_c_does_not_wait() {
+    let place = tempfile::tempdir().unwrap();
+    let mut demo = Demo::start(place.path(), &SMALL);
+    demo.wait_until_it_flows();
+    for host in ["host-1", "host-2"] {
+        demo.do_to(host, "kill_host").unwrap();
+    }
+    demo.wait_for("what waits for hosts", |demo| {
+        let audit = demo.audit();
+        (audit.sent > audit.processed + 300).then_some(())
+    });
+    let folder = demo.folder();
+    signal(demo.process(), "INT");
+    demo.wait_for("its word that it stops", |demo| demo.told().contains("Ctrl-C again").then_some(()));
+    // Nobody is there to process what was sent: it would be waited for in vain. The signal may come before it is listened for.
+    let process = demo.process();
+    demo.wait_for("its end", |demo| {
+        signal(process, "INT");
+        demo.told().contains("ended at once").then_some(())
+    });
+    assert!(!demo.end().status.success());
+    must_all_be_gone(&folder);
+}
+
+#[test]
+fn a_demo_that_nobody_listens_to_any_more_ends_in_good_order() {
+    let place = tempfile::tempdir().unwrap();
+    let mut command = ephor(place.path());
+    command.args(["demo", "--page", "127.0.0.1:0", "--seconds", "5"]).args(SMALL);
+    command.env_remove("EPHOR_DEMO_HUB").env_remove("EPHOR_DEMO_RESULTS");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let told = BufReader::new(child.stderr.take().unwrap());
+    assert!(told.lines().any(|line| line.unwrap().starts_with("Ctrl-C ends all")));
+    // Both pipes are closed by now, as those of a `tee` that got the same Ctrl-C.
+    drop(child.stdout.take());
+    assert!(child.wait().unwrap().success());
+    must_all_be_gone(&place.path().join("ephor-demo"));
 }

@@ -10,6 +10,9 @@ use crate::time::CityTime;
 /// Partitions of the hub, as the story has it.
 pub const PARTITIONS: u32 = 16;
 
+/// More homes than this there cannot be: a reading of another comes from elsewhere, and is none. Every home takes memory.
+pub const MOST_HOMES: u32 = 1_000_000;
+
 /// The kinds of sensors. Every home has the first three; the last can be added while everything runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -79,7 +82,12 @@ impl Reading {
 
     /// Reads the body of an event.
     pub fn decode(body: &[u8]) -> Result<Self, NoReading> {
-        Ok(serde_json::from_slice(body)?)
+        let reading: Self = serde_json::from_slice(body)?;
+        if reading.home >= MOST_HOMES {
+            let why = format!("there is no home {}, they end before {MOST_HOMES}", reading.home);
+            return Err(NoReading(serde::de::Error::custom(why)));
+        }
+        Ok(reading)
     }
 
     /// A number that stands for its id. The sum of these over a home's readings stands for all of them, in any order.
@@ -125,6 +133,16 @@ mod tests {
         assert!(
             Reading::decode(b"{\"home\":-1}").unwrap_err().to_string().starts_with("this is no reading: ")
         );
+    }
+
+    #[test]
+    fn a_home_that_cannot_be_is_no_reading() {
+        let last = Reading { home: MOST_HOMES - 1, ..READING };
+        assert_eq!(Reading::decode(&last.encode()).unwrap(), last);
+        for home in [MOST_HOMES, u32::MAX] {
+            let error = Reading::decode(&Reading { home, ..READING }.encode()).unwrap_err().to_string();
+            assert!(error.contains(&format!("there is no home {home}")), "{error}");
+        }
     }
 
     #[test]

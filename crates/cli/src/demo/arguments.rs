@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use ephor_homes::reading::MOST_HOMES;
 
 /// Where the page is unless told otherwise.
 const PAGE: &str = "127.0.0.1:8233";
@@ -25,7 +26,7 @@ pub(crate) struct Demo {
 #[derive(Args)]
 pub(crate) struct Run {
     /// How many homes there are
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_HOMES)))]
     pub(crate) homes: u32,
     /// How many hosts to begin with
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=32))]
@@ -100,7 +101,7 @@ pub(crate) enum HostAction {
         #[command(flatten)]
         which: Named,
         /// Milliseconds
-        #[arg(value_parser = clap::value_parser!(u32).range(0..=60_000))]
+        #[arg(value_parser = clap::value_parser!(u32).range(0..=10_000))]
         by: u32,
     },
 }

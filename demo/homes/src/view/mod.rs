@@ -105,7 +105,8 @@ impl View {
         let mut latency = lock(&self.latency);
         for at in pushed {
             latency.note(now, wall.saturating_sub(*at));
-            self.pushed.fetch_max(*at, Ordering::Relaxed);
+            // Whoever says that it comes from the future is as old as this moment.
+            self.pushed.fetch_max((*at).min(wall), Ordering::Relaxed);
         }
     }
 
@@ -192,4 +193,17 @@ impl View {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_from_the_future_makes_nothing_younger_than_it_is() {
+        let view = View::new(City::new(1, 10), Ledger::new(10), 1.0);
+        view.note(&[u64::MAX]);
+        let wall = u64::try_from(SystemClock.wall().0).unwrap();
+        assert!(view.pushed.load(Ordering::Relaxed) <= wall);
+    }
 }

@@ -61,7 +61,7 @@ pub struct AlarmLine {
 /// What was sent, and what became of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Audit {
-    /// Readings the hub has acknowledged, each counted once.
+    /// Readings that were sent at least once, each counted once: they are sent until the hub acknowledges them.
     pub sent: u64,
     /// Readings the results say, each counted once.
     pub processed: u64,
@@ -134,7 +134,7 @@ pub struct FleetNow {
     pub cores: f64,
     /// Resident memory of all processes, in bytes.
     pub memory: u64,
-    /// Whether the hub answers.
+    /// Whether the hub's process runs.
     pub hub_up: bool,
 }
 

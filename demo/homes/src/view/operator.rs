@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ephor::seams::progress::lag;
 use ephor::seams::source::PartitionProperties;
@@ -14,6 +15,9 @@ use crate::reading::PARTITIONS;
 
 /// So many changes of ownership are shown for each group.
 const CHANGES: usize = 20;
+
+/// A hub that has not answered by then is not waited for: who owns what must be seen all the same.
+const HUB_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Looks at both groups.
 pub struct Operator {
@@ -47,7 +51,7 @@ impl Operator {
 
     /// Looks once. A hub that does not answer leaves the lag as it was known from `before`.
     pub async fn look(&self, before: &Seen) -> Result<Seen, BoxError> {
-        let properties = self.ask_hub().await;
+        let properties = tokio::time::timeout(HUB_PATIENCE, self.ask_hub()).await.unwrap_or_default();
         let (mut groups, mut changes) = (Vec::new(), Vec::new());
         for group in &self.groups {
             let view = self.store.view(group).await?;

@@ -182,9 +182,12 @@ impl Fleet {
             .map(|(number, _)| name_of(*number))
             .collect();
         let found = self.hosts.iter_mut().find(|(number, host)| name_of(**number) == name && host.is_there());
-        found
-            .map(|(_, host)| host)
-            .ok_or_else(|| format!("there is no host {name:?}; there are {}", there.join(", ")).into())
+        let there = if there.is_empty() {
+            "is none at all: add one".into()
+        } else {
+            format!("are {}", there.join(", "))
+        };
+        found.map(|(_, host)| host).ok_or_else(|| format!("there is no host {name:?}; there {there}").into())
     }
 
     /// Takes note of those that have ended, and forgets all but the last of them.
@@ -310,6 +313,8 @@ mod tests {
         fleet.act(&Action::PauseHost("host-3".into())).await.unwrap();
         fleet.stop_hosts().await;
         assert!(fleet.running().is_empty());
+        let error = fleet.act(&Action::KillHost("host-2".into())).await.unwrap_err().to_string();
+        assert_eq!(error, "there is no host \"host-2\"; there is none at all: add one");
         assert!(fleet.hosts().iter().all(|host| !matches!(host.state, HostProcess::Running)));
     }
 

@@ -12,6 +12,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 
+/// A process that reads its input has done so by then. One that is paused does not, and what waits for it fills up.
+const HEARING: Duration = Duration::from_secs(1);
+
 /// What a process costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
@@ -36,7 +39,7 @@ pub(super) struct Process {
 pub fn end_with_parent() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
-        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        rustix::process::set_parent_process_death_signal(None)?;
         // It may be gone already: then nobody would be told.
         if rustix::process::getppid().is_none_or(|parent| parent.as_raw_nonzero().get() == 1) {
             return Err(io::Error::other("the demo that started this process is gone"));
@@ -87,11 +90,12 @@ impl Process {
         }
     }
 
-    /// Writes a line to its standard input.
+    /// Writes a line to its standard input. One that does not read is not waited for.
     pub(super) async fn tell(&mut self, line: &str) -> io::Result<()> {
         let Some(input) = &mut self.child.stdin else { return Err(io::Error::other("it hears nothing")) };
-        input.write_all(format!("{line}\n").as_bytes()).await?;
-        input.flush().await
+        let line = format!("{line}\n");
+        let written = tokio::time::timeout(HEARING, input.write_all(line.as_bytes())).await;
+        written.map_err(|_| io::Error::other("it has been told too much that it does not read"))?
     }
 
     /// Waits for its end; false if it takes longer.
@@ -160,6 +164,19 @@ mod tests {
         let later = Used { ticks: 200 + second, ..used };
         assert_eq!(later.cores_since(200, Duration::from_secs(2)), 0.5);
         assert_eq!(Used::parse("nothing", ""), None);
+    }
+
+    #[tokio::test]
+    async fn a_process_that_does_not_listen_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let arguments = ["600".to_owned()];
+        let log = folder.path().join("log");
+        let mut process = Process::start(Path::new("sleep"), &arguments, &[], &log).unwrap();
+        process.tell("something").await.unwrap();
+        // More than any pipe takes.
+        let told = tokio::time::timeout(Duration::from_secs(60), process.tell(&"x".repeat(4 << 20))).await;
+        let error = told.expect("it is waited for").unwrap_err().to_string();
+        assert_eq!(error, "it has been told too much that it does not read");
     }
 
     #[tokio::test]

@@ -39,7 +39,7 @@ pub(super) struct Process {
 pub fn end_with_parent() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
-        rustix::process::set_parent_process_death_signal(None)?;
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         // It may be gone already: then nobody would be told.
         if rustix::process::getppid().is_none_or(|parent| parent.as_raw_nonzero().get() == 1) {
             return Err(io::Error::other("the demo that started this process is gone"));

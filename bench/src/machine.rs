@@ -13,6 +13,9 @@ use ephor_core::time::{Clock, Monotonic};
 const TMPFS: i64 = 0x0102_1994;
 const RAMFS: i64 = 0x8584_58f6;
 
+/// What the kernel counts in for programs, on every architecture that Rust's std knows (`man 7 time`).
+const TICKS_A_SECOND: f64 = 100.0;
+
 pub(crate) fn now() -> Monotonic {
     SystemClock.now()
 }
@@ -91,13 +94,21 @@ pub(crate) fn is_in_memory(folder: &Path) -> io::Result<bool> {
 
 /// The processor time that a process has used, with all its threads, in steps of a hundredth of a second.
 pub(crate) fn processor_time(process: u32) -> Duration {
-    /// What the kernel counts in for programs, on every architecture that Rust's std knows (`man 7 time`).
-    const TICKS_A_SECOND: f64 = 100.0;
     let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // The second field is the program's name in brackets, with whatever it contains.
     let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks = |at: usize| fields.split_whitespace().nth(at).and_then(|ticks| ticks.parse::<f64>().ok());
     Duration::from_secs_f64((ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / TICKS_A_SECOND)
+}
+
+/// The processor time that anybody has used, since the machine was started.
+pub(crate) fn busy_time() -> Duration {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let fields = text.lines().next().unwrap_or_default().split_whitespace().skip(1);
+    let ticks: Vec<f64> = fields.filter_map(|ticks| ticks.parse().ok()).collect();
+    // All but idle and waiting for a disk; what guests used is in the first two already.
+    let busy = ticks.iter().enumerate().take(8).filter(|(at, _)| ![3, 4].contains(at));
+    Duration::from_secs_f64(busy.map(|(_, ticks)| ticks).sum::<f64>() / TICKS_A_SECOND)
 }
 
 /// The memory that a process holds now (`VmRSS`), and of it what belongs to it alone (`RssAnon`).

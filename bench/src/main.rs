@@ -6,12 +6,14 @@
 //! | `ephor-bench hub` | what the embedded hub costs (`hub/`) |
 //! | `ephor-bench gateway` | what AMQP costs, and `ephor dev` (`gateway/`) |
 //! | `ephor-bench stores` | how long a planned move takes on each store (`stores/`) |
+//! | `ephor-bench homes` | how fresh the page of `ephor demo` is, and how much faster it may go (`homes/`) |
 //! | `ephor-bench` | the first two |
 
 #![allow(clippy::print_stdout, reason = "a command that prints")]
 
 mod counting;
 mod gateway;
+mod homes;
 mod host;
 mod hub;
 mod machine;
@@ -36,8 +38,10 @@ fn main() -> ExitCode {
         ["hub", rest @ ..] => hub::command(rest),
         ["gateway", rest @ ..] => gateway::command(rest),
         ["stores", rest @ ..] => stores::command(rest),
+        ["homes", rest @ ..] => homes::command(rest),
         _ => {
-            println!("usage: ephor-bench [host | {} | {} | {}]", hub::USAGE, gateway::USAGE, stores::USAGE);
+            let others = [hub::USAGE, gateway::USAGE, stores::USAGE, homes::USAGE].join(" | ");
+            println!("usage: ephor-bench [host | {others}]");
             ExitCode::from(2)
         }
     }

@@ -1,0 +1,89 @@
+//! `ephor demo`: how fresh the page is at the default speed, what that costs, and how much faster it may go.
+//!
+//! A benchmark that fails on wrong results, and not on the time that this machine takes.
+
+mod demo;
+mod step;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use ephor::BoxError;
+
+use self::step::Step;
+use crate::options::Options;
+use crate::report::{self, progress, thousands};
+
+pub(crate) const USAGE: &str = "homes [--small] [--dir DIR]";
+
+/// What is near enough to real time, for 99 of 100 readings.
+const FRESH: Duration = Duration::from_secs(2);
+/// The hub's log and the results of one step.
+const ROOM: u64 = 4 << 30;
+/// More than any machine does.
+const FASTEST: f64 = 512.0;
+
+/// Runs what the words behind `homes` ask for.
+pub(crate) fn command(words: &[&str]) -> ExitCode {
+    report::exit(run(words), USAGE)
+}
+
+fn run(words: &[&str]) -> Result<bool, BoxError> {
+    let options = Options::parse(words)?;
+    let (first, others) = if options.small { (15, 10) } else { (60, 25) };
+    println!("100,000 homes, 16 partitions, 5 hosts; from a sensor's push to the page's data");
+    Step::print_head();
+    let mut steps = vec![step(&options, 1.0, first)?];
+    while let Some(last) = steps.last()
+        && last.holds()
+        && last.speed < FASTEST
+    {
+        let speed = last.speed * 2.0;
+        steps.push(step(&options, speed, others)?);
+    }
+    // Between the last that held and the first that did not, once more.
+    if let [.., held, failed] = &steps[..]
+        && held.holds()
+        && !failed.holds()
+    {
+        let speed = (held.speed + failed.speed) / 2.0;
+        steps.push(step(&options, speed, others)?);
+    }
+    conclude(&steps);
+    Ok(steps.iter().all(|step| step.exact))
+}
+
+fn step(options: &Options, speed: f64, seconds: u64) -> Result<Step, BoxError> {
+    progress(&format!("speed {speed} for {seconds} s"));
+    let folder = options.folder(ROOM)?;
+    let step = demo::run(folder.path(), speed, Duration::from_secs(seconds))?;
+    step.print();
+    Ok(step)
+}
+
+fn conclude(steps: &[Step]) {
+    let Some(first) = steps.first() else { return };
+    println!(
+        "\nat the default speed: p50 {} ms, p99 {} ms (aim: under {FRESH:?}); {:.2} cores (aim: under 1), {} MiB (aim: under \
+         1024)",
+        first.p50,
+        first.p99,
+        first.cores.sum(),
+        first.mebibytes
+    );
+    let best =
+        steps.iter().filter(|step| step.holds()).max_by(|one, other| one.speed.total_cmp(&other.speed));
+    match best {
+        Some(best) => println!(
+            "highest speed at which p99 stays under {FRESH:?}: {} ({} readings a second)",
+            best.speed,
+            thousands(best.rate)
+        ),
+        None => println!("not even the default speed holds"),
+    }
+    let beyond =
+        steps.iter().filter(|step| !step.holds()).min_by(|one, other| one.speed.total_cmp(&other.speed));
+    if let Some(beyond) = beyond {
+        println!("at {}: {}", beyond.speed, beyond.limit());
+    }
+}

@@ -30,25 +30,31 @@ async fn main() -> ExitCode {
         .with_writer(std::io::stderr)
         .log_internal_errors(false)
         .init();
-    match run(Arguments::parse().command).await {
+    let command = Arguments::parse().command;
+    let place = match command {
+        Command::Demo(_) => {
+            "; EPHOR_DEMO_HUB or --hub say where the hub is; without them the demo starts one"
+        }
+        _ => "; is ephor dev running there? EPHOR_CONNECTION or --connection say where else to look",
+    };
+    match run(command).await {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("ephor: {error}{}", advice(&error.to_string()));
+            eprintln!("ephor: {error}{}", advice(&error.to_string(), place));
             ExitCode::FAILURE
         }
     }
 }
 
-/// What to do about an error that a newcomer meets first.
-fn advice(error: &str) -> &'static str {
+/// What to do about an error that a newcomer meets first; `place` says how to name another hub.
+fn advice(error: &str, place: &'static str) -> &'static str {
     let says = |words: &[&str]| words.iter().any(|words| error.contains(words));
-    let away = "; is ephor dev running there? EPHOR_CONNECTION or --connection say where else to look";
     if !says(&["cannot connect to"]) {
         ""
     } else if says(&["UnknownIssuer"]) {
         "; --trust FILE names a certificate to trust, such as the one that ephor dev --amqps prints as trust"
     } else if says(&["refused", "unreachable", "No route to host", "no answer within"]) {
-        away
+        place
     } else {
         ""
     }
@@ -76,17 +82,19 @@ mod tests {
 
     #[test]
     fn advice_fits_the_error() {
-        let of = |why: &str| advice(&format!("not acknowledged: cannot connect to localhost:5671: {why}"));
+        let of = |why: &str| {
+            advice(&format!("not acknowledged: cannot connect to localhost:5671: {why}"), "; look elsewhere")
+        };
         for away in [
             "Connection refused (os error 111)",
             "Network is unreachable (os error 101)",
             "no answer within 30s",
         ] {
-            assert!(of(away).contains("is ephor dev running there?"), "{away}");
+            assert_eq!(of(away), "; look elsewhere", "{away}");
         }
         assert!(of("TLS: invalid peer certificate: UnknownIssuer").contains("--trust"));
         assert_eq!(of("TLS: invalid peer certificate: certificate expired"), "");
         assert_eq!(of("TLS: received corrupt message of type InvalidContentType"), "");
-        assert_eq!(advice("the hub refused it: no such hub"), "");
+        assert_eq!(advice("the hub refused it: no such hub", "; look elsewhere"), "");
     }
 }

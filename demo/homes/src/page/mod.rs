@@ -98,7 +98,8 @@ pub async fn serve(listener: TcpListener, source: Arc<dyn Source>, stopped: impl
         stopping: stopping.clone(),
         port: listener.local_addr()?.port(),
     };
-    let server = axum::serve(listener, answers::router(state.clone())).with_graceful_shutdown(ended(stopping));
+    let server =
+        axum::serve(listener, answers::router(state.clone())).with_graceful_shutdown(ended(stopping));
     let mut server = std::pin::pin!(server.into_future());
     let mut stopped = std::pin::pin!(stopped);
     let mut second = tokio::time::interval(Duration::from_secs(1));

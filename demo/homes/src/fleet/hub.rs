@@ -99,18 +99,30 @@ impl HubProcess {
 }
 
 fn launch(program: &Path, folder: &Path, address: SocketAddr) -> io::Result<Process> {
-    let data = folder.join("hub");
+    let (data, config) = (folder.join("hub"), folder.join("hub.json"));
+    std::fs::write(&config, configuration())?;
     let arguments = [
         "dev".into(),
         format!("--data={}", data.display()),
         format!("--amqp={address}"),
         "--http=127.0.0.1:0".into(),
-        format!("--hub={HUB}:{PARTITIONS}"),
-        format!("--group={HUB}/{CONSOLIDATE}"),
-        format!("--group={HUB}/{ALARMS}"),
+        format!("--config={}", config.display()),
         "--end-with-parent".into(),
     ];
     Process::start(program, &arguments, &[], &folder.join("hub.log"))
+}
+
+/// A demo may run for days: at the default speed this much is more than an hour.
+const KEPT: &str = "4GiB";
+
+fn configuration() -> String {
+    let hub = serde_json::json!({
+        "name": HUB,
+        "partitions": PARTITIONS,
+        "groups": [CONSOLIDATE, ALARMS],
+        "retention": { "bytes": KEPT },
+    });
+    serde_json::json!({ "hubs": [hub] }).to_string()
 }
 
 async fn free_address() -> io::Result<SocketAddr> {

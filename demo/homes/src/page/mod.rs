@@ -1,6 +1,6 @@
 //! The page: the city, a home, and the operator's view, live.
 //!
-//! The server says what is to be shown ([`shown`]), in words; the same goes into the first paint and, twice a
+//! The server says what is to be shown (`shown`), in words; the same goes into the first paint and, twice a
 //! second, to the browser, which only puts text in its place. So the words are written once, here.
 //!
 //! | module | what it is |

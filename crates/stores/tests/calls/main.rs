@@ -1,7 +1,7 @@
 //! How often a host that owns many partitions calls its store while nothing happens: as often as with few.
 //!
 //! Everything is counted from one renewal to another, so that a busy machine, where all goes slower, counts the
-//! same. `crates/ephor/tests/store_costs.rs` asks the same on virtual time.
+//! same. `crates/ephor/tests/host/store_costs.rs` asks the same on virtual time.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 #![allow(clippy::print_stdout, reason = "figures for whoever reads along")]
 #![allow(clippy::disallowed_methods, reason = "the time of these stores is real")]

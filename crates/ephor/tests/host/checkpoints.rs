@@ -1,15 +1,11 @@
 //! Checkpoints that a processor writes itself: what they cover, and when they are refused.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
-mod common;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::ledger::{Ledger, What};
-use common::ledger::{P0, events, millis, seconds, send, start, stored_sequence, until_finished};
-use common::troubled_store::{Op, Trouble, TroubledStore};
+use crate::common::ledger::{Ledger, What};
+use crate::common::ledger::{P0, events, millis, seconds, send, start, stored_sequence, until_finished};
+use crate::common::troubled_store::{Op, Trouble, TroubledStore};
 use ephor::{CheckpointError, CheckpointPolicy, Checkpointed, EventProcessorOptions, HostId, SequenceNumber};
 use ephor_core::ids::Incarnation;
 use ephor_core::lease::{ClaimCause, ClaimRequest};

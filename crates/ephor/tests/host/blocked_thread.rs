@@ -2,15 +2,11 @@
 //!
 //! Its host says so, keeps the slot and lets the lease run out; another host goes on, fenced.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
-#[path = "common/recorder.rs"]
-mod recorder;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak, mpsc};
 use std::time::Duration;
 
+use crate::recorder::{Call, Recorder};
 use ephor::environment::TokioEnvironment;
 use ephor::{
     CloseReason, Epoch, ErrorHandler, EventProcessorHost, EventProcessorOptions, HostBuilder, HostError,
@@ -21,7 +17,6 @@ use ephor_core::ids::Incarnation;
 use ephor_core::lease::{ClaimCause, ClaimRequest};
 use ephor_core::store::Claim;
 use ephor_testkit::TestFleet;
-use recorder::{Call, Recorder};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 /// Far more than anything here takes, even on a machine that is busy with other things.

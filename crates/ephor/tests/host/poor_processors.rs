@@ -2,15 +2,11 @@
 //!
 //! What was finished before is safe meanwhile, and whoever looks is told how far behind it is.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
-mod common;
-
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use common::ledger::{Ledger, What};
-use common::ledger::{P0, events, millis, owner, seconds, send, start, until_finished};
+use crate::common::ledger::{Ledger, What};
+use crate::common::ledger::{P0, events, millis, owner, seconds, send, start, until_finished};
 use ephor::{
     Backoff, BoxError, CheckpointPolicy, CloseReason, Event, EventProcessor, EventProcessorOptions,
     FailurePolicy, Lag, PartitionContext, PartitionError, PartitionSnapshot, Stage,

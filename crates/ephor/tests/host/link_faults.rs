@@ -1,16 +1,11 @@
 //! A bad line to the hub: links that break, a hub that restarts or is away for a while.
 //! Nothing is lost, and as long as the owner stays the same nothing is repeated.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
-#[path = "common/recorder.rs"]
-mod recorder;
-
 use std::time::Duration;
 
+use crate::recorder::{Call, Recorder, sleep};
 use ephor::{CloseReason, EventProcessorOptions, HostState, PartitionId, Stage};
 use ephor_testkit::TestFleet;
-use recorder::{Call, Recorder, sleep};
 
 const P0: PartitionId = PartitionId(0);
 const SECOND: Duration = Duration::from_secs(1);

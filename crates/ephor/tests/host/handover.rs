@@ -1,15 +1,11 @@
 //! Planned changes of owner: nothing is repeated, nothing is lost, and it does not take long.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::ledger::{Entry, Ledger, What};
-use common::ledger::{P0, events, millis, owner, seconds, send, start, until_finished};
+use crate::common::ledger::{Entry, Ledger, What};
+use crate::common::ledger::{P0, events, millis, owner, seconds, send, start, until_finished};
 use ephor::memory::MemoryStore;
 use ephor::{CloseReason, Monotonic, PartitionId};
 use ephor_core::history::ChangeReason;

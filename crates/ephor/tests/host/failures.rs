@@ -1,21 +1,16 @@
 //! Processors that fail: what is tried again, what is given up, and who hears of it.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
-#[path = "common/recorder.rs"]
-mod recorder;
-
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::recorder::{Call, Recorder};
 use ephor::{
     Backoff, CloseReason, ErrorHandler, EventProcessorOptions, FailurePolicy, HostState, OwnershipReason,
     PartitionId,
 };
 use ephor_core::lease::ReleaseCause;
 use ephor_testkit::TestFleet;
-use recorder::{Call, Recorder};
 
 const P0: PartitionId = PartitionId(0);
 const SECOND: Duration = Duration::from_secs(1);

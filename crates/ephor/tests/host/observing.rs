@@ -1,13 +1,9 @@
 //! What a host tells of itself: snapshots, ownership changes, and the context of a partition.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
-#[path = "common/recorder.rs"]
-mod recorder;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::recorder::{Call, Recorder};
 use ephor::admin::{SeekMode, SeekTo};
 use ephor::{
     Checkpointed, CloseReason, EventProcessorHost, EventProcessorOptions, FailurePolicy, HostState, Lag,
@@ -16,7 +12,6 @@ use ephor::{
 use ephor_core::lease::{ClaimCause, ReleaseCause};
 use ephor_testkit::TestFleet;
 use futures_util::FutureExt;
-use recorder::{Call, Recorder};
 
 const P0: PartitionId = PartitionId(0);
 const SECOND: Duration = Duration::from_secs(1);

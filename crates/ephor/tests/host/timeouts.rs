@@ -1,17 +1,12 @@
 //! Calls that hang at an await: given up after `process_timeout`, and in the end somebody else's turn.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
-#[path = "common/recorder.rs"]
-mod recorder;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::recorder::{Call, Recorder};
 use ephor::{Backoff, CloseReason, EventProcessorOptions, FailurePolicy, HostState, PartitionId};
 use ephor_testkit::TestFleet;
-use recorder::{Call, Recorder};
 
 const P0: PartitionId = PartitionId(0);
 const SECOND: Duration = Duration::from_secs(1);

@@ -1,11 +1,7 @@
 //! Positions that do not exist any more: retention, a hub that was made anew, a log that ends too early.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
-mod common;
-
-use common::ledger::{Ledger, What};
-use common::ledger::{P0, events, seconds, send, start, stored, stored_sequence, until_finished};
+use crate::common::ledger::{Ledger, What};
+use crate::common::ledger::{P0, events, seconds, send, start, stored, stored_sequence, until_finished};
 use ephor::admin::{SeekMode, SeekTo};
 use ephor::{
     CheckpointPolicy, CloseReason, EventProcessorOptions, EventSource, HostId, LogId, OnInvalidPosition,
@@ -139,7 +135,7 @@ async fn a_reader_that_went_on_at_the_end_does_not_skip_again_after_a_link_fault
     send(&fleet, P0, 2);
     until_finished(&fleet, &ledger, P0, 41).await;
     assert_eq!(ledger.delivered(P0), events(40, 41));
-    let gone = |report: &&common::ledger::Report| report.text.contains("are gone");
+    let gone = |report: &&crate::common::ledger::Report| report.text.contains("are gone");
     assert_eq!(ledger.reports("Partition").iter().filter(gone).count(), 1, "{:?}", ledger.all_reports());
 }
 
@@ -182,7 +178,7 @@ async fn a_hub_that_is_made_anew_under_way_is_noticed_and_read_from_its_start() 
     for partition in partitions {
         assert_eq!(ledger.delivered(partition), events(0, 4));
     }
-    let noticed = |report: &&common::ledger::Report| report.text.contains("made anew");
+    let noticed = |report: &&crate::common::ledger::Report| report.text.contains("made anew");
     assert_eq!(ledger.reports("Partition").iter().filter(noticed).count(), 4, "{:?}", ledger.all_reports());
     fleet.pass(seconds(1)).await;
     for partition in partitions {

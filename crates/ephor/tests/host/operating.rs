@@ -1,14 +1,10 @@
 //! What a person does to a running fleet: seek and drain.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::ledger::{Ledger, What};
-use common::ledger::{P0, events, millis, owner, seconds, send, start, stored, until_finished};
+use crate::common::ledger::{Ledger, What};
+use crate::common::ledger::{P0, events, millis, owner, seconds, send, start, stored, until_finished};
 use ephor::admin::{AdminError, SeekMode, SeekOutcome, SeekTo};
 use ephor::{Checkpointed, CloseReason, HostState, PartitionId, Position, SequenceNumber, StartPosition};
 use ephor_core::history::ChangeReason;

@@ -1,20 +1,15 @@
 //! Stop means stopped: drained, closed, saved, released; and the report says what was not.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
-#[path = "common/recorder.rs"]
-mod recorder;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::recorder::{Call, Recorder, sleep};
 use ephor::{
     CloseReason, EventProcessorHost, EventProcessorOptions, NotRunning, PartitionId, Stage, StopReport,
 };
 use ephor_testkit::TestFleet;
 use futures_util::FutureExt;
-use recorder::{Call, Recorder, sleep};
 use tokio::time::Instant;
 
 const P0: PartitionId = PartitionId(0);

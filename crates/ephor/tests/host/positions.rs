@@ -1,11 +1,7 @@
 //! Where a partition begins to be read: initial positions, checkpoints, and partitions that come later.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
-mod common;
-
-use common::ledger::Ledger;
-use common::ledger::{P0, events, seconds, send, start, stored, stored_sequence, until_finished};
+use crate::common::ledger::Ledger;
+use crate::common::ledger::{P0, events, seconds, send, start, stored, stored_sequence, until_finished};
 use ephor::{
     CheckpointPolicy, EventProcessorOptions, InitialPosition, Offset, PartitionId, SequenceNumber,
     StartPosition,

@@ -1,16 +1,11 @@
 //! The life of a processor: made, opened, fed batch by batch, closed.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
-#[path = "common/recorder.rs"]
-mod recorder;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::recorder::{Call, Recorder, numbers, sleep};
 use ephor::{CheckpointPolicy, CloseReason, EventProcessorOptions, PartitionId, Stage};
 use ephor_testkit::TestFleet;
-use recorder::{Call, Recorder, numbers, sleep};
 
 const P0: PartitionId = PartitionId(0);
 const SECOND: Duration = Duration::from_secs(1);

@@ -1,15 +1,11 @@
 //! Checkpoints that follow each other closely: few of them reach the store, and the last one always does.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
-mod common;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::ledger::{Entry, Ledger, Scribe, What};
-use common::ledger::{P0, events, millis, seconds, send, start, stored_sequence, until_finished};
-use common::troubled_store::{Op, Trouble, TroubledStore};
+use crate::common::ledger::{Entry, Ledger, Scribe, What};
+use crate::common::ledger::{P0, events, millis, seconds, send, start, stored_sequence, until_finished};
+use crate::common::troubled_store::{Op, Trouble, TroubledStore};
 use ephor::{CheckpointPolicy, Checkpointed, EventProcessorOptions};
 use ephor_testkit::TestFleet;
 

@@ -1,13 +1,9 @@
 //! Why a partition closes, as its processor hears it, and what is accepted meanwhile.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
-#[path = "common/recorder.rs"]
-mod recorder;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::recorder::{Call, Recorder, sleep};
 use ephor::admin::{SeekMode, SeekTo};
 use ephor::{
     CheckpointPolicy, Checkpointed, CloseReason, Epoch, EventProcessorOptions, EventSource, FailurePolicy,
@@ -18,7 +14,6 @@ use ephor_core::lease::{ClaimCause, ClaimRequest};
 use ephor_core::source::OpenRequest;
 use ephor_core::store::Claim;
 use ephor_testkit::TestFleet;
-use recorder::{Call, Recorder, sleep};
 
 const P0: PartitionId = PartitionId(0);
 const SECOND: Duration = Duration::from_secs(1);

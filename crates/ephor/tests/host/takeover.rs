@@ -1,14 +1,10 @@
 //! Partitions that are taken, not given: from owners that are silent, from foreign readers, up to a maximum.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use common::ledger::{Ledger, What};
-use common::ledger::{P0, events, millis, seconds, send, start, start_with, until_finished};
+use crate::common::ledger::{Ledger, What};
+use crate::common::ledger::{P0, events, millis, seconds, send, start, start_with, until_finished};
 use ephor::environment::TaskHandle;
 use ephor::{
     CloseReason, Epoch, EventSource, HostId, HostState, HostStatistics, Monotonic, PartitionId,

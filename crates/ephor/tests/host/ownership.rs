@@ -1,7 +1,5 @@
 //! Who owns what, on a fleet in memory and virtual time.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
 use ephor::PartitionId;
 use ephor_testkit::TestFleet;
 

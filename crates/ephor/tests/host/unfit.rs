@@ -1,17 +1,12 @@
 //! Partitions that do not open: on one host, or anywhere.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
-#[path = "common/recorder.rs"]
-mod recorder;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::recorder::{Call, Recorder};
 use ephor::{HostState, PartitionContext, PartitionId};
 use ephor_testkit::TestFleet;
-use recorder::{Call, Recorder};
 
 const SECOND: Duration = Duration::from_secs(1);
 

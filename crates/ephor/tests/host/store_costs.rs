@@ -1,14 +1,10 @@
 //! How often a host calls its store, which somebody pays for.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::ledger::{Ledger, millis, seconds, send, start};
-use common::troubled_store::{Op, TroubledStore};
+use crate::common::ledger::{Ledger, millis, seconds, send, start};
+use crate::common::troubled_store::{Op, TroubledStore};
 use ephor::{EventProcessorHost, PartitionId, PartitionManagerOptions};
 use ephor_testkit::{CountingStore, TestFleet};
 
@@ -107,7 +103,7 @@ async fn a_host_starts_with_a_heartbeat_and_a_view_before_it_claims() {
     let fleet = TestFleet::new(4).unwrap();
     let ledger = Ledger::new(&fleet);
     let counted = TroubledStore::new(fleet.store().clone());
-    counted.trouble(Op::View, common::troubled_store::Trouble::Fails);
+    counted.trouble(Op::View, crate::common::troubled_store::Trouble::Fails);
     let mut fleet = fleet.with_store(Arc::new(counted.clone()));
     start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
     fleet.pass(seconds(20)).await;

@@ -1,16 +1,12 @@
 //! Checkpoints that the host writes by policy: when, up to where, and what a crash repeats.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::ledger::{Ledger, What};
-use common::ledger::{P0, events, millis, seconds, send, start, stored_sequence, until_finished};
-use common::troubled_store::{Op, Trouble, TroubledStore};
+use crate::common::ledger::{Ledger, What};
+use crate::common::ledger::{P0, events, millis, seconds, send, start, stored_sequence, until_finished};
+use crate::common::troubled_store::{Op, Trouble, TroubledStore};
 use ephor::{CheckpointPolicy, EventProcessorOptions, FailurePolicy};
 use ephor_testkit::TestFleet;
 

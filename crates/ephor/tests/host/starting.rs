@@ -1,14 +1,10 @@
 //! Building and starting a host: what is refused and in which words, and what only waits.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
-#[path = "common/recorder.rs"]
-mod recorder;
-
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::recorder::{Call, Recorder};
 use ephor::memory::{MemoryHub, MemoryStore};
 use ephor::{
     EventProcessor, EventProcessorHost, EventProcessorOptions, EventSource, HostBuilder, HostState, HubName,
@@ -18,7 +14,6 @@ use ephor_core::BoxFuture;
 use ephor_core::source::{HubProperties, OpenError, OpenRequest, PartitionProperties, SourceError};
 use ephor_testkit::{FleetError, TestFleet};
 use futures_util::FutureExt;
-use recorder::{Call, Recorder};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -279,7 +274,7 @@ fn everything_may_move_between_threads(host: &EventProcessorHost, context: &Part
     sendable(context.checkpoint());
     sendable(context.cancelled());
     sendable(async { host.changes().next().await });
-    sendable(driven(&mut recorder::Recorder::new().make()(context), context));
+    sendable(driven(&mut crate::recorder::Recorder::new().make()(context), context));
     shareable::<EventProcessorHost>();
     shareable::<PartitionContext>();
     shareable::<ephor::admin::Admin>();

@@ -1,16 +1,12 @@
 //! Things that happen at the same moment: askers that leave, stops during handovers, pauses
 //! around a claim, names used again. And orders that make no sense.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
-mod common;
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use common::ledger::{Ledger, What};
-use common::ledger::{P0, events, millis, owner, seconds, send, start, until_finished};
+use crate::common::ledger::{Ledger, What};
+use crate::common::ledger::{P0, events, millis, owner, seconds, send, start, until_finished};
 use ephor::admin::{Admin, AdminError, SeekMode, SeekOutcome, SeekTo};
 use ephor::environment::{Environment, TaskHandle};
 use ephor::memory::{MemoryStore, StoreEvent};

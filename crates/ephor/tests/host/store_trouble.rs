@@ -1,16 +1,14 @@
 //! A store that fails, hangs and tells untruths: the host survives, stops in time, and comes back.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use common::ledger::{Ledger, What};
-use common::ledger::{P0, events, millis, owner, seconds, send, start, stored_sequence, until_finished};
-use common::troubled_store::{HOST_OPS, Op, Trouble, TroubledStore};
+use crate::common::ledger::{Ledger, What};
+use crate::common::ledger::{
+    P0, events, millis, owner, seconds, send, start, stored_sequence, until_finished,
+};
+use crate::common::troubled_store::{HOST_OPS, Op, Trouble, TroubledStore};
 use ephor::environment::Environment;
 use ephor::memory::MemoryStore;
 use ephor::{CheckpointPolicy, Clock, CloseReason, EventProcessorOptions, Monotonic, PartitionId, Timestamp};

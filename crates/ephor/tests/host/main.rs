@@ -1,0 +1,31 @@
+//! The host on a memory hub and virtual time, a file for each matter. One program, so that it is built once.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod blocked_thread;
+mod checkpoint_policies;
+mod checkpoints;
+mod closing;
+mod common;
+mod crossed_purposes;
+mod failures;
+mod handover;
+mod lifecycle;
+mod link_faults;
+mod lost_ground;
+mod memory_hub;
+mod memory_store;
+mod observing;
+mod operating;
+mod ownership;
+mod poor_processors;
+mod positions;
+mod recorder;
+mod spaced_checkpoints;
+mod starting;
+mod stopping;
+mod store_costs;
+mod store_trouble;
+mod takeover;
+mod timeouts;
+mod unfit;

@@ -455,6 +455,21 @@ mod tests {
     }
 
     #[test]
+    fn one_excuse_is_enough_to_wait() {
+        let back = |part: fn(View) -> View| {
+            let mut watch = watch();
+            show(&mut watch, 100, 1_000, 5, 1);
+            watch.lost_sight(seconds(101));
+            let whole = view(1_060, vec![lease(65, 1, Some(LEASE))]);
+            let whole = View { hosts: vec![beat("b", 7, 65)], ..whole };
+            watch.observe(&part(whole), seconds(160), seconds(160)).lenient
+        };
+        assert!(back(|whole| View { hosts: vec![], ..whole }), "for a lease alone");
+        assert!(back(|whole| View { leases: vec![], ..whole }), "for a host alone");
+        assert!(!back(|whole| View { leases: vec![], hosts: vec![], ..whole }));
+    }
+
+    #[test]
     fn who_is_heard_of_after_the_store_is_back_needs_no_excuse() {
         let (mut watch, _) = back_after(101);
         let heard = watch_both(&mut watch, 161, 0, 2, 8);

@@ -76,6 +76,8 @@ async fn long(outage: Outage) -> Tally {
     for _ in 0..rounds() {
         fleet.balanced().await;
         fleet.caught_up().await;
+        // By then every lease lives by a renewal, and no longer by its claim.
+        tokio::time::sleep(fleet.lease()).await;
         let before = history(&direct, &fleet.group()).await;
         let began = outage.begin(&fleet.weather);
         stopped_by_itself(&fleet, outage, began).await;

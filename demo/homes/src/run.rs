@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use crate::city::{City, Ledger, Rounds, Sensors, Switchboard};
 use crate::fleet::{ALARMS, CONSOLIDATE, Fleet, Setting};
 use crate::folder;
+use crate::host::trusting;
 use crate::page::{self, Source};
 use crate::reading::PARTITIONS;
 use crate::results::Place;
@@ -203,13 +204,8 @@ fn place(options: &DemoOptions, folder: &Path) -> (String, String) {
 }
 
 async fn connect(hub: &str, options: &DemoOptions) -> Result<EventHubs, BoxError> {
-    let mut builder = EventHubs::builder(hub).client_name("ephor-demo");
-    if let Some(file) = &options.trust {
-        let read = tokio::fs::read(file).await;
-        builder =
-            builder.extra_root(read.map_err(|error| format!("cannot read {}: {error}", file.display()))?);
-    }
-    Ok(builder.build()?)
+    let builder = EventHubs::builder(hub).client_name("ephor-demo");
+    Ok(trusting(builder, options.trust.as_deref()).await?.build()?)
 }
 
 /// A hub that is not ours may lack them: better said here than by every host.

@@ -17,15 +17,16 @@ mod settings;
 mod tests;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ephor::{BoxError, EventProcessorHost, EventProcessorOptions, EventSource, StartPosition, Store};
-use ephor_eventhubs::EventHubs;
+use ephor_eventhubs::{Builder, EventHubs};
 use ephor_stores::StoreUrl;
 
 use crate::consolidate::{Consolidation, Desk, Homes};
+use crate::fleet::{ALARMS, CONSOLIDATE};
 use crate::results::Place;
 
 pub use clerk::Clerk;
@@ -65,8 +66,8 @@ pub async fn run(options: HostOptions) -> Result<(), BoxError> {
     let begins = if options.from_latest { StartPosition::Latest } else { StartPosition::Earliest };
     let job =
         Job { name: &options.name, hub: &hub, store: &store, results: &results, begins, pace: orders.pace() };
-    let homes = job.host::<Homes>("consolidate", "homes", options.flush_every)?;
-    let alarms = job.host::<Desk>("alarms", "alarms", Duration::ZERO)?;
+    let homes = job.host::<Homes>(CONSOLIDATE, "homes", options.flush_every)?;
+    let alarms = job.host::<Desk>(ALARMS, "alarms", Duration::ZERO)?;
 
     // From here on it is the host that works: it claims its share of the partitions, hands over what others
     // should have, and tries again whatever fails.
@@ -116,13 +117,15 @@ impl Job<'_> {
 
 /// The hub of the connection string. It is connected when it is first used.
 async fn connect(options: &HostOptions) -> Result<EventHubs, BoxError> {
-    let mut builder = EventHubs::builder(&options.hub).options(settings::connecting());
-    if let Some(file) = &options.extra_root {
-        let read = tokio::fs::read(file).await;
-        builder =
-            builder.extra_root(read.map_err(|error| format!("cannot read {}: {error}", file.display()))?);
-    }
-    Ok(builder.client_name(&options.name).build()?)
+    let builder = EventHubs::builder(&options.hub).options(settings::connecting()).client_name(&options.name);
+    Ok(trusting(builder, options.extra_root.as_deref()).await?.build()?)
+}
+
+/// Trusts the certificates of a file, too, if there is one.
+pub(crate) async fn trusting(builder: Builder, file: Option<&Path>) -> Result<Builder, BoxError> {
+    let Some(file) = file else { return Ok(builder) };
+    let read = tokio::fs::read(file).await;
+    Ok(builder.extra_root(read.map_err(|error| format!("cannot read {}: {error}", file.display()))?))
 }
 
 impl fmt::Debug for HostOptions {

@@ -8,11 +8,12 @@ use super::board::{self, HOST_ACTIONS};
 use super::layout::{Page, document};
 use super::shown::{Row, Shown};
 use super::words::{bytes, counted};
+use crate::fleet::{ALARMS, CONSOLIDATE};
 use crate::view::model::{FleetNow, GroupNow, HostProcess};
 
 /// The groups, and what each is for.
 const GROUPS: [(&str, &str); 2] =
-    [("consolidate", "folds readings into the state of each home"), ("alarms", "passes on each alarm once")];
+    [(CONSOLIDATE, "folds readings into the state of each home"), (ALARMS, "passes on each alarm once")];
 
 /// All that changes on the operator's page.
 pub(super) fn shown(fleet: &FleetNow) -> Shown {

@@ -23,6 +23,14 @@ pub struct Entry<U> {
     pub update: U,
 }
 
+impl<U> Entry<U> {
+    /// What is known of the update, and the update.
+    pub(super) fn apart(self) -> (Entry<()>, U) {
+        let Self { number, epoch, owner, token, first, last, pushed, update } = self;
+        (Entry { number, epoch, owner, token, first, last, pushed, update: () }, update)
+    }
+}
+
 /// The most samples of [`Entry::pushed`].
 pub const SAMPLES: usize = 16;
 

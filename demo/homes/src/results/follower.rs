@@ -10,11 +10,11 @@ const SUSPICIOUS: u32 = 8;
 
 /// What a follower learned.
 #[derive(Debug, PartialEq, Eq)]
-pub enum News<U> {
+pub enum News {
     /// The state as a whole is another one: at the beginning, and when updates were deleted before they were read.
     Whole,
-    /// One update, which the state includes by now.
-    Update(Entry<U>),
+    /// One update, which the state includes by now: all that is known of it.
+    Update(Entry<()>),
 }
 
 /// Follows one log.
@@ -44,7 +44,7 @@ impl<C: Consolidation> Follower<C> {
     }
 
     /// What comes next; none if there is nothing new. May be dropped at any await.
-    pub async fn next(&mut self) -> Result<Option<News<C::Update>>, LogError> {
+    pub async fn next(&mut self) -> Result<Option<News>, LogError> {
         if !self.loaded {
             return self.reload().await;
         }
@@ -58,15 +58,13 @@ impl<C: Consolidation> Follower<C> {
         if self.log.floor().await? >= number {
             return self.reload().await;
         }
-        // Read twice, and in the right order: if the second fails, nothing was applied.
-        let entry = self.log.read_update::<C::Update>(number, &bytes)?;
-        let applied = self.log.read_update::<C::Update>(number, &bytes)?;
-        self.state.apply(applied.update);
+        let (entry, update) = self.log.read_update::<C::Update>(number, &bytes)?.apart();
+        self.state.apply(update);
         (self.number, self.empty) = (number, 0);
         Ok(Some(News::Update(entry)))
     }
 
-    async fn reload(&mut self) -> Result<Option<News<C::Update>>, LogError> {
+    async fn reload(&mut self) -> Result<Option<News>, LogError> {
         let loaded = load::<C>(&self.log).await?;
         (self.state, self.number, self.empty) = (loaded.state, loaded.number, 0);
         self.loaded = true;

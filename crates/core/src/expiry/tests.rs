@@ -1,0 +1,292 @@
+//! Who is dead, by whose clock, and who is excused.
+
+use super::*;
+use crate::epoch::Epoch;
+use crate::host_record::{HostRecord, HostState, HostStatistics};
+use crate::ids::Incarnation;
+use crate::lease::Lease;
+use crate::store::HostEntry;
+
+const LEASE: Duration = Duration::from_secs(30);
+const P: PartitionId = PartitionId(0);
+
+fn seconds(n: u64) -> Monotonic {
+    Monotonic(n * 1_000_000_000)
+}
+
+fn host(name: &str) -> HostId {
+    HostId { name: name.parse().unwrap(), incarnation: Incarnation(1) }
+}
+
+fn lease(age: u64, version: u64, duration: Option<Duration>) -> Lease {
+    Lease {
+        partition: P,
+        owner: Some(host("a")),
+        epoch: Epoch::NONE.next(),
+        duration,
+        acquired_at: Timestamp(0),
+        age: Duration::from_secs(age),
+        age_known: true,
+        version: LeaseVersion::revision(version),
+        previous: None,
+        quiet: Duration::ZERO,
+        heir: None,
+    }
+}
+
+fn view(store_seconds: i64, leases: Vec<Lease>) -> View {
+    View { at: Timestamp(store_seconds * 1_000), leases, ..View::default() }
+}
+
+fn beat(name: &str, beat: u64, age: u64) -> HostEntry {
+    let record = HostRecord {
+        id: host(name),
+        beat,
+        state: HostState::Active,
+        lease_duration: LEASE,
+        max_partitions: None,
+        wants: vec![],
+        answers: vec![],
+        statistics: HostStatistics::default(),
+        software: String::new(),
+    };
+    HostEntry { record, age: Duration::from_secs(age), age_known: true }
+}
+
+fn watch() -> Watch {
+    Watch::new(Tolerance::default(), Duration::from_secs(60))
+}
+
+/// Shows a view at the same instant on both clocks.
+fn show(watch: &mut Watch, own: u64, store: i64, age: u64, version: u64) -> Judgement {
+    watch.observe(&view(store, vec![lease(age, version, Some(LEASE))]), seconds(own), seconds(own))
+}
+
+#[test]
+fn an_owner_stops_a_margin_before_its_lease_ends() {
+    assert_eq!(deadline(seconds(100), LEASE, Duration::from_secs(3)), seconds(127));
+    assert_eq!(deadline(seconds(100), LEASE, LEASE * 2), seconds(100));
+}
+
+#[test]
+fn a_lease_is_dead_when_it_is_as_old_as_it_lasts() {
+    let mut watch = watch();
+    assert!(show(&mut watch, 100, 1_000, 29, 1).expired.is_empty());
+    let young = show(&mut watch, 100, 1_000, 29, 1);
+    assert_eq!((young.expired, young.alive), (vec![], vec![host("a")]));
+    let old = show(&mut watch, 101, 1_001, 30, 1);
+    assert_eq!((old.expired, old.alive), (vec![P], vec![]));
+}
+
+#[test]
+fn the_first_view_buries_nobody() {
+    let mut watch = watch();
+    let first = show(&mut watch, 100, 1_000, 500, 1);
+    assert_eq!((first.expired, first.alive), (vec![], vec![host("a")]));
+    assert_eq!(show(&mut watch, 101, 1_001, 501, 1).expired, vec![P]);
+}
+
+#[test]
+fn a_record_without_a_duration_gets_the_foreign_expiry() {
+    let mut watch = watch();
+    let mut at = |own: u64, age| {
+        watch.observe(&view(own as i64, vec![lease(age, age, None)]), seconds(own), seconds(own)).expired
+    };
+    assert!(at(1, 59).is_empty());
+    assert!(at(2, 59).is_empty());
+    assert_eq!(at(3, 60), vec![P]);
+}
+
+#[test]
+fn a_store_clock_set_forward_kills_nobody() {
+    let mut watch = watch();
+    show(&mut watch, 100, 1_000, 3, 1);
+    let jumped = show(&mut watch, 105, 1_305, 308, 1);
+    assert!(jumped.skewed);
+    assert!(jumped.expired.is_empty());
+    // The clocks agree again, and the age still lies.
+    let after = show(&mut watch, 110, 1_310, 313, 1);
+    assert!(!after.skewed);
+    assert!(after.expired.is_empty());
+    // Unchanged for a whole lease by our own clock: now it is dead.
+    assert!(show(&mut watch, 129, 1_329, 332, 1).expired.is_empty());
+    assert_eq!(show(&mut watch, 130, 1_330, 333, 1).expired, vec![P]);
+}
+
+#[test]
+fn after_a_jump_a_renewed_record_is_judged_by_the_store_again() {
+    let mut watch = watch();
+    show(&mut watch, 100, 1_000, 3, 1);
+    show(&mut watch, 105, 1_305, 308, 1);
+    assert!(show(&mut watch, 106, 1_306, 0, 2).expired.is_empty());
+    assert_eq!(show(&mut watch, 107, 1_307, 30, 2).expired, vec![P]);
+}
+
+#[test]
+fn a_store_clock_set_back_keeps_no_corpse_alive() {
+    let mut watch = watch();
+    show(&mut watch, 100, 1_000, 3, 1);
+    assert!(show(&mut watch, 105, 705, 0, 1).skewed);
+    assert!(show(&mut watch, 129, 729, 0, 1).expired.is_empty());
+    assert_eq!(show(&mut watch, 130, 730, 0, 1).expired, vec![P]);
+}
+
+#[test]
+fn what_was_seen_counts_from_the_answer_to_the_next_question() {
+    // Slow answers: seen first when the answer arrived, last when the question was sent.
+    let mut watch = watch();
+    let mut at = |sent: u64, received: u64, store: i64| {
+        watch.observe(&view(store, vec![lease(0, 1, Some(LEASE))]), seconds(sent), seconds(received)).expired
+    };
+    assert!(at(100, 110, 105).is_empty());
+    assert!(at(139, 150, 140).is_empty());
+    assert_eq!(at(151, 152, 151), vec![P]);
+}
+
+#[test]
+fn clocks_disagree_only_beyond_the_tolerance() {
+    let mut cases = vec![];
+    for (own, store, skewed) in [
+        (10, 1_010, false),
+        (10, 1_011, false),
+        (10, 1_012, true),
+        (10, 1_009, false),
+        (10, 1_008, true),
+        (0, 1_001, false),
+        (0, 1_002, true),
+        (0, 999, false),
+        (0, 998, true),
+        (100, 1_106, false),
+        (100, 1_107, true),
+    ] {
+        let mut watch = watch();
+        show(&mut watch, 100, 1_000, 0, 1);
+        let judged = show(&mut watch, 100 + own, store, 0, 2).skewed;
+        cases.push((own, store, judged == skewed));
+    }
+    assert!(cases.iter().all(|case| case.2), "{cases:?}");
+}
+
+#[test]
+fn exactly_what_is_tolerated_is_no_skew() {
+    // Ten seconds of ours tolerate one and a half.
+    for (store, skewed) in [(1_008_500, false), (1_008_499, true), (1_011_500, false), (1_011_501, true)] {
+        let mut watch = watch();
+        watch.observe(&view(1_000, vec![]), seconds(100), seconds(100));
+        let later = View { at: Timestamp(store), ..View::default() };
+        assert_eq!(watch.observe(&later, seconds(110), seconds(110)).skewed, skewed, "{store}");
+    }
+}
+
+#[test]
+fn a_slow_answer_is_no_skew() {
+    let mut watch = watch();
+    watch.observe(&view(1_000, vec![]), seconds(100), seconds(160));
+    // The store read its clock anywhere between question and answer.
+    for store in [1_000, 1_065, 1_124] {
+        let mut again = Watch::new(Tolerance::default(), LEASE);
+        again.last = watch.last;
+        let judged = again.observe(&view(store, vec![]), seconds(161), seconds(221));
+        assert!(!judged.skewed, "{store}");
+    }
+}
+
+#[test]
+fn a_host_is_alive_by_heartbeat_or_by_lease() {
+    let mut watch = watch();
+    let mut look = |own: u64, leases: Vec<Lease>, hosts: Vec<HostEntry>| {
+        let view = View { at: Timestamp(own as i64 * 1_000), leases, hosts, ..View::default() };
+        watch.observe(&view, seconds(own), seconds(own)).alive
+    };
+    look(1, vec![], vec![]);
+    assert_eq!(look(2, vec![lease(5, 1, Some(LEASE))], vec![beat("a", 1, 99)]), vec![host("a")]);
+    assert_eq!(look(3, vec![], vec![beat("b", 1, 29)]), vec![host("b")]);
+    assert_eq!(look(4, vec![], vec![beat("b", 1, 30)]), Vec::<HostId>::new());
+    assert_eq!(look(5, vec![lease(30, 2, Some(LEASE))], vec![beat("a", 2, 30)]), Vec::<HostId>::new());
+    // It let a lease expire: alive only if its heartbeat is younger than two thirds of it.
+    assert_eq!(look(6, vec![lease(30, 3, Some(LEASE))], vec![beat("a", 3, 19)]), vec![host("a")]);
+    assert_eq!(look(7, vec![lease(30, 4, Some(LEASE))], vec![beat("a", 4, 20)]), Vec::<HostId>::new());
+}
+
+#[test]
+fn a_jump_of_the_store_clock_makes_no_host_look_dead() {
+    let mut watch = watch();
+    let mut look = |own: u64, store: i64, age, number| {
+        let hosts = vec![beat("b", number, age)];
+        let view = View { at: Timestamp(store * 1_000), hosts, ..View::default() };
+        watch.observe(&view, seconds(own), seconds(own)).alive
+    };
+    look(100, 1_000, 2, 1);
+    assert_eq!(look(101, 1_301, 303, 1), vec![host("b")]);
+    assert_eq!(look(102, 1_302, 304, 1), vec![host("b")]);
+    assert_eq!(look(103, 1_303, 1, 2), vec![host("b")]);
+}
+
+/// A watch whose store was away from second 101 to 160, with one lease and one host of before.
+fn back_after(lost_at: u64) -> (Watch, Judgement) {
+    let mut watch = watch();
+    show(&mut watch, 100, 1_000, 5, 1);
+    watch.lost_sight(seconds(lost_at));
+    watch.lost_sight(seconds(159));
+    let judgement = watch_both(&mut watch, 160, 65, 1, 7);
+    (watch, judgement)
+}
+
+/// A lease of this version and a host of this beat, both this old.
+fn watch_both(watch: &mut Watch, own: u64, age: u64, version: u64, beats: u64) -> Judgement {
+    let leases = vec![lease(age, version, Some(LEASE))];
+    let view = View { hosts: vec![beat("b", beats, age)], ..view(900 + own as i64, leases) };
+    watch.observe(&view, seconds(own), seconds(own))
+}
+
+#[test]
+fn when_the_store_is_back_the_others_are_given_a_while_to_come_back_too() {
+    let (mut watch, back) = back_after(101);
+    assert_eq!((back.expired, back.alive, back.lenient), (vec![], vec![host("a"), host("b")], true));
+    let soon = watch_both(&mut watch, 169, 74, 1, 7);
+    assert_eq!((soon.expired, soon.alive, soon.lenient), (vec![], vec![host("a"), host("b")], true));
+    // A third of a lease later, who is silent is dead.
+    let late = watch_both(&mut watch, 170, 75, 1, 7);
+    assert_eq!((late.expired, late.alive, late.lenient), (vec![P], vec![], false));
+}
+
+#[test]
+fn one_excuse_is_enough_to_wait() {
+    let back = |part: fn(View) -> View| {
+        let mut watch = watch();
+        show(&mut watch, 100, 1_000, 5, 1);
+        watch.lost_sight(seconds(101));
+        let whole = view(1_060, vec![lease(65, 1, Some(LEASE))]);
+        let whole = View { hosts: vec![beat("b", 7, 65)], ..whole };
+        watch.observe(&part(whole), seconds(160), seconds(160)).lenient
+    };
+    assert!(back(|whole| View { hosts: vec![], ..whole }), "for a lease alone");
+    assert!(back(|whole| View { leases: vec![], ..whole }), "for a host alone");
+    assert!(!back(|whole| View { leases: vec![], hosts: vec![], ..whole }));
+}
+
+#[test]
+fn who_is_heard_of_after_the_store_is_back_needs_no_excuse() {
+    let (mut watch, _) = back_after(101);
+    let heard = watch_both(&mut watch, 161, 0, 2, 8);
+    assert_eq!((heard.alive, heard.lenient), (vec![host("a"), host("b")], false));
+    // Heard of, and then silent: its age counts as ever.
+    let old = watch_both(&mut watch, 162, 40, 2, 8);
+    assert_eq!((old.expired, old.alive, old.lenient), (vec![P], vec![], false));
+}
+
+#[test]
+fn a_store_that_was_away_for_a_moment_excuses_nobody() {
+    let (_, back) = back_after(146);
+    assert_eq!((back.expired, back.alive, back.lenient), (vec![P], vec![], false));
+    let (_, back) = back_after(145);
+    assert_eq!((back.expired, back.lenient), (vec![], true));
+}
+
+#[test]
+fn a_store_that_answers_all_the_time_excuses_nobody() {
+    let mut watch = watch();
+    show(&mut watch, 100, 1_000, 5, 1);
+    let old = watch_both(&mut watch, 160, 65, 1, 7);
+    assert_eq!((old.expired, old.alive, old.lenient), (vec![P], vec![], false));
+}

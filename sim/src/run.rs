@@ -42,7 +42,12 @@ pub struct Outcome {
 
 /// Plays one seed. The same seed gives the same run, to the byte.
 pub fn play(seed: u64, rules: Rules) -> Outcome {
-    Run::new(Scenario::draw(seed), rules).play()
+    play_scenario(Scenario::draw(seed), rules)
+}
+
+/// Plays a scenario, drawn or made: the same one gives the same run.
+pub fn play_scenario(scenario: Scenario, rules: Rules) -> Outcome {
+    Run::new(scenario, rules).play()
 }
 
 /// Something that ends later: what to undo, and for whom.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// What a partition was doing when a fault hit it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub enum PartitionState {
     /// Nobody owns it.
     Unowned,
@@ -21,7 +23,7 @@ impl PartitionState {
 }
 
 /// Counts by fault and state.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Coverage(BTreeMap<String, BTreeMap<PartitionState, u64>>);
 
 impl Coverage {

@@ -48,7 +48,7 @@ struct Case {
 }
 
 /// Figures of a run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Figures {
     /// Events finished, repetitions included.
     pub finished: u64,

@@ -110,7 +110,7 @@ impl Run {
         Self { executor, world, hosts, pending: BTreeMap::new(), noted: 0 }
     }
 
-    fn play(mut self) -> Outcome {
+    pub(crate) fn play(mut self) -> Outcome {
         self.send_events();
         for host in &mut self.hosts {
             host.start(&self.world);

@@ -28,6 +28,7 @@
 //! | how many moves a change takes, and how long nobody reads | [`moves`] |
 //! | what must hold, always | [`judge`] |
 //! | which fault hit what | [`coverage`] |
+//! | bugs that it must notice | [`plants`] |
 //! | what happened, line by line | [`history`] |
 //! | comparing two runs | [`fingerprint`] |
 
@@ -43,6 +44,7 @@ pub mod judge;
 pub mod moves;
 mod network;
 pub mod processor;
+pub mod plants;
 pub mod run;
 pub mod scenario;
 pub mod source;

@@ -137,7 +137,11 @@ pub fn claim(
     let blank = LeaseRecord::unowned(request.partition);
     let old = lease.unwrap_or(&blank);
     let takeover = matches!(request.cause, ClaimCause::Expired | ClaimCause::Silent);
-    let highest = old.epoch.max(seal).max(request.above);
+    let highest = if rules.epochs_never_restart || old.owner.is_some() {
+        old.epoch.max(seal).max(request.above)
+    } else {
+        Epoch::NONE
+    };
     let epoch = if takeover && !rules.takeover_raises_the_epoch { old.epoch } else { highest.next() };
     // Who found the owner expired has seen that its time is over; who takes
     // from a living owner must wait until that owner has certainly noticed.
@@ -249,10 +253,12 @@ pub fn seek(
     partition: PartitionId,
     by: &str,
     now: Timestamp,
+    rules: &Rules,
 ) -> Change {
     let blank = LeaseRecord::unowned(partition);
     let old = lease.unwrap_or(&blank);
-    let epoch = old.epoch.max(seal).next();
+    let highest = old.epoch.max(seal);
+    let epoch = if rules.seeks_take_a_new_epoch { highest.next() } else { highest };
     let (previous, previous_until) = old.unaware_if_taken(now);
     let lease = LeaseRecord {
         owner: None,

@@ -22,7 +22,9 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
 use crate::expiry::Judgement;
+use crate::host_record::HostState;
 use crate::ids::{HostId, PartitionId};
+use crate::rules::Rules;
 use crate::store::View;
 
 pub use shares::shares;
@@ -66,7 +68,16 @@ pub struct Fleet {
 impl Fleet {
     /// Reads a view. `partitions` are those of the hub; leases of others do not count.
     /// A seat is overdue when it has been free for longer than `patience`.
-    pub fn read(view: &View, judgement: &Judgement, partitions: &[PartitionId], patience: Duration) -> Self {
+    pub fn read(
+        view: &View,
+        judgement: &Judgement,
+        partitions: &[PartitionId],
+        patience: Duration,
+        rules: &Rules,
+    ) -> Self {
+        let counts = |state: HostState| {
+            state.takes_part() || (state == HostState::Unfit && !rules.the_unfit_do_not_count)
+        };
         let members: Vec<Member> = judgement
             .alive
             .iter()
@@ -74,7 +85,7 @@ impl Fleet {
                 let record = view.host(id).map(|entry| &entry.record);
                 Member {
                     id: id.clone(),
-                    takes_part: record.is_none_or(|record| record.state.takes_part()),
+                    takes_part: record.is_none_or(|record| counts(record.state)),
                     max: record.and_then(|record| record.max_partitions),
                 }
             })

@@ -421,7 +421,7 @@ fn a_view_is_read_into_a_fleet() {
         ..Judgement::default()
     };
     let partitions: Vec<_> = (0..7).map(PartitionId).collect();
-    let fleet = Fleet::read(&view, &judgement, &partitions, Duration::from_secs(10));
+    let fleet = Fleet::read(&view, &judgement, &partitions, Duration::from_secs(10), &Rules::default());
     assert_eq!(
         fleet.members,
         [member(0), Member { takes_part: false, ..member(1) }, Member { max: Some(4), ..member(2) }]

@@ -162,7 +162,7 @@ fn a_release_keeps_the_epoch_and_the_next_claim_raises_it() {
     assert_eq!(again.lease.epoch.get(), 2);
     assert_eq!(again.lease.heir, None);
     assert_eq!(again.lease.seen_at(at(8)).quiet, Duration::ZERO);
-    let sought = seek(Some(&change.lease), change.seal, P, "ada", at(9));
+    let sought = seek(Some(&change.lease), change.seal, P, "ada", at(9), &Rules::default());
     assert_eq!(sought.lease.heir, None);
 }
 
@@ -217,7 +217,7 @@ fn nobody_vouches_for_an_owner_before_it() {
     let mut robbed = request("b", Some(&first), ClaimCause::Silent);
     robbed.duration = Duration::from_secs(5);
     let stolen = claim(Some(&first), first.epoch, &robbed, at(10), &Rules::default()).unwrap();
-    let sought = seek(Some(&stolen.lease), stolen.seal, P, "ada", at(11));
+    let sought = seek(Some(&stolen.lease), stolen.seal, P, "ada", at(11), &Rules::default());
     assert_eq!(sought.lease.previous, None);
     assert_eq!(sought.lease.seen_at(at(11)).quiet, Duration::from_secs(19));
 }
@@ -239,13 +239,13 @@ fn a_clock_set_back_makes_nobody_wait_longer_than_a_lease() {
 #[test]
 fn a_seek_takes_the_lease_away_and_remembers_whose_it_was() {
     let first = owned("a", at(0));
-    let sought = seek(Some(&first), first.epoch, P, "ada", at(10));
+    let sought = seek(Some(&first), first.epoch, P, "ada", at(10), &Rules::default());
     assert_eq!(sought.lease.owner, None);
     assert_eq!((sought.lease.epoch.get(), sought.seal.get()), (2, 2));
     assert_eq!(sought.lease.revision, first.revision + 1);
     let seen = sought.lease.seen_at(at(12));
     assert_eq!((seen.previous, seen.quiet), (Some(host("a")), Duration::from_secs(18)));
-    let again = seek(Some(&sought.lease), sought.seal, P, "ada", at(11));
+    let again = seek(Some(&sought.lease), sought.seal, P, "ada", at(11), &Rules::default());
     assert_eq!(again.lease.seen_at(at(12)).quiet, Duration::from_secs(18));
     assert_eq!(again.lease.epoch.get(), 3);
     let claimed = claim(
@@ -257,7 +257,7 @@ fn a_seek_takes_the_lease_away_and_remembers_whose_it_was() {
     )
     .unwrap();
     assert_eq!(claimed.lease.seen_at(at(12)).quiet, Duration::from_secs(18));
-    let fresh = seek(None, Epoch::from_stored(4), P, "ada", at(1));
+    let fresh = seek(None, Epoch::from_stored(4), P, "ada", at(1), &Rules::default());
     assert_eq!((fresh.lease.epoch.get(), fresh.lease.partition), (5, P));
     assert_eq!(fresh.history.reason, ChangeReason::Sought { by: "ada".into() });
 }

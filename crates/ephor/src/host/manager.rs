@@ -295,7 +295,7 @@ impl Manager {
         }
         self.notice_namesakes(&view);
         let patience = shared.manager.slow_scan.saturating_mul(2);
-        let mut fleet = Fleet::read(&view, &judgement, &self.partitions, patience);
+        let mut fleet = Fleet::read(&view, &judgement, &self.partitions, patience, &shared.rules);
         let me = fleet.member(&shared.me)?;
         fleet.members[me].takes_part = self.takes_part();
         let plan = balance::plan(&fleet);

@@ -307,7 +307,8 @@ impl Store for MemoryStore {
             self.step(group, |records, now| {
                 let partition = request.partition;
                 let old = records.leases.get(&partition);
-                let change = record::seek(old, records.seal(partition), partition, &request.by, now);
+                let seal = records.seal(partition);
+                let change = record::seek(old, seal, partition, &request.by, now, &self.rules);
                 let (epoch, owner) = (change.lease.epoch, change.history.from.clone());
                 let (position, log) = (request.position.clone(), request.log.clone());
                 records.write_position(partition, Checkpoint { position, log, epoch, saved_at: now });

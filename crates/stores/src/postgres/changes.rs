@@ -92,7 +92,8 @@ impl Session {
     pub(super) async fn seek(&self, group: &GroupId, request: &SeekRequest) -> Result<Seek, Failure> {
         let decide = |standing: &Standing| {
             let (old, now) = (standing.lease.as_ref(), standing.reading.now);
-            let change = record::seek(old, standing.seal, request.partition, &request.by, now);
+            let change =
+                record::seek(old, standing.seal, request.partition, &request.by, now, &Rules::default());
             let epoch = change.lease.epoch;
             let (position, log) = (request.position.clone(), request.log.clone());
             let position = Some(Checkpoint { position, log, epoch, saved_at: now });

@@ -95,7 +95,7 @@ pub(super) fn save(records: &Records<'_>, request: &SaveRequest) -> StepResult<S
 pub(super) fn seek(records: &Records<'_>, request: &SeekRequest) -> StepResult<Seek> {
     let partition = request.partition;
     let (old, seal) = (records.lease(partition)?, records.seal(partition)?);
-    let change = record::seek(old.as_ref(), seal, partition, &request.by, records.now);
+    let change = record::seek(old.as_ref(), seal, partition, &request.by, records.now, &Rules::default());
     let epoch = change.lease.epoch;
     let (position, log) = (request.position.clone(), request.log.clone());
     records.write_position(partition, &Checkpoint { position, log, epoch, saved_at: records.now })?;

@@ -1,0 +1,98 @@
+//! Deliberate bugs, each a rule taken away: what the judge must notice.
+
+use ephor_core::rules::Rules;
+
+/// A bug that can be planted.
+#[derive(Clone, Copy, Debug)]
+pub struct Plant {
+    /// As `--plant` calls it.
+    pub name: &'static str,
+    /// What is wrong, in one line.
+    pub what: &'static str,
+    /// All rules but one.
+    pub rules: Rules,
+}
+
+/// All of them.
+pub static ALL: [Plant; 12] = [
+    Plant {
+        name: "fence",
+        what: "checkpoints are accepted from whoever owned the partition once",
+        rules: Rules { checkpoints_are_fenced: false, ..Rules::KEPT },
+    },
+    Plant {
+        name: "epoch",
+        what: "a takeover keeps the epoch of the owner before",
+        rules: Rules { takeover_raises_the_epoch: false, ..Rules::KEPT },
+    },
+    Plant {
+        name: "order",
+        what: "the lease is given away before the final checkpoint is written",
+        rules: Rules { final_checkpoint_comes_first: false, ..Rules::KEPT },
+    },
+    Plant {
+        name: "clock",
+        what: "an owner is dead by the wall clock of whoever looks",
+        rules: Rules { ages_are_the_stores: false, ..Rules::KEPT },
+    },
+    Plant {
+        name: "deadline",
+        what: "a deadline counts from the answer, not from before the request",
+        rules: Rules { deadlines_count_from_the_request: false, ..Rules::KEPT },
+    },
+    Plant {
+        name: "ask",
+        what: "who asks for a partition writes it into the owner's record",
+        rules: Rules { asks_stand_in_the_askers_record: false, ..Rules::KEPT },
+    },
+    Plant {
+        name: "renewal",
+        what: "leases are renewed that nobody serves",
+        rules: Rules { only_the_served_is_renewed: false, ..Rules::KEPT },
+    },
+    Plant {
+        name: "checkpoint",
+        what: "a new owner begins at the checkpoint that it saw before its claim",
+        rules: Rules { claims_bring_the_checkpoint: false, ..Rules::KEPT },
+    },
+    Plant {
+        name: "prefetch",
+        what: "events that were fetched are delivered although the partition is lost",
+        rules: Rules { loss_comes_before_delivery: false, ..Rules::KEPT },
+    },
+    Plant {
+        name: "restart",
+        what: "epochs begin at 1 again once nobody owns the partition",
+        rules: Rules { epochs_never_restart: false, ..Rules::KEPT },
+    },
+    Plant {
+        name: "seek",
+        what: "a seek keeps the epoch, and the owner's next save undoes it",
+        rules: Rules { seeks_take_a_new_epoch: false, ..Rules::KEPT },
+    },
+    Plant {
+        name: "unfit",
+        what: "a host that cannot serve has a share all the same",
+        rules: Rules { the_unfit_do_not_count: false, ..Rules::KEPT },
+    },
+];
+
+/// The bug of this name.
+pub fn find(name: &str) -> Option<&'static Plant> {
+    ALL.iter().find(|plant| plant.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_plant_has_its_name_and_its_rule() {
+        for plant in &ALL {
+            assert_ne!(plant.rules, Rules::default(), "{}", plant.name);
+            assert_eq!(find(plant.name).map(|found| found.rules), Some(plant.rules));
+            assert_eq!(ALL.iter().filter(|other| other.rules == plant.rules).count(), 1, "{}", plant.name);
+        }
+        assert!(find("none").is_none());
+    }
+}

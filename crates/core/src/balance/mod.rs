@@ -13,12 +13,14 @@
 //! The number of moves is the smallest possible: whoever already has more keeps
 //! the extra partition when the division leaves a remainder.
 
+#[cfg(test)]
+mod plainly;
 mod shares;
 #[cfg(test)]
 mod tests;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use crate::expiry::Judgement;
@@ -125,9 +127,13 @@ impl Fleet {
         self.members.binary_search_by(|member| member.id.cmp(id)).ok()
     }
 
+    /// The index of a partition's seat.
+    fn seat(&self, partition: PartitionId) -> Option<usize> {
+        self.seats.binary_search_by_key(&partition, |seat| seat.partition).ok()
+    }
+
     fn is_overdue(&self, partition: PartitionId) -> bool {
-        let found = self.seats.binary_search_by_key(&partition, |seat| seat.partition);
-        found.is_ok_and(|index| self.seats[index].overdue)
+        self.seat(partition).is_some_and(|seat| self.seats[seat].overdue)
     }
 
     /// How many partitions each member holds.
@@ -158,7 +164,7 @@ pub struct Plan {
     pub shares: Vec<u32>,
     /// Free partitions, and who should claim them.
     pub claims: Vec<(PartitionId, usize)>,
-    /// Owned partitions that should change hands.
+    /// Owned partitions that should change hands, in order.
     pub moves: Vec<Move>,
     /// Partitions that nobody may own, because everyone is at its maximum.
     pub unplaced: usize,
@@ -232,31 +238,37 @@ fn claims(fleet: &Fleet, room: &mut [u32]) -> (Vec<(PartitionId, usize)>, usize)
 }
 
 fn moves(fleet: &Fleet, room: &mut [u32], surplus: &mut [u32]) -> Vec<Move> {
-    let mut holders: BTreeMap<PartitionId, usize> =
-        fleet.seats.iter().filter_map(|seat| Some((seat.partition, seat.holder?))).collect();
+    let nothing_in = |counts: &[u32]| counts.iter().all(|&count| count == 0);
+    if nothing_in(room) || nothing_in(surplus) {
+        return vec![];
+    }
     let mut moves = vec![];
+    let mut promised = vec![false; fleet.seats.len()];
     // Requests that stand come first, so that a plan does not change its mind under way.
     for &(partition, to) in &fleet.wants {
-        let Some(&from) = holders.get(&partition) else { continue };
+        let Some(seat) = fleet.seat(partition).filter(|&seat| !promised[seat]) else { continue };
+        let Some(from) = fleet.seats[seat].holder else { continue };
         if from != to && surplus[from] > 0 && room[to] > 0 {
             surplus[from] -= 1;
             room[to] -= 1;
-            holders.remove(&partition);
+            promised[seat] = true;
             moves.push(Move { partition, from, to });
         }
     }
     let mut givers = Queue::new(fleet, surplus);
     let mut takers = Queue::new(fleet, room);
-    let mut offers: BTreeMap<usize, Vec<(u64, PartitionId)>> = BTreeMap::new();
-    for (&partition, &holder) in &holders {
-        offers.entry(holder).or_default().push((mix(u64::from(partition.0)), partition));
+    let mut offers: Vec<Vec<(u64, PartitionId)>> = vec![vec![]; fleet.members.len()];
+    for (seat, promised) in fleet.seats.iter().zip(promised) {
+        if let Some(holder) = seat.holder.filter(|&holder| !promised && surplus[holder] > 0) {
+            offers[holder].push((mix(u64::from(seat.partition.0)), seat.partition));
+        }
     }
-    for offer in offers.values_mut() {
+    for offer in &mut offers {
         offer.sort_unstable();
     }
     while let Some(to) = takers.take() {
         let Some(from) = givers.take() else { break };
-        let Some((_, partition)) = offers.get_mut(&from).and_then(Vec::pop) else { break };
+        let Some((_, partition)) = offers[from].pop() else { break };
         moves.push(Move { partition, from, to });
     }
     moves.sort_unstable();
@@ -285,8 +297,8 @@ impl Plan {
         if !member.takes_part {
             return vec![];
         }
-        let mut spare =
-            member.max.map_or(usize::MAX, |max| max as usize).saturating_sub(fleet.held()[me] as usize);
+        let held = || fleet.seats.iter().filter(|seat| seat.holder == Some(me)).count();
+        let mut spare = member.max.map_or(usize::MAX, |max| (max as usize).saturating_sub(held()));
         let mut mine = vec![];
         for &(partition, to) in &self.claims {
             if spare > 0 && (to == me || fleet.is_overdue(partition)) {
@@ -304,7 +316,7 @@ impl Plan {
 
     /// Whether `me` should let `asker` have this partition.
     pub fn grants(&self, partition: PartitionId, me: usize, asker: usize) -> bool {
-        self.moves.contains(&Move { partition, from: me, to: asker })
+        self.moves.binary_search(&Move { partition, from: me, to: asker }).is_ok()
     }
 
     /// Whether nothing is left to do.

@@ -1,0 +1,88 @@
+//! The moves of a plan, worked out plainly: slow with thousands of partitions,
+//! and what the quick way must agree with.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::ids::Incarnation;
+
+fn moves_plainly(fleet: &Fleet) -> Vec<Move> {
+    let held = fleet.held();
+    let mut rank = held.clone();
+    for seat in fleet.seats.iter().filter(|seat| seat.holder.is_none()) {
+        if let Some(favourite) = seat.favourite {
+            rank[favourite] += 1;
+        }
+    }
+    let shares = shares(&fleet.members, &rank, fleet.seats.len());
+    let part = |of: fn(u32, u32) -> u32| shares.iter().zip(&held).map(move |(share, held)| of(*share, *held));
+    let mut room: Vec<u32> = part(|share, held| share.saturating_sub(held)).collect();
+    let mut surplus: Vec<u32> = part(|share, held| held.saturating_sub(share)).collect();
+    claims(fleet, &mut room);
+
+    let mut holders: BTreeMap<PartitionId, usize> =
+        fleet.seats.iter().filter_map(|seat| Some((seat.partition, seat.holder?))).collect();
+    let mut moves = vec![];
+    for &(partition, to) in &fleet.wants {
+        let Some(&from) = holders.get(&partition) else { continue };
+        if from != to && surplus[from] > 0 && room[to] > 0 {
+            surplus[from] -= 1;
+            room[to] -= 1;
+            holders.remove(&partition);
+            moves.push(Move { partition, from, to });
+        }
+    }
+    let mut givers = Queue::new(fleet, &surplus);
+    let mut takers = Queue::new(fleet, &room);
+    while let Some(to) = takers.take() {
+        let Some(from) = givers.take() else { break };
+        let offers = holders.iter().filter(|(_, holder)| **holder == from);
+        let Some((&partition, _)) = offers.max_by_key(|(partition, _)| mix(u64::from(partition.0))) else {
+            break;
+        };
+        holders.remove(&partition);
+        moves.push(Move { partition, from, to });
+    }
+    moves.sort_unstable();
+    moves
+}
+
+fn member(number: usize, takes_part: bool, max: Option<u32>) -> Member {
+    let name = format!("host-{number}").parse().unwrap();
+    Member { id: HostId { name, incarnation: Incarnation(number as u64) }, takes_part, max }
+}
+
+proptest! {
+    #[test]
+    fn the_quick_way_moves_what_the_plain_one_does(
+        members in proptest::collection::vec((any::<bool>(), proptest::option::of(0u32..12)), 1..9),
+        seats in proptest::collection::vec(
+            (1u32..3, proptest::option::of(0usize..9), proptest::option::of(0usize..9), any::<bool>()),
+            0..60,
+        ),
+        wants in proptest::collection::vec((0u32..130, 0usize..9), 0..30),
+    ) {
+        let hosts = members.len();
+        let members: Vec<Member> =
+            members.into_iter().enumerate().map(|(n, (part, max))| member(n, part || n == 0, max)).collect();
+        // Partitions in order, with gaps.
+        let mut next = 0;
+        let seats = seats.into_iter().map(|(gap, holder, favourite, overdue)| {
+            next += gap;
+            let known = |member: Option<usize>| member.filter(|&member| member < hosts);
+            Seat { partition: PartitionId(next), holder: known(holder), favourite: known(favourite), overdue }
+        });
+        let seats = seats.collect();
+        let mut wants: Vec<_> = wants.into_iter().filter(|(_, to)| *to < hosts).map(|(p, to)| (PartitionId(p), to)).collect();
+        wants.sort_unstable();
+        let fleet = Fleet { members, seats, wants };
+        let plan = plan(&fleet);
+        prop_assert_eq!(&plan.moves, &moves_plainly(&fleet));
+        for step in &plan.moves {
+            prop_assert!(plan.grants(step.partition, step.from, step.to));
+            prop_assert!(!plan.grants(step.partition, step.to, step.from));
+        }
+    }
+}

@@ -6,6 +6,7 @@
 
 use std::fmt::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use ephor_core::time::{Clock, Monotonic};
 
@@ -23,8 +24,8 @@ pub struct History {
 struct Lines {
     /// Every line, each with its line feed.
     text: String,
-    /// Where each line ends in the text.
-    ends: Vec<usize>,
+    /// When each line was written, and where it ends in the text.
+    ends: Vec<(Monotonic, usize)>,
     fingerprint: Fingerprint,
 }
 
@@ -44,7 +45,7 @@ impl History {
             let (seconds, milliseconds) = (now / 1_000_000_000, now / 1_000_000 % 1_000);
             writeln!(lines.text, "[{seconds:>4}.{milliseconds:03}s] {what}").expect("a String takes it all");
             lines.fingerprint.add(&lines.text.as_bytes()[start..]);
-            lines.ends.push(lines.text.len());
+            lines.ends.push((Monotonic(now), lines.text.len()));
         });
     }
 
@@ -72,9 +73,28 @@ impl History {
     pub fn tail(&self, most: usize) -> String {
         self.with(|lines| {
             let left_out = lines.ends.len().saturating_sub(most);
-            let start = left_out.checked_sub(1).map_or(0, |last| lines.ends[last]);
+            let start = left_out.checked_sub(1).map_or(0, |last| lines.ends[last].1);
             lines.text[start..].to_owned()
         })
+    }
+
+    /// Every line without its line feed and its time, and that time.
+    pub fn lines(&self) -> Vec<(Duration, String)> {
+        self.with(|lines| {
+            let mut start = 0;
+            let line = |&(Monotonic(at), end): &(Monotonic, usize)| {
+                let whole = lines.text[start..end].trim_end_matches('\n');
+                start = end;
+                let text = whole.split_once("] ").map_or(whole, |(_, text)| text);
+                (Duration::from_nanos(at), text.to_owned())
+            };
+            lines.ends.iter().map(line).collect()
+        })
+    }
+
+    /// When the first line that begins with this was written.
+    pub fn time_of(&self, beginning: &str) -> Option<Duration> {
+        self.lines().into_iter().find(|(_, text)| text.starts_with(beginning)).map(|(at, _)| at)
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut Lines) -> T) -> T {
@@ -112,6 +132,18 @@ mod tests {
         history.tell("host-3 claims p7");
         assert_eq!(history.text(), "[  12.345s] host-3 claims p7\n");
         assert_eq!(format!("{history:?}"), format!("History(1 lines, {})", history.fingerprint()));
+    }
+
+    #[test]
+    fn lines_come_back_with_their_time_and_are_found_by_their_beginning() {
+        let history = History::new(Stopped(61_000_000_007));
+        assert!(history.lines().is_empty());
+        history.tell("host-3 claims [p7] now");
+        history.tell("it is done");
+        let at = Duration::from_nanos(61_000_000_007);
+        assert_eq!(history.lines(), [(at, "host-3 claims [p7] now".into()), (at, "it is done".into())]);
+        assert_eq!(history.time_of("it is"), Some(at));
+        assert_eq!(history.time_of("done"), None);
     }
 
     #[test]

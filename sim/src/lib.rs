@@ -25,6 +25,8 @@
 //! | what a seed stands for | [`scenario`] |
 //! | the user's code, and how it fails | [`processor`] |
 //! | playing a seed | [`run`] |
+//! | a play that may panic | [`attempt`] |
+//! | the least that still fails | [`reduce`] |
 //! | how many moves a change takes, and how long nobody reads | [`moves`] |
 //! | what must hold, always | [`judge`] |
 //! | which fault hit what | [`coverage`] |
@@ -32,6 +34,7 @@
 //! | what happened, line by line | [`history`] |
 //! | comparing two runs | [`fingerprint`] |
 
+pub mod attempt;
 pub mod clock;
 pub mod coverage;
 pub mod environment;
@@ -43,8 +46,9 @@ pub mod history;
 pub mod judge;
 pub mod moves;
 mod network;
-pub mod processor;
 pub mod plants;
+pub mod processor;
+pub mod reduce;
 pub mod run;
 pub mod scenario;
 pub mod source;

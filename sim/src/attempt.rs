@@ -1,0 +1,128 @@
+//! A play that may go wrong in any way: a promise is broken, or the simulation or a host panics.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use ephor_core::ids::PartitionId;
+use ephor_core::rules::Rules;
+use serde::{Deserialize, Serialize};
+
+use crate::history::History;
+use crate::run::{Outcome, Run};
+use crate::scenario::Scenario;
+
+/// What went wrong in a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Broken {
+    /// Which promise. Two runs break the same one if these words are the same.
+    pub promise: String,
+    /// Where, if it is about one partition.
+    pub partition: Option<u32>,
+    /// What happened, in the words of the judge or of the panic.
+    pub what: String,
+}
+
+/// A run, however it ended.
+pub struct Attempt {
+    /// What went wrong, if something did.
+    pub broken: Option<Broken>,
+    /// What happened, up to the panic if there was one.
+    pub history: History,
+    /// How it ended, unless by a panic.
+    pub outcome: Option<Outcome>,
+}
+
+/// Plays a scenario. A panic on the way is a broken promise like any other.
+pub fn attempt(scenario: Scenario, rules: Rules) -> Attempt {
+    let run = Run::new(scenario, rules);
+    let history = run.world.history.clone();
+    LAST_PANIC.take();
+    match catch_unwind(AssertUnwindSafe(|| run.play())) {
+        Ok(outcome) => Attempt { broken: broken(&outcome), history, outcome: Some(outcome) },
+        Err(payload) => {
+            let what = LAST_PANIC.take().unwrap_or_else(|| message(&*payload));
+            history.tell(format_args!("VIOLATION: {what}"));
+            let broken = Broken { promise: words(&what), partition: None, what };
+            Attempt { broken: Some(broken), history, outcome: None }
+        }
+    }
+}
+
+/// What a run broke, by its kind: the one place that reads the judge's verdict.
+fn broken(outcome: &Outcome) -> Option<Broken> {
+    let verdict = outcome.violation.as_ref()?;
+    let (what, partition) = match verdict.rsplit_once(" on p") {
+        Some((what, number)) if number.parse::<u32>().is_ok() => (what, number.parse().ok()),
+        _ => (verdict.as_str(), None),
+    };
+    Some(Broken { promise: words(what), partition, what: what.to_owned() })
+}
+
+/// The words of a sentence without its numbers, names and data.
+fn words(text: &str) -> String {
+    let plain = text.split('{').next().unwrap_or(text);
+    let kept = plain.split_whitespace().filter(|word| {
+        word.trim_end_matches(&[',', ':', '.'][..]).chars().all(|letter| letter.is_ascii_lowercase())
+    });
+    kept.collect::<Vec<_>>().join(" ")
+}
+
+thread_local! {
+    /// What the hook heard of the last panic on this thread.
+    static LAST_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Panics are no longer printed: each run reports its own, with its place. For the whole process.
+pub fn keep_panics_for_the_report() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map_or(String::new(), |place| format!(" at {place}"));
+        LAST_PANIC.set(Some(format!("{}{place}", message(panic.payload()))));
+    }));
+}
+
+fn message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+    format!("a panic: {}", text.unwrap_or("without words"))
+}
+
+impl Broken {
+    /// The partition that it is about.
+    pub fn partition(&self) -> Option<PartitionId> {
+        self.partition.map(PartitionId)
+    }
+}
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.what)?;
+        self.partition().map_or(Ok(()), |partition| write!(f, " on {partition:?}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_promise_is_known_by_its_words_and_not_by_numbers_and_names() {
+        assert_eq!(words("a save in e1 was accepted after e2 began"), "a save in was accepted after began");
+        assert_eq!(
+            words("owned by Some(host-1#3fa0), which is not alive"),
+            words("owned by None, which is not alive")
+        );
+        assert_eq!(words("the load is not even: {\"host-1\": 3}"), "the load is not even:");
+        assert_ne!(words("the epoch went from e1 to e1"), words("the checkpoint moved back from #1 to #0"));
+    }
+
+    #[test]
+    fn a_panic_is_a_broken_promise_with_its_words_and_its_history() {
+        // No run can be made of nothing: the time between two events is a division by their number.
+        let attempt = attempt(Scenario { events: 0, ..Scenario::draw(1) }, Rules::default());
+        let broken = attempt.broken.expect("a violation");
+        assert!(broken.what.contains("panic") && broken.what.contains("zero"), "{broken}");
+        assert!(attempt.outcome.is_none());
+        assert!(attempt.history.text().contains("VIOLATION: a panic"));
+    }
+}

@@ -28,6 +28,7 @@
 //! | a play that may panic | [`attempt`] |
 //! | the least that still fails | [`reduce`] |
 //! | how many moves a change takes, and how long nobody reads | [`moves`] |
+//! | how a fleet grows, and what that costs | [`scale`] |
 //! | what must hold, always | [`judge`] |
 //! | which fault hit what | [`coverage`] |
 //! | bugs that it must notice | [`plants`] |
@@ -50,6 +51,7 @@ pub mod plants;
 pub mod processor;
 pub mod reduce;
 pub mod run;
+pub mod scale;
 pub mod scenario;
 pub mod source;
 pub mod store;

@@ -1,0 +1,121 @@
+//! What happens to a fleet, and what the least is that it could cost.
+
+use std::fmt;
+
+/// How large a fleet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size {
+    /// Hosts at the start.
+    pub hosts: usize,
+    /// Partitions of the hub.
+    pub partitions: usize,
+}
+
+impl Size {
+    /// Every tenth host, and at least one.
+    pub(super) fn tenth(self) -> usize {
+        (self.hosts / 10).max(1)
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} × {}", grouped(self.hosts as u64), grouped(self.partitions as u64))
+    }
+}
+
+/// What happens to a fleet, in the order in which it is played. Each begins at rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// All hosts start in one instant, and nobody owns anything.
+    ColdStart,
+    /// One host joins.
+    Join,
+    /// One host stops in good order.
+    Stop,
+    /// A tenth joins in one instant.
+    TenthJoins,
+    /// A tenth crashes in one instant.
+    TenthCrashes,
+}
+
+impl Change {
+    /// All of them, in order.
+    pub const ALL: [Self; 5] =
+        [Self::ColdStart, Self::Join, Self::Stop, Self::TenthJoins, Self::TenthCrashes];
+
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::ColdStart => "all start at once",
+            Self::Join => "one joins",
+            Self::Stop => "one stops",
+            Self::TenthJoins => "a tenth joins",
+            Self::TenthCrashes => "a tenth crashes",
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.words())
+    }
+}
+
+/// The fewest changes of owner after which these hosts have everything, evenly:
+/// what is free has to be taken, what is above a share has to move, and as many
+/// as possible keep the larger share.
+pub(super) fn fewest(held: &[usize], partitions: usize) -> usize {
+    let owned: usize = held.iter().sum();
+    let mut sorted = held.to_vec();
+    sorted.sort_unstable_by(|a, b| b.cmp(a));
+    let share = |rank: usize| partitions / held.len() + usize::from(rank < partitions % held.len());
+    let above = |(rank, held): (usize, &usize)| held.saturating_sub(share(rank));
+    (partitions - owned) + sorted.iter().enumerate().map(above).sum::<usize>()
+}
+
+/// Whether all is owned, and nobody has two more than another.
+pub(super) fn is_even(held: &[usize], partitions: usize) -> bool {
+    let least = held.iter().min().copied().unwrap_or(0);
+    let most = held.iter().max().copied().unwrap_or(0);
+    held.iter().sum::<usize>() == partitions && most <= least + 1
+}
+
+/// A number with a comma at every thousand.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fewest_moves_leave_the_larger_share_where_it_is() {
+        assert_eq!(fewest(&[0, 0], 7), 7, "everything has to be taken");
+        assert_eq!(fewest(&[4, 3, 0], 7), 2, "shares are 3, 2 and 2: two have one to give");
+        assert_eq!(fewest(&[4, 4, 4], 12), 0);
+        assert_eq!(fewest(&[4, 4], 12), 4, "what the third had");
+    }
+
+    #[test]
+    fn even_means_all_owned_and_at_most_one_apart() {
+        assert!(is_even(&[2, 3, 2], 7));
+        assert!(!is_even(&[2, 4, 1], 7));
+        assert!(!is_even(&[2, 2, 2], 7));
+    }
+
+    #[test]
+    fn numbers_are_grouped() {
+        let all = [0, 12, 999, 1_000, 32_768, 1_234_567].map(grouped);
+        assert_eq!(all, ["0", "12", "999", "1,000", "32,768", "1,234,567"]);
+    }
+}

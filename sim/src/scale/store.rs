@@ -1,0 +1,161 @@
+//! A store a few milliseconds away that notes every call: when, whose, and which.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ephor::memory::MemoryStore;
+use ephor_core::BoxFuture;
+use ephor_core::history::OwnershipChange;
+use ephor_core::host_record::HostRecord;
+use ephor_core::ids::{GroupId, HostId, PartitionId};
+use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
+use ephor_core::store::{
+    Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest, Seek, SeekRequest,
+    Store, StoreFuture, View,
+};
+use ephor_core::time::Monotonic;
+use fastrand::Rng;
+
+use crate::executor::Handle;
+
+/// One way to the store takes from this long …
+const SHORTEST_WAY: Duration = Duration::from_millis(1);
+/// … to this long.
+const LONGEST_WAY: Duration = Duration::from_millis(4);
+
+/// A call, as it is noted when it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) at: Monotonic,
+    pub(super) host: usize,
+    pub(super) kind: &'static str,
+}
+
+/// The calls of a whole fleet.
+#[derive(Debug, Default)]
+pub(super) struct CallLog {
+    pub(super) calls: Vec<Call>,
+    /// Claims that came too late.
+    pub(super) claims_lost: u64,
+}
+
+/// One host's way to the store that all share.
+pub(super) struct MeteredStore {
+    handle: Handle,
+    inner: MemoryStore,
+    host: usize,
+    log: Arc<Mutex<CallLog>>,
+    random: Mutex<Rng>,
+}
+
+impl MeteredStore {
+    pub(super) fn new(handle: &Handle, inner: &MemoryStore, host: usize, log: &Arc<Mutex<CallLog>>) -> Self {
+        let random = Mutex::new(handle.fork_random());
+        Self { handle: handle.clone(), inner: inner.clone(), host, log: log.clone(), random }
+    }
+
+    fn log(&self) -> MutexGuard<'_, CallLog> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn way(&self) -> Duration {
+        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        let micros = |way: Duration| u64::try_from(way.as_micros()).unwrap_or(u64::MAX);
+        Duration::from_micros(random.u64(micros(SHORTEST_WAY)..=micros(LONGEST_WAY)))
+    }
+
+    /// There and back again.
+    fn carry<'a, T: Send + 'a>(&'a self, kind: &'static str, step: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
+        Box::pin(async move {
+            self.log().calls.push(Call { at: self.handle.now(), host: self.host, kind });
+            self.handle.sleep(self.way()).await;
+            let answer = step.await;
+            self.handle.sleep(self.way()).await;
+            answer
+        })
+    }
+}
+
+impl Store for MeteredStore {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn groups(&self) -> StoreFuture<'_, Vec<GroupId>> {
+        self.carry("groups", self.inner.groups())
+    }
+
+    fn found<'a>(&'a self, group: &'a GroupId, founding: &'a Founding) -> StoreFuture<'a, Founding> {
+        self.carry("found", self.inner.found(group, founding))
+    }
+
+    fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View> {
+        self.carry("view", self.inner.view(group))
+    }
+
+    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, HostOrders> {
+        self.carry("heartbeat", self.inner.heartbeat(group, record))
+    }
+
+    fn retire<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> StoreFuture<'a, ()> {
+        self.carry("retire", self.inner.retire(group, host))
+    }
+
+    fn order<'a>(
+        &'a self,
+        group: &'a GroupId,
+        host: &'a HostId,
+        orders: HostOrders,
+    ) -> StoreFuture<'a, bool> {
+        self.carry("order", self.inner.order(group, host, orders))
+    }
+
+    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
+        Box::pin(async move {
+            let claim = self.carry("claim", self.inner.claim(group, request)).await;
+            if let Ok(Claim::Lost { .. }) = claim {
+                self.log().claims_lost += 1;
+            }
+            claim
+        })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        group: &'a GroupId,
+        duration: Duration,
+        tokens: &'a [LeaseToken],
+    ) -> StoreFuture<'a, Vec<Renewal>> {
+        self.carry("renew", self.inner.renew(group, duration, tokens))
+    }
+
+    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway> {
+        self.carry("transfer", self.inner.transfer(group, request))
+    }
+
+    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, GiveAway> {
+        self.carry("release", self.inner.release(group, request))
+    }
+
+    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
+        self.carry("save", self.inner.save(group, request))
+    }
+
+    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
+        self.carry("seek", self.inner.seek(group, request))
+    }
+
+    fn history<'a>(
+        &'a self,
+        group: &'a GroupId,
+        partition: Option<PartitionId>,
+        most: usize,
+    ) -> StoreFuture<'a, Vec<OwnershipChange>> {
+        self.carry("history", self.inner.history(group, partition, most))
+    }
+
+    fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()> {
+        // A wait, and no call.
+        self.inner.changed(group, host)
+    }
+}

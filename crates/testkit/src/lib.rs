@@ -5,8 +5,11 @@
 //! | test your processor on virtual time: kill hosts, catch up, rebalance | [`TestFleet`] |
 //! | prove that a store or a source keeps the rules | [`conformance`] |
 //! | count what a host asks of its store | [`CountingStore`] |
+//! | start an emulator of Azure Blob Storage for a test (cargo feature `azurite-server`) | `azurite_server` |
 //! | start a PostgreSQL server for a test (cargo feature `postgres-server`) | `postgres_server` |
 
+#[cfg(feature = "azurite-server")]
+pub mod azurite_server;
 pub mod conformance;
 mod counting_store;
 mod fleet;

@@ -1,69 +1,15 @@
 //! The same program over TLS with a key, and with results in a storage account: it needs only two connection strings.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-use tempfile::TempDir;
+use ephor_testkit::azurite_server::{Azurite, KEY as ACCOUNT_KEY};
 
 use crate::common::{Dev, ephor};
 use crate::processes::{arguments, children_of};
 use crate::running::{Demo, Outcome};
 
 const HUB_KEY: &str = "canary+of+the+hub/0123456789abcdef=";
-/// The key of the account that every Azurite has. It is public.
-const ACCOUNT_KEY: &str =
-    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
-
-/// The emulator of Azure Blob Storage, on a port of its own.
-struct Azurite {
-    child: Child,
-    port: u16,
-    _folder: TempDir,
-}
-
-impl Azurite {
-    fn start() -> Self {
-        let program = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../target/azurite/node_modules/azurite/dist/src/blob/main.js");
-        assert!(program.is_file(), "Azurite is missing; run demo/homes/azurite/install");
-        let folder = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let child = Command::new("node")
-            .arg(program)
-            .args(["--silent", "--disableTelemetry", "--skipApiVersionCheck", "--blobHost", "127.0.0.1"])
-            .args(["--blobPort", &port.to_string(), "--location"])
-            .arg(folder.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("node starts");
-        let azurite = Self { child, port, _folder: folder };
-        for _ in 0..600 {
-            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                return azurite;
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        panic!("Azurite does not answer within a minute");
-    }
-
-    fn connection(&self) -> String {
-        let endpoint = format!("http://127.0.0.1:{}/devstoreaccount1", self.port);
-        format!(
-            "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey={ACCOUNT_KEY};BlobEndpoint={endpoint};"
-        )
-    }
-}
-
-impl Drop for Azurite {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
 
 fn assert_hidden(text: &str, what: &str) {
     for key in [HUB_KEY, ACCOUNT_KEY] {
@@ -108,7 +54,7 @@ fn over_tls_with_a_key_and_a_storage_account_it_is_as_exact() {
          EntityPath=homes"
     );
     let azurite = Azurite::start();
-    let results = azurite.connection();
+    let results = azurite.connection_string();
 
     // Twice on the same hub and the same account: what the first left there is none of the second's business.
     for _ in 0..2 {

@@ -2,8 +2,6 @@
 #![allow(clippy::disallowed_methods, reason = "a test of a real server waits in real time")]
 #![allow(clippy::unwrap_used, reason = "what fails in a test should stop it")]
 
-mod server;
-
 use std::time::Duration;
 
 use ephor::memory::{MemoryHub, MemoryStore};
@@ -13,8 +11,7 @@ use ephor_homes::host::{Clerk, Pace};
 use ephor_homes::reading::{Reading, Sensor};
 use ephor_homes::results::{Book, BookError, Follower, News, Place};
 use ephor_homes::time::CityTime;
-
-use server::Azurite;
+use ephor_testkit::azurite_server::{self, Azurite};
 
 fn reading(number: u32) -> Reading {
     let at = CityTime(1_800_000_000_000 + u64::from(number) * 60_000);
@@ -34,7 +31,7 @@ fn seen(homes: &Homes) -> (Option<u64>, u64) {
 
 #[tokio::test]
 async fn owners_followers_and_zombies_share_a_container() {
-    let azurite = Azurite::start().await;
+    let azurite = Azurite::start();
     let place = Place::open(&azurite.connection_string(), "homes").await.unwrap();
     let again = Place::open(&azurite.connection_string(), "homes").await.unwrap();
     let log = place.under("run-1").log("homes", PartitionId(3));
@@ -73,7 +70,7 @@ async fn owners_followers_and_zombies_share_a_container() {
 
 #[tokio::test]
 async fn storage_that_does_not_answer_costs_time_and_nothing_else() {
-    let azurite = Azurite::start().await;
+    let azurite = Azurite::start();
     let place = Place::open(&azurite.connection_string(), "homes").await.unwrap();
     let log = place.log("homes", PartitionId(0));
     let mut book = Book::<Homes>::open(log.clone(), 1, "host-1").await.unwrap();
@@ -81,7 +78,7 @@ async fn storage_that_does_not_answer_costs_time_and_nothing_else() {
     azurite.pause();
     let error = book.flush().await.unwrap_err().to_string();
     assert!(error.starts_with("storage failed at homes/00/"), "{error}");
-    assert!(!error.contains(server::KEY), "{error}");
+    assert!(!error.contains(azurite_server::KEY), "{error}");
     azurite.resume();
     // What was sent while it slept may be done by now: it is recognised as our own.
     fold(&mut book, 1..=8);
@@ -101,7 +98,7 @@ async fn storage_that_does_not_answer_costs_time_and_nothing_else() {
 
 #[tokio::test]
 async fn a_host_needs_only_another_connection_string() {
-    let azurite = Azurite::start().await;
+    let azurite = Azurite::start();
     let place = Place::open(&azurite.connection_string(), "homes").await.unwrap();
     let hub = MemoryHub::new("homes", 2).unwrap();
     for number in 1..=300 {
@@ -137,8 +134,8 @@ async fn a_host_needs_only_another_connection_string() {
 
 #[tokio::test]
 async fn a_wrong_key_is_refused_and_not_repeated() {
-    let azurite = Azurite::start().await;
-    let text = azurite.connection_string().replace(server::KEY, "Y2FuYXJ5");
+    let azurite = Azurite::start();
+    let text = azurite.connection_string().replace(azurite_server::KEY, "Y2FuYXJ5");
     let error = Place::open(&text, "homes").await.map(|place| place.to_string()).unwrap_err().to_string();
     assert!(error.contains("the answer to making it was 403"), "{error}");
     assert!(error.contains("is the account reachable and the key right?"), "{error}");

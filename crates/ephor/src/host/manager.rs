@@ -17,7 +17,7 @@ use ephor_core::balance::{self, Fleet, Plan};
 use ephor_core::epoch::Epoch;
 use ephor_core::expiry::{Tolerance, Watch};
 use ephor_core::handover::Ask;
-use ephor_core::host_record::{Answer, HostRecord, HostState};
+use ephor_core::host_record::{Answer, HostRecord, HostState, Want};
 use ephor_core::ids::{HostId, LogId, PartitionId};
 use ephor_core::store::{Founding, View};
 use ephor_core::time::Monotonic;
@@ -27,6 +27,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::changes::{OwnershipEvent, OwnershipReason};
 use super::fitness::Fitness;
 use super::hub_look::HUB_REFRESH;
+use super::planted;
 use super::shared::HostShared;
 use crate::error::HostError;
 use crate::metric_names as names;
@@ -232,6 +233,15 @@ impl Manager {
         }
     }
 
+    /// What our record says that we ask for.
+    fn wants(&self) -> Vec<Want> {
+        if self.shared.rules.asks_stand_in_the_askers_record {
+            self.asks.values().map(Ask::want).collect()
+        } else {
+            vec![]
+        }
+    }
+
     /// Writes our record if it says something new, or is due. False if it could not be written.
     pub(super) async fn heartbeat(&mut self) -> bool {
         let now = self.shared.now();
@@ -241,7 +251,7 @@ impl Manager {
             state: self.state(),
             lease_duration: self.shared.manager.lease_duration,
             max_partitions: self.shared.manager.max_partitions,
-            wants: self.asks.values().map(Ask::want).collect(),
+            wants: self.wants(),
             answers: self.answers.values().cloned().collect(),
             statistics: self.shared.statistics(),
             software: concat!("ephor ", env!("CARGO_PKG_VERSION")).into(),
@@ -283,7 +293,12 @@ impl Manager {
             self.watch.lost_sight(received);
             return None;
         };
-        let judgement = self.watch.observe(&view, sent, received);
+        let judgement = if shared.rules.ages_are_the_stores {
+            self.watch.observe(&view, sent, received)
+        } else {
+            let aged = planted::ages_by_our_clock(&view, shared.environment.wall());
+            self.watch.observe(&aged, sent, received)
+        };
         if judgement.skewed {
             shared.reporter.report(&HostError::ClockSkew);
         }

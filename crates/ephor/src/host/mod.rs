@@ -12,6 +12,7 @@ mod fitness;
 mod hub_look;
 pub(crate) mod manager;
 mod ownership;
+mod planted;
 mod pumps;
 mod renewer;
 pub(crate) mod shared;

@@ -3,14 +3,15 @@
 use ephor_core::epoch::Epoch;
 use ephor_core::expiry::deadline;
 use ephor_core::handover::{self, Ask, Verdict};
-use ephor_core::host_record::{Answer, Reply};
+use ephor_core::host_record::{Answer, HostRecord, Reply, Want};
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ClaimRequest, Lease, ReleaseCause, ReleaseRequest};
-use ephor_core::store::Claim;
+use ephor_core::store::{Claim, View};
 use futures_util::StreamExt;
 
 use super::changes::OwnershipReason;
 use super::manager::{Manager, Sight};
+use super::planted;
 use super::shared::loss_reason;
 use crate::error::HostError;
 use crate::pump::guard::{Drain, Stop, Way};
@@ -50,8 +51,8 @@ impl Manager {
         let served_before = self.served.get(&partition).is_some_and(|epoch| *epoch >= lease.epoch);
         let cooling = self.cooling.get(&partition).filter(|cooling| now < cooling.until).is_some();
         let manager = &self.shared.manager;
-        let until =
-            deadline(sight.sent.before(lease.age), lease.duration.unwrap_or_default(), manager.fence_margin);
+        let renewed = self.shared.counts_from(sight.sent).before(lease.age);
+        let until = deadline(renewed, lease.duration.unwrap_or_default(), manager.fence_margin);
         if !served_before && !cooling && self.takes_part() {
             // Past the deadline it can only be claimed anew, once it has expired.
             if now < until {
@@ -99,44 +100,47 @@ impl Manager {
     /// Answers those who ask for what we own, and starts the handovers we agree to.
     pub(super) fn answer(&mut self, sight: &Sight) {
         let mut answers = std::mem::take(&mut self.answers);
+        let asked = self.asked_of_us(&sight.view);
         answers.retain(|partition, answer| {
-            sight.view.host(&answer.asker).is_some_and(|asker| {
-                asker
-                    .record
-                    .wants
-                    .iter()
-                    .any(|want| want.partition == *partition && want.owner == self.shared.me)
-            })
+            asked.iter().any(|(asker, want)| asker.id == answer.asker && want.partition == *partition)
         });
         self.forget_askers_that_left(sight);
         let now = self.shared.now();
         let patience = self.shared.manager.handover_timeout;
-        for entry in &sight.view.hosts {
-            let asker = &entry.record.id;
-            for want in entry.record.wants.iter().filter(|want| want.owner == self.shared.me) {
-                let slots = self.shared.slots();
-                let partition = want.partition;
-                let Some(slot) = slots.get(&partition).filter(|slot| slot.token().epoch == want.epoch) else {
-                    continue;
-                };
-                let draining = matches!(slot.control.borrow().stop, Some(Stop::Drain(_)));
-                let granted = sight
-                    .fleet
-                    .member(asker)
-                    .is_some_and(|asker| sight.plan.grants(partition, sight.me, asker));
-                let reply = if draining {
-                    continue;
-                } else if granted && !slot.context.inner().lease.is_stuck() {
-                    let way = Way::HandOver { to: asker.clone(), duration: entry.record.lease_duration };
-                    slot.stop(Drain { until: now + patience, way });
-                    Reply::DrainingUntil(sight.view.at + patience)
-                } else {
-                    Reply::No
-                };
-                answers.insert(partition, Answer { partition, asker: asker.clone(), reply });
-            }
+        for (asker, want) in asked {
+            let slots = self.shared.slots();
+            let partition = want.partition;
+            let Some(slot) = slots.get(&partition).filter(|slot| slot.token().epoch == want.epoch) else {
+                continue;
+            };
+            let draining = matches!(slot.control.borrow().stop, Some(Stop::Drain(_)));
+            let granted = sight
+                .fleet
+                .member(&asker.id)
+                .is_some_and(|asker| sight.plan.grants(partition, sight.me, asker));
+            let reply = if draining {
+                continue;
+            } else if granted && !slot.context.inner().lease.is_stuck() {
+                let way = Way::HandOver { to: asker.id.clone(), duration: asker.lease_duration };
+                slot.stop(Drain { until: now + patience, way });
+                Reply::DrainingUntil(sight.view.at + patience)
+            } else {
+                Reply::No
+            };
+            answers.insert(partition, Answer { partition, asker: asker.id.clone(), reply });
         }
         self.answers = answers;
+    }
+
+    /// Who asks for something that we own, and for what.
+    fn asked_of_us<'a>(&self, view: &'a View) -> Vec<(&'a HostRecord, &'a Want)> {
+        let me = &self.shared.me;
+        if !self.shared.rules.asks_stand_in_the_askers_record {
+            return planted::asked_in_our_record(view, me);
+        }
+        let records = view.hosts.iter().map(|entry| &entry.record);
+        let wants = records.flat_map(|record| record.wants.iter().map(move |want| (record, want)));
+        wants.filter(|(_, want)| want.owner == *me).collect()
     }
 
     /// A partition that is draining for a host that has left, or takes no more, goes to nobody:
@@ -200,6 +204,9 @@ impl Manager {
                     asked_at: shared.now(),
                     draining_since: None,
                 };
+                if !shared.rules.asks_stand_in_the_askers_record {
+                    planted::ask_in_the_owners_record(&shared, &sight.view, &ask).await;
+                }
                 self.asks.insert(step.partition, ask);
             }
         }
@@ -267,7 +274,12 @@ impl Manager {
             // Lost, or unknown: the next scan shows what became of it.
             if let Ok(Claim::Won { token, lease, checkpoint }) = outcome {
                 let manager = &shared.manager;
-                let until = deadline(sent, manager.lease_duration, manager.fence_margin);
+                let until = deadline(shared.counts_from(sent), manager.lease_duration, manager.fence_margin);
+                let checkpoint = if shared.rules.claims_bring_the_checkpoint {
+                    checkpoint
+                } else {
+                    sight.view.checkpoint(request.partition).cloned()
+                };
                 let from = sight.view.lease(request.partition).and_then(|lease| lease.owner.clone());
                 let reason = OwnershipReason::Claimed(request.cause);
                 self.start_pump(token, &lease, checkpoint, until, from, reason);

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use ephor_core::expiry::deadline;
 use ephor_core::lease::LeaseToken;
 use ephor_core::store::{Renewal, StoreError};
+use ephor_core::time::Monotonic;
 
+use super::planted;
 use super::shared::{HostShared, loss_reason};
 use crate::error::{HostError, StoreCallError};
 
@@ -23,18 +25,23 @@ pub(crate) async fn run(shared: Arc<HostShared>) {
     }
 }
 
+fn served(shared: &HostShared, now: Monotonic) -> Vec<LeaseToken> {
+    let slots = shared.slots();
+    let served = slots.values().filter(|slot| {
+        let lease = &slot.context.inner().lease;
+        lease.is_ours(now) && !lease.is_stuck()
+    });
+    served.map(|slot| slot.token().clone()).collect()
+}
+
 /// One renewal of everything that is served. False if the store failed.
 async fn renew(shared: &HostShared) -> bool {
     let sent = shared.now();
-    let tokens: Vec<LeaseToken> = shared
-        .slots()
-        .values()
-        .filter(|slot| {
-            let lease = &slot.context.inner().lease;
-            lease.is_ours(sent) && !lease.is_stuck()
-        })
-        .map(|slot| slot.token().clone())
-        .collect();
+    let tokens = if shared.rules.only_the_served_is_renewed {
+        served(shared, sent)
+    } else {
+        planted::all_under_our_name(shared).await
+    };
     if tokens.is_empty() {
         return true;
     }
@@ -48,7 +55,7 @@ async fn renew(shared: &HostShared) -> bool {
         let Some(slot) = slots.get(&token.partition).filter(|slot| slot.token() == token) else { continue };
         match renewal {
             Renewal::Renewed => {
-                let until = deadline(sent, duration, shared.manager.fence_margin);
+                let until = deadline(shared.counts_from(sent), duration, shared.manager.fence_margin);
                 slot.context.inner().lease.extend(until);
             }
             Renewal::Unknown { what } => {

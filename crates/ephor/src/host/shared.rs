@@ -129,6 +129,11 @@ impl HostShared {
         self.environment.now()
     }
 
+    /// What a deadline counts from. The planted bug believes that an answer is as young as its arrival.
+    pub(crate) fn counts_from(&self, sent: Monotonic) -> Monotonic {
+        if self.rules.deadlines_count_from_the_request { sent } else { self.now() }
+    }
+
     pub(crate) fn slots(&self) -> MutexGuard<'_, BTreeMap<PartitionId, Slot>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -31,6 +31,7 @@ use ephor_core::resume::LostGround;
 use ephor_core::source::{ReceiveError, Receiver, SourceError};
 use ephor_core::store::Founding;
 use ephor_core::time::Monotonic;
+use futures_util::FutureExt;
 use tokio::sync::watch;
 
 use crate::context::{PartitionContext, partition_labels};
@@ -197,6 +198,13 @@ impl<P: EventProcessor> Pump<P> {
                     Interrupt::Paused => {
                         self.stay_paused().await?;
                         continue;
+                    }
+                    // The planted bug, which believes that what was fetched is still ours.
+                    Interrupt::Lost(_)
+                        if !self.shared.rules.loss_comes_before_delivery
+                            && at_hand(&mut *receiver, &mut events, most) =>
+                    {
+                        Some(Ok(()))
                     }
                     other => return Err(self.ending(other)),
                 },
@@ -372,4 +380,9 @@ impl<P: EventProcessor> Pump<P> {
     fn random(&self) -> u64 {
         self.context.inner().environment.random()
     }
+}
+
+/// Takes what has arrived already. False if nothing has.
+fn at_hand(receiver: &mut dyn Receiver, events: &mut Vec<Event>, most: usize) -> bool {
+    matches!(receiver.receive(events, most).now_or_never(), Some(Ok(()))) && !events.is_empty()
 }

@@ -1,4 +1,5 @@
 """The clients: what each is called, and how it is installed by its lock file into a folder of its own."""
+import dataclasses
 import filecmp
 import os
 import shutil
@@ -6,7 +7,9 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TARGET = os.path.join(os.path.dirname(HERE), "target", "interop")
+ROOT = os.path.dirname(HERE)
+TARGET = os.path.join(ROOT, "target", "interop")
+INSTALL_AZURITE = os.path.join(ROOT, "demo/homes/azurite/install")
 
 
 def install_python():
@@ -20,31 +23,49 @@ def install_python():
     return [os.path.join(folder, "bin/python"), os.path.join(HERE, "python/scenario.py")]
 
 
-def install_javascript():
-    folder = os.path.join(TARGET, "javascript")
-    wanted, have = os.path.join(HERE, "javascript/package-lock.json"), os.path.join(folder, "installed.json")
+def install_by_npm(name):
+    source, folder = os.path.join(HERE, name), os.path.join(TARGET, name)
+    wanted, have = os.path.join(source, "package-lock.json"), os.path.join(folder, "installed.json")
     if not (os.path.exists(have) and filecmp.cmp(wanted, have, shallow=False)):
         os.makedirs(folder, exist_ok=True)
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(os.path.join(HERE, "javascript", name), folder)
+        for file in ("package.json", "package-lock.json"):
+            shutil.copy(os.path.join(source, file), folder)
         subprocess.run(["npm", "ci", "--no-audit", "--no-fund", "--loglevel", "error"], cwd=folder, check=True)
         shutil.copy(wanted, have)
-    for name in os.listdir(os.path.join(HERE, "javascript")):  # beside node_modules, where imports are looked up
-        if name.endswith(".js"):
-            shutil.copy(os.path.join(HERE, "javascript", name), folder)
+    for file in os.listdir(source):  # beside node_modules, where imports are looked up
+        if file.endswith(".js"):
+            shutil.copy(os.path.join(source, file), folder)
     return ["node", os.path.join(folder, "scenario.js")]
 
 
-def install_fe2o3():
-    folder = os.path.join(TARGET, "fe2o3")
-    manifest = os.path.join(HERE, "fe2o3/Cargo.toml")
+def install_by_cargo(name):
+    folder = os.path.join(TARGET, name)
+    manifest = os.path.join(HERE, name, "Cargo.toml")
     subprocess.run(["cargo", "build", "--quiet", "--locked", "--manifest-path", manifest, "--target-dir", folder],
                    check=True)
-    return [os.path.join(folder, "debug/ephor-interop-fe2o3")]
+    return [os.path.join(folder, f"debug/ephor-interop-{name}")]
+
+
+def install_eph():
+    subprocess.run([INSTALL_AZURITE], check=True)
+    return install_by_npm("eph-js")
+
+
+@dataclasses.dataclass
+class Client:
+    title: str
+    install: callable  # gives the command to start it
+    hubs: tuple = ("sending:4", "positions:2", "values:1", "ownership:1", "refusals:4", "tls:1", "restart:2")
+    groups: tuple = ("ownership/six",)
+    operations: str = "operations.txt"  # and so the table that it is in
+    storage: bool = False  # whether it needs an Azurite
+    tls_port: int = 0  # any, unless the client cannot be told one
 
 
 CLIENTS = {
-    "python": ("Python azure-eventhub 5.15.1", install_python),
-    "javascript": ("JavaScript @azure/event-hubs 6.0.4", install_javascript),
-    "fe2o3": ("Rust fe2o3-amqp 0.18.4, a generic AMQP client", install_fe2o3),
+    "python": Client("Python azure-eventhub 5.15.1", install_python),
+    "javascript": Client("JavaScript @azure/event-hubs 6.0.4", lambda: install_by_npm("javascript")),
+    "fe2o3": Client("Rust fe2o3-amqp 0.18.4, a generic AMQP client", lambda: install_by_cargo("fe2o3")),
+    "eph-js": Client("JavaScript @azure/event-processor-host 2.1.1", install_eph, ("leases:8",), (), "processors.txt",
+                     storage=True, tls_port=5671),
 }

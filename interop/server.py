@@ -1,26 +1,41 @@
 """One `ephor dev` with all that it says kept in files: started, killed and started again on the same data and ports."""
 import os
+import random
 import socket
 import subprocess
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from clients import CLIENTS, ROOT
+
 EPHOR = os.path.join(ROOT, "target/debug/ephor")
-HUBS = ["sending:4", "positions:2", "values:1", "ownership:1", "refusals:4", "tls:1", "restart:2"]
 PATIENCE = 10  # seconds for one of our own commands
 
 
+def address_with(port):
+    """A loopback address on which nobody listens on this port; any port will do on the usual one."""
+    while port:
+        address = f"127.{random.randrange(1, 255)}.{random.randrange(256)}.{random.randrange(1, 255)}"
+        with socket.socket() as free:
+            if free.connect_ex((address, port)):
+                return address
+    return "127.0.0.1"
+
+
 class Server:
-    def __init__(self, client, folder, key_file, running):
-        self.client, self.folder, self.key_file, self.running = client, folder, key_file, running
-        self.port, self.tls_port = 0, 0
+    def __init__(self, name, folder, key_file, running):
+        self.name, self.folder, self.key_file, self.running = name, folder, key_file, running
+        self.client = CLIENTS[name]
+        self.port, self.tls_port = 0, self.client.tls_port
+        self.tls_address = address_with(self.tls_port)
         self.start()
 
     def start(self):
         command = [EPHOR, "dev", "--data", os.path.join(self.folder, "data"), "--key-file", self.key_file,
-                   "--amqp", f"127.0.0.1:{self.port}", "--amqps", f"127.0.0.1:{self.tls_port}",
-                   "--http", "127.0.0.1:0", "--group", f"{self.client}-ownership/six"]
-        for hub in HUBS:
-            command += ["--hub", f"{self.client}-{hub}"]
+                   "--amqp", f"127.0.0.1:{self.port}", "--amqps", f"{self.tls_address}:{self.tls_port}",
+                   "--http", "127.0.0.1:0"]
+        for hub in self.client.hubs:
+            command += ["--hub", f"{self.name}-{hub}"]
+        for group in self.client.groups:
+            command += ["--group", f"{self.name}-{group}"]
         self.log = open(os.path.join(self.folder, "server.log"), "ab")
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True,
                                         env={**os.environ, "RUST_LOG": "trace"})
@@ -49,7 +64,7 @@ class Server:
 
     def environment(self):
         """What a client has to know."""
-        return {"EPHOR_CONNECTION": self.connection, "EPHOR_TLS": f"127.0.0.1:{self.tls_port}",
+        return {"EPHOR_CONNECTION": self.connection, "EPHOR_TLS": f"{self.tls_address}:{self.tls_port}",
                 "EPHOR_CA": self.certificate, "NODE_EXTRA_CA_CERTS": self.certificate}
 
     def kill(self):
@@ -77,8 +92,9 @@ class Server:
 
     def use_our_commands(self, key):
         """`ephor send` and `ephor tail`, as they should be and with everything that can be wrong."""
-        hub = f"{self.client}-sending"
-        secure = f"Endpoint=sb://localhost:{self.tls_port};SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey={key}"
+        hub = f"{self.name}-{self.client.hubs[0].partition(':')[0]}"
+        host = "localhost" if self.tls_address == "127.0.0.1" else self.tls_address
+        secure = f"Endpoint=sb://{host}:{self.tls_port};SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey={key}"
         trust = ["--trust", self.certificate]
         plays = [
             (0, ["send", hub, "hello"], self.connection),

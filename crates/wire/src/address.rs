@@ -102,7 +102,9 @@ impl Address {
             return Ok(Self::Management { hub: None });
         }
         match path.rsplit_once('/') {
-            Some((hub, word)) if word.eq_ignore_ascii_case(MANAGEMENT) => {
+            Some((rest, word)) if word.eq_ignore_ascii_case(MANAGEMENT) => {
+                // One SDK puts its token below the group that it reads for; a hub is described for all of them.
+                let hub = before_word(rest, CONSUMER_GROUPS).map_or(rest, |(hub, _group)| hub);
                 return Ok(Self::Management { hub: Some(hub_name(hub)?) });
             }
             _ => {}
@@ -219,6 +221,7 @@ mod tests {
             ("$management", Address::Management { hub: None }),
             ("hub/$management", Address::Management { hub: Some(hub()) }),
             ("sb://localhost:5672/hub/$management", Address::Management { hub: Some(hub()) }),
+            ("amqps://h/hub/ConsumerGroups/$Default/$management", Address::Management { hub: Some(hub()) }),
             ("hub", Address::Hub { hub: hub() }),
             ("/hub", Address::Hub { hub: hub() }),
             ("/hub/", Address::Hub { hub: hub() }),

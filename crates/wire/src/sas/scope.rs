@@ -115,6 +115,8 @@ mod tests {
             ("sb://h/hub/ConsumerGroups/one", "sb://h/hub/ConsumerGroups/two/Partitions/0"),
             ("sb://h/hub", "sb://h"),
             ("sb://h/hub", "sb://h/$management"),
+            ("sb://h/a", "sb://h/b/ConsumerGroups/$Default/$management"),
+            ("sb://h/hub/ConsumerGroups/one", "sb://h/hub/ConsumerGroups/two/$management"),
         ] {
             assert!(!scope(outer).covers(&scope(inner)), "{outer} {inner}");
         }

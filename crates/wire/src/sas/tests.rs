@@ -47,7 +47,10 @@ fn a_token_of_the_go_and_rust_sdks_is_verified_over_its_own_text() {
         let audience = "amqps://localhost/eh1/ConsumerGroups/$Default/Partitions/0";
         let grant = ring().authorize(&token, audience, NOW).unwrap();
         assert_eq!((grant.claims, grant.expires_at, &*grant.key_name), (Claims::MANAGE, EXPIRY, NAME));
-        assert!(ring().authorize(&token, "amqps://localhost/eh1/$management", NOW).is_ok());
+        for node in ["$management", "ConsumerGroups/$Default/$management"] {
+            let grant = ring().authorize(&token, &format!("amqps://localhost/eh1/{node}"), NOW).unwrap();
+            assert!(grant.covers_hub(&"eh1".parse().unwrap()), "{node}");
+        }
     }
 }
 

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use crate::expiry::Judgement;
 use crate::host_record::HostState;
-use crate::ids::{HostId, PartitionId};
+use crate::ids::{HostId, HostName, Incarnation, PartitionId};
 use crate::rules::Rules;
 use crate::store::View;
 
@@ -92,11 +92,19 @@ impl Fleet {
                 }
             })
             .collect();
-        let index = |id: &HostId| members.binary_search_by(|member| member.id.cmp(id)).ok();
+        let directory = Directory::new(&members);
+        let index = |id: &HostId| directory.find(id);
+        // Partitions and leases are in the same order: the next one is almost always the one.
+        let mut next = 0;
+        let mut lease_of = |partition: PartitionId| {
+            let expected = view.leases.get(next).filter(|lease| lease.partition == partition);
+            next += usize::from(expected.is_some());
+            expected.or_else(|| view.lease(partition))
+        };
         let seats = partitions
             .iter()
             .map(|&partition| {
-                let Some(lease) = view.lease(partition) else {
+                let Some(lease) = lease_of(partition) else {
                     return Seat { partition, holder: None, favourite: None, overdue: false };
                 };
                 let expired = judgement.expired.binary_search(&partition).is_ok();
@@ -143,6 +151,25 @@ impl Fleet {
             held[holder] += 1;
         }
         held
+    }
+}
+
+/// Finds members by their ids. Incarnations are drawn at random and seldom alike, so names are
+/// seldom compared: with thousands of partitions that would be most of the work.
+struct Directory<'a>(Vec<(Incarnation, &'a HostName, usize)>);
+
+impl<'a> Directory<'a> {
+    fn new(members: &'a [Member]) -> Self {
+        let entry = |(index, member): (usize, &'a Member)| (member.id.incarnation, &member.id.name, index);
+        let mut entries: Vec<_> = members.iter().enumerate().map(entry).collect();
+        entries.sort_unstable();
+        Self(entries)
+    }
+
+    fn find(&self, id: &HostId) -> Option<usize> {
+        let key = (id.incarnation, &id.name);
+        let found = self.0.binary_search_by(|(incarnation, name, _)| (*incarnation, *name).cmp(&key));
+        found.ok().map(|place| self.0[place].2)
     }
 }
 

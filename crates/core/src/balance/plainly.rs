@@ -1,12 +1,14 @@
-//! The moves of a plan, worked out plainly: slow with thousands of partitions,
-//! and what the quick way must agree with.
+//! Reading a fleet and planning its moves, worked out plainly: slow with thousands
+//! of partitions, and what the quick way must agree with.
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::ids::Incarnation;
+use crate::epoch::Epoch;
+use crate::lease::{Lease, LeaseVersion};
+use crate::time::Timestamp;
 
 fn moves_plainly(fleet: &Fleet) -> Vec<Move> {
     let held = fleet.held();
@@ -54,7 +56,58 @@ fn member(number: usize, takes_part: bool, max: Option<u32>) -> Member {
     Member { id: HostId { name, incarnation: Incarnation(number as u64) }, takes_part, max }
 }
 
+/// Few names and few incarnations, in all combinations.
+fn host(number: usize) -> HostId {
+    let name = format!("host-{}", number % 3).parse().unwrap();
+    HostId { name, incarnation: Incarnation(number as u64 / 3) }
+}
+
+fn lease(partition: u32, owner: Option<usize>, heir: Option<usize>) -> Lease {
+    Lease {
+        partition: PartitionId(partition),
+        owner: owner.map(host),
+        epoch: Epoch::NONE.next(),
+        duration: None,
+        acquired_at: Timestamp(0),
+        age: Duration::ZERO,
+        age_known: true,
+        version: LeaseVersion::revision(1),
+        previous: None,
+        quiet: Duration::ZERO,
+        heir: heir.map(host),
+    }
+}
+
 proptest! {
+    #[test]
+    fn the_quick_way_reads_what_the_plain_one_does(
+        alive in proptest::collection::btree_set(0usize..9, 0..9),
+        leases in proptest::collection::btree_map(
+            0u32..40,
+            (proptest::option::of(0usize..9), proptest::option::of(0usize..9)),
+            0..40,
+        ),
+        partitions in proptest::collection::btree_set(0u32..40, 0..40),
+    ) {
+        let mut alive: Vec<HostId> = alive.into_iter().map(host).collect();
+        alive.sort();
+        let leases = leases.into_iter().map(|(partition, (owner, heir))| lease(partition, owner, heir));
+        let view = View { leases: leases.collect(), ..View::default() };
+        let judgement = Judgement { alive: alive.clone(), ..Judgement::default() };
+        let partitions: Vec<PartitionId> = partitions.into_iter().map(PartitionId).collect();
+        let fleet = Fleet::read(&view, &judgement, &partitions, Duration::MAX, &Rules::default());
+        prop_assert_eq!(fleet.seats.len(), partitions.len());
+        for (seat, partition) in fleet.seats.iter().zip(partitions) {
+            let lease = view.leases.iter().find(|lease| lease.partition == partition);
+            let place = |id: &HostId| alive.iter().position(|other| other == id);
+            let holder = lease.and_then(|lease| lease.owner.as_ref());
+            let heir = lease.filter(|lease| lease.owner.is_none()).and_then(|lease| lease.heir.as_ref());
+            prop_assert_eq!(seat.partition, partition);
+            prop_assert_eq!(seat.holder, holder.and_then(place));
+            prop_assert_eq!(seat.favourite, heir.and_then(place));
+        }
+    }
+
     #[test]
     fn the_quick_way_moves_what_the_plain_one_does(
         members in proptest::collection::vec((any::<bool>(), proptest::option::of(0u32..12)), 1..9),

@@ -29,7 +29,7 @@ pub fn shares(members: &[Member], held: &[u32], seats: usize) -> Vec<u32> {
     let mut shares: Vec<u32> = members.iter().map(|member| limit(member).min(low)).collect();
     let left = seats - filled(low);
     let mut open: Vec<usize> = (0..members.len()).filter(|&i| limit(&members[i]) > low).collect();
-    open.sort_by_key(|&i| (Reverse(held[i]), mark(&members[i].id), i));
+    open.sort_by_cached_key(|&i| (Reverse(held[i]), mark(&members[i].id), i));
     for &i in open.iter().take(left) {
         shares[i] += 1;
     }

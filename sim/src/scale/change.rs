@@ -1,6 +1,9 @@
 //! What happens to a fleet, and what the least is that it could cost.
 
 use std::fmt;
+use std::time::Duration;
+
+use fastrand::Rng;
 
 /// How large a fleet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,16 +36,22 @@ pub enum Change {
     Join,
     /// One host stops in good order.
     Stop,
+    /// One host crashes.
+    Crash,
     /// A tenth joins in one instant.
     TenthJoins,
     /// A tenth crashes in one instant.
     TenthCrashes,
+    /// All hosts start, each at its own moment within [`SLOW_START`]. Played by a fleet of its own.
+    SlowStart,
 }
 
+/// So long it takes until the last one has started.
+pub const SLOW_START: Duration = Duration::from_secs(10);
+
 impl Change {
-    /// All of them, in order.
-    pub const ALL: [Self; 5] =
-        [Self::ColdStart, Self::Join, Self::Stop, Self::TenthJoins, Self::TenthCrashes];
+    /// What a fleet goes through once it has started.
+    pub const LATER: [Self; 5] = [Self::Join, Self::Stop, Self::Crash, Self::TenthJoins, Self::TenthCrashes];
 
     /// In words.
     pub fn words(self) -> &'static str {
@@ -50,8 +59,10 @@ impl Change {
             Self::ColdStart => "all start at once",
             Self::Join => "one joins",
             Self::Stop => "one stops",
+            Self::Crash => "one crashes",
             Self::TenthJoins => "a tenth joins",
             Self::TenthCrashes => "a tenth crashes",
+            Self::SlowStart => "all start within 10 s",
         }
     }
 }
@@ -60,6 +71,15 @@ impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.words())
     }
+}
+
+/// The moments of a slow start, in order.
+pub(super) fn slow_start(hosts: usize, random: &mut Rng) -> Vec<Duration> {
+    let last = u64::try_from(SLOW_START.as_millis()).unwrap_or(u64::MAX);
+    let mut moments: Vec<Duration> =
+        (0..hosts).map(|_| Duration::from_millis(random.u64(0..=last))).collect();
+    moments.sort_unstable();
+    moments
 }
 
 /// The fewest changes of owner after which these hosts have everything, evenly:

@@ -1,4 +1,154 @@
-//! How a fleet grows: hosts and partitions, and what they cost.
+//! How a fleet grows: how soon it rests after a change, with how many scans,
+//! moves and store calls, for more and more hosts and partitions.
+//!
+//! | to read about | open |
+//! |---|---|
+//! | what happens to a fleet, and the least it could cost | [`change`] |
+//! | real hosts on virtual time | [`whole`] |
+//! | fleets so large that only their decisions can be played | [`decisions`] |
+//! | the tables | [`table`] |
+//! | the picture | `picture` |
+//! | keeping `docs/scale.md` up to date | [`documents`] |
+//!
+//! For the command line: `ephor-sim scale …` is [`run`] with what comes behind `scale`. Print what it
+//! gives back (or its error, with exit code 2); it has written its files by then.
+
 pub mod change;
+pub mod decisions;
+pub mod documents;
+mod picture;
 mod store;
+pub mod table;
 pub mod whole;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use change::Size;
+use decisions::{Cost, Decisions};
+use whole::Whole;
+
+/// How to call it.
+pub const USAGE: &str = "usage: ephor-sim scale [--largest] [--write FOLDER]
+  --largest       also 100 hosts × 1,024 partitions whole, and 300 × 8,192 and 1,000 × 32,768
+                  with the decisions alone: minutes instead of seconds
+  --write FOLDER  the largest, and with it the tables of FOLDER/scale.md and the picture
+                  FOLDER/pictures/scale.svg written anew";
+
+/// Whole fleets.
+const WHOLE: [Size; 3] = [
+    Size { hosts: 5, partitions: 16 },
+    Size { hosts: 10, partitions: 64 },
+    Size { hosts: 30, partitions: 256 },
+];
+/// Whole fleets of the long form.
+const WHOLE_LARGEST: [Size; 1] = [Size { hosts: 100, partitions: 1_024 }];
+/// Decisions alone.
+const DECISIONS: [Size; 1] = [Size { hosts: 100, partitions: 1_024 }];
+/// Decisions alone, of the long form.
+const DECISIONS_LARGEST: [Size; 2] =
+    [Size { hosts: 300, partitions: 8_192 }, Size { hosts: 1_000, partitions: 32_768 }];
+/// Everything follows from it.
+const SEED: u64 = 1;
+
+/// What is to be played, and where it goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Arguments {
+    /// The long form.
+    pub largest: bool,
+    /// A folder of documents to write into.
+    pub write: Option<PathBuf>,
+}
+
+impl Arguments {
+    /// Reads what comes behind `scale`.
+    pub fn parse(given: &[String]) -> Result<Self, String> {
+        let mut arguments = Self::default();
+        let mut given = given.iter();
+        while let Some(name) = given.next() {
+            match name.as_str() {
+                "--largest" => arguments.largest = true,
+                "--write" => {
+                    let folder = given.next().ok_or_else(|| format!("--write needs a folder\n{USAGE}"))?;
+                    (arguments.largest, arguments.write) = (true, Some(folder.into()));
+                }
+                _ => return Err(format!("unknown argument {name:?}\n{USAGE}")),
+            }
+        }
+        Ok(arguments)
+    }
+}
+
+/// What was measured. Its `Display` is the tables.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scale {
+    /// Real hosts, each size on a store that wakes its users and on one that cannot.
+    pub wholes: Vec<(Whole, Whole)>,
+    /// Decisions alone.
+    pub decisions: Vec<Decisions>,
+    /// What a decision costs, by this machine's clock.
+    pub costs: Vec<Cost>,
+}
+
+impl Scale {
+    /// The picture.
+    pub fn svg(&self) -> String {
+        picture::draw(self)
+    }
+}
+
+impl fmt::Display for Scale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&table::tables(self))
+    }
+}
+
+/// Plays what the arguments say, and writes where they say so. Hears of progress by `tell`.
+pub fn run(given: &[String], tell: &mut dyn FnMut(&str)) -> Result<Scale, String> {
+    let arguments = Arguments::parse(given)?;
+    if let Some(folder) = &arguments.write {
+        documents::ensure_writable(folder)?;
+    }
+    let scale = play(arguments.largest, tell);
+    if let Some(folder) = &arguments.write {
+        documents::write(folder, &scale)?;
+    }
+    Ok(scale)
+}
+
+/// Plays all sizes, or all but the largest.
+pub fn play(largest: bool, tell: &mut dyn FnMut(&str)) -> Scale {
+    let chosen = |some: &[Size], more: &[Size]| -> Vec<Size> {
+        some.iter().chain(more.iter().filter(|_| largest)).copied().collect()
+    };
+    let mut scale = Scale::default();
+    for size in chosen(&WHOLE, &WHOLE_LARGEST) {
+        tell(&format!("{size}: whole hosts"));
+        scale.wholes.push((whole::play(size, true, SEED), whole::play(size, false, SEED)));
+    }
+    for size in chosen(&DECISIONS, &DECISIONS_LARGEST) {
+        tell(&format!("{size}: the decisions alone"));
+        scale.decisions.push(decisions::play(size, SEED));
+        scale.costs.push(decisions::cost(size));
+    }
+    scale
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(given: &[&str]) -> Result<Arguments, String> {
+        Arguments::parse(&given.iter().map(ToString::to_string).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn arguments_are_read_or_refused() {
+        assert_eq!(parse(&[]), Ok(Arguments::default()));
+        assert_eq!(parse(&["--largest"]), Ok(Arguments { largest: true, write: None }));
+        let write = Arguments { largest: true, write: Some("docs".into()) };
+        assert_eq!(parse(&["--write", "docs"]), Ok(write), "what is written is always all of it");
+        assert!(parse(&["--write"]).is_err_and(|error| error.starts_with("--write needs a folder")));
+        assert!(parse(&["--small"]).is_err_and(|error| error.contains("usage: ephor-sim scale")));
+    }
+}

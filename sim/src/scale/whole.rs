@@ -11,7 +11,7 @@ use ephor::{BoxError, Event, EventProcessor, EventProcessorHost, PartitionContex
 use ephor_core::ids::PartitionId;
 use ephor_core::time::Monotonic;
 
-use super::change::{Change, Size, fewest, is_even};
+use super::change::{Change, Size, fewest, is_even, slow_start};
 use super::store::{CallLog, MeteredStore};
 use crate::executor::{Executor, Handle, Machine};
 
@@ -19,6 +19,8 @@ use crate::executor::{Executor, Handle, Machine};
 const STILL: Duration = Duration::from_secs(30);
 /// It has this long to come to rest.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// For so long calls are counted from the moment of a change.
+pub const MINUTE: Duration = Duration::from_secs(60);
 /// For how long a fleet at rest is watched.
 const AT_REST: Duration = Duration::from_secs(300);
 /// A stop may take this long.
@@ -46,11 +48,6 @@ impl Calls {
     pub fn rate_of_all(&self) -> f64 {
         self.by_kind.keys().map(|kind| self.rate(kind)).sum()
     }
-
-    /// Of all kinds, for each host.
-    pub fn per_host(&self) -> f64 {
-        self.by_kind.values().sum::<u64>() as f64 / self.hosts.max(1) as f64
-    }
 }
 
 /// What one change took.
@@ -68,7 +65,7 @@ pub struct Settling {
     pub fewest: usize,
     /// Claims that came too late.
     pub claims_lost: u64,
-    /// What the store was asked until then.
+    /// What the store was asked in [`MINUTE`] from then on.
     pub calls: Calls,
 }
 
@@ -90,9 +87,10 @@ pub fn play(size: Size, wakes: bool, seed: u64) -> Whole {
     let mut fleet = Fleet::new(size, wakes, seed);
     let mut changes = vec![fleet.settle(Change::ColdStart)];
     let rest = fleet.rest();
-    for change in &Change::ALL[1..] {
-        changes.push(fleet.settle(*change));
+    for change in Change::LATER {
+        changes.push(fleet.settle(change));
     }
+    changes.push(Fleet::new(size, wakes, seed).settle(Change::SlowStart));
     Whole { size, wakes, rest, changes }
 }
 
@@ -196,6 +194,15 @@ impl Fleet {
         });
     }
 
+    /// Starts all hosts, each at its moment.
+    fn start_slowly(&mut self) {
+        let begin = self.executor.now();
+        for moment in slow_start(self.size.hosts, &mut self.executor.fork_random()) {
+            self.executor.run_until(begin + moment);
+            self.start();
+        }
+    }
+
     /// Stops the host that came first of those that run, in its own time.
     fn stop(&mut self) {
         let host = self.hosts.iter_mut().find(|host| host.process.is_some()).expect("one runs");
@@ -240,11 +247,16 @@ impl Fleet {
             Change::ColdStart => (0..self.size.hosts).for_each(|_| self.start()),
             Change::Join => self.start(),
             Change::TenthJoins => (0..self.size.tenth()).for_each(|_| self.start()),
+            Change::SlowStart => self.start_slowly(),
             Change::Stop => self.stop(),
+            Change::Crash => self.crash(1),
             Change::TenthCrashes => self.crash(self.size.tenth()),
         }
-        let fewest = fewest(&self.held(), self.size.partitions);
-        while !self.is_settled() {
+        let fewest = match change {
+            Change::ColdStart | Change::SlowStart => self.size.partitions,
+            _ => fewest(&self.held(), self.size.partitions),
+        };
+        while !self.is_settled() || self.executor.now().since(start) < MINUTE {
             assert!(self.executor.now().since(start) < PATIENCE, "{}: {change}: no rest", self.size);
             self.executor.run_for(Duration::from_secs(1));
         }
@@ -252,9 +264,9 @@ impl Fleet {
             let notes = lock(&self.notes);
             (notes.moves, notes.last)
         };
-        let calls = self.calls(start, last);
+        let calls = self.calls(start, start + MINUTE);
         let running = self.hosts.iter().filter(|host| host.process.is_some()).count();
-        let scans = calls.by_kind.get("view").copied().unwrap_or(0) as f64 / running as f64;
+        let scans = self.calls(start, last).by_kind.get("view").copied().unwrap_or(0) as f64 / running as f64;
         let claims_lost = lock(&self.log).claims_lost;
         Settling { change, after: last.since(start), scans, moves, fewest, claims_lost, calls }
     }

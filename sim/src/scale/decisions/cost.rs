@@ -1,0 +1,71 @@
+//! What one decision costs, by this machine's clock: for people, not for tests.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use ephor::environment::SystemClock;
+use ephor_core::balance::{self, Fleet};
+use ephor_core::ids::PartitionId;
+use ephor_core::rules::Rules;
+use ephor_core::time::{Clock, Monotonic};
+
+use super::{Play, Size};
+
+/// The median of so many.
+const TIMES: usize = 9;
+
+/// How long a host of a large fleet thinks at each scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// How large the fleet is.
+    pub size: Size,
+    /// Members and seats from a view.
+    pub read: Duration,
+    /// A plan when nothing is to be done.
+    pub plan_at_rest: Duration,
+    /// A plan when a tenth has just joined.
+    pub plan_joining: Duration,
+}
+
+/// Measures it.
+pub fn cost(size: Size) -> Cost {
+    let mut fleet = Play::new(size, 1, false);
+    let now = Monotonic(0);
+    let join = |fleet: &mut Play, count: usize| {
+        for _ in 0..count {
+            let number = fleet.hosts.len();
+            fleet.start(now);
+            fleet.hosts[number].heartbeat(&mut fleet.board, now);
+        }
+    };
+    join(&mut fleet, size.hosts);
+    for index in 0..size.partitions {
+        let request = fleet.hosts[index % size.hosts].first_claim(&fleet.board, fleet.partitions[index]);
+        fleet.board.claim(&request, now);
+    }
+    let rest = read(&fleet.board, &fleet.partitions);
+    let read_time = median(|| drop(black_box(read(&fleet.board, &fleet.partitions))));
+    let plan_at_rest = median(|| drop(black_box(balance::plan(black_box(&rest)))));
+    join(&mut fleet, size.tenth());
+    let joining = read(&fleet.board, &fleet.partitions);
+    let plan_joining = median(|| drop(black_box(balance::plan(black_box(&joining)))));
+    Cost { size, read: read_time, plan_at_rest, plan_joining }
+}
+
+fn read(board: &super::Board, partitions: &[PartitionId]) -> Fleet {
+    let judgement = board.judge(false);
+    Fleet::read(board.view(), &judgement, partitions, Duration::MAX, &Rules::default())
+}
+
+fn median(mut act: impl FnMut()) -> Duration {
+    let clock = SystemClock;
+    let mut times: Vec<Duration> = (0..TIMES)
+        .map(|_| {
+            let start = clock.now();
+            act();
+            clock.now().since(start)
+        })
+        .collect();
+    times.sort_unstable();
+    times[TIMES / 2]
+}

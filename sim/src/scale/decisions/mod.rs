@@ -1,0 +1,337 @@
+//! The decisions alone: hosts that only look and decide, each at its own
+//! moments, for fleets far larger than whole hosts could be simulated.
+//!
+//! ```text
+//!   beat ─► look (judge, read, plan) ─► claims, 16 at a time ─► say (wants, answers) ─► wait
+//!                    └─► handovers, a little later
+//! ```
+//!
+//! The plan is [`ephor_core::balance::plan`], requests are judged by
+//! [`ephor_core::handover::judge`], and leases change by
+//! [`ephor_core::record`]. Nobody is woken: the store is one that cannot.
+
+mod board;
+mod cost;
+mod host;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use ephor::{DEFAULT_FAST_SCAN, DEFAULT_FOREIGN_EXPIRY, DEFAULT_RENEW_INTERVAL, DEFAULT_SLOW_SCAN};
+use ephor_core::balance::{self, Fleet, Plan};
+use ephor_core::expiry::{Judgement, Tolerance, Watch};
+use ephor_core::ids::{HostId, Incarnation, PartitionId};
+use ephor_core::lease::{ClaimRequest, TransferRequest};
+use ephor_core::rules::Rules;
+use ephor_core::time::Monotonic;
+use fastrand::Rng;
+
+use super::change::{Change, Size, fewest, is_even, slow_start};
+use board::Board;
+pub use cost::{Cost, cost};
+use host::Host;
+
+/// A call to the store takes from this many milliseconds …
+const SHORTEST_CALL: u64 = 2;
+/// … to this many.
+const LONGEST_CALL: u64 = 8;
+/// Claims under way at the same time, as in `crates/ephor`.
+const CLAIMS_AT_ONCE: usize = 16;
+/// Two scans are at least this far apart, as in `crates/ephor`.
+const SHORTEST_SCAN: Duration = Duration::from_millis(50);
+/// A fleet rests when nothing has changed for this long.
+const STILL: Duration = Duration::from_secs(30);
+/// It has this long to come to rest.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// What one change took.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settling {
+    /// What happened.
+    pub change: Change,
+    /// From then until every partition was served by its last owner.
+    pub after: Duration,
+    /// Scans of each host until then, on average.
+    pub scans: f64,
+    /// Partitions that got a new owner, each time they did.
+    pub moves: usize,
+    /// The fewest that had to.
+    pub fewest: usize,
+    /// Claims that came too late.
+    pub claims_lost: u64,
+}
+
+/// What one fleet did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decisions {
+    /// How large it was.
+    pub size: Size,
+    /// Changes, in the order in which they were played.
+    pub changes: Vec<Settling>,
+}
+
+/// Plays one fleet through all changes but a stop. Panics if it does not come to rest.
+pub fn play(size: Size, seed: u64) -> Decisions {
+    let mut fleet = Play::new(size, seed, false);
+    let later = Change::LATER.into_iter().filter(|change| *change != Change::Stop);
+    let mut changes: Vec<Settling> =
+        [Change::ColdStart].into_iter().chain(later).map(|change| fleet.settle(change)).collect();
+    changes.push(Play::new(size, seed, false).settle(Change::SlowStart));
+    Decisions { size, changes }
+}
+
+/// What is to happen to a host, and when.
+enum Event {
+    Beat { ticket: u64 },
+    Look,
+    Claim(ClaimRequest),
+    Say,
+    Transfer(TransferRequest),
+    Renew,
+}
+
+/// The last plan, and what it was made from.
+struct Planned {
+    news: u64,
+    judgement: Judgement,
+    made: Rc<(Fleet, Plan)>,
+}
+
+struct Play {
+    size: Size,
+    now: Monotonic,
+    queue: BTreeMap<(Monotonic, u64), (usize, Event)>,
+    events: u64,
+    board: Board,
+    hosts: Vec<Host>,
+    random: Rng,
+    partitions: Vec<PartitionId>,
+    planned: Option<Planned>,
+    last: Monotonic,
+    /// Whether each host also asks a [`Watch`] who is alive.
+    watched: bool,
+}
+
+impl Play {
+    fn new(size: Size, seed: u64, watched: bool) -> Self {
+        let board = Board::new(size.partitions);
+        Self {
+            size,
+            now: Monotonic(0),
+            queue: BTreeMap::new(),
+            events: 0,
+            partitions: board.view().leases.iter().map(|lease| lease.partition).collect(),
+            board,
+            hosts: vec![],
+            random: Rng::with_seed(seed),
+            planned: None,
+            last: Monotonic(0),
+            watched,
+        }
+    }
+
+    fn push(&mut self, at: Monotonic, host: usize, event: Event) -> u64 {
+        self.events += 1;
+        self.queue.insert((at, self.events), (host, event));
+        self.events
+    }
+
+    /// Sets the next scan of a host; the one that was set before does not take place.
+    fn push_beat(&mut self, at: Monotonic, host: usize) {
+        let ticket = self.events + 1;
+        self.push(at, host, Event::Beat { ticket });
+        (self.hosts[host].next, self.hosts[host].next_at) = (Some(ticket), at);
+    }
+
+    fn call(&mut self) -> Duration {
+        Duration::from_millis(self.random.u64(SHORTEST_CALL..=LONGEST_CALL))
+    }
+
+    /// A host starts at this moment.
+    fn start(&mut self, at: Monotonic) {
+        let number = self.hosts.len();
+        let name = format!("host-{number:04}").parse().expect("a valid name");
+        let id = HostId { name, incarnation: Incarnation(self.random.u64(..)) };
+        let watch = self.watched.then(|| Watch::new(Tolerance::default(), DEFAULT_FOREIGN_EXPIRY));
+        self.hosts.push(Host::new(id, self.random.fork(), watch));
+        self.push_beat(at, number);
+        self.push(at + DEFAULT_RENEW_INTERVAL, number, Event::Renew);
+    }
+
+    /// Those that came first of those that run are gone.
+    fn crash(&mut self, count: usize) {
+        for host in self.hosts.iter_mut().filter(|host| !host.crashed).take(count) {
+            host.crashed = true;
+        }
+    }
+
+    /// How many partitions each running host owns.
+    fn held(&self) -> Vec<usize> {
+        let running = self.hosts.iter().enumerate().filter(|(_, host)| !host.crashed);
+        running.map(|(number, _)| self.board.held().get(number).copied().unwrap_or(0)).collect()
+    }
+
+    fn is_settled(&self) -> bool {
+        let served: usize =
+            self.hosts.iter().filter(|host| !host.crashed).map(|host| host.serves.len()).sum();
+        is_even(&self.held(), self.size.partitions)
+            && served == self.size.partitions
+            && self.now.since(self.last) >= STILL
+    }
+
+    /// Makes a change, and goes on until the fleet rests.
+    fn settle(&mut self, change: Change) -> Settling {
+        let start = self.now;
+        (self.board.moves, self.board.claims_lost) = (0, 0);
+        let before: Vec<u64> = self.hosts.iter().map(|host| host.scans).collect();
+        match change {
+            Change::ColdStart => (0..self.size.hosts).for_each(|_| self.start(start)),
+            Change::SlowStart => {
+                for moment in slow_start(self.size.hosts, &mut self.random.fork()) {
+                    self.start(start + moment);
+                }
+            }
+            Change::Join => self.start(start),
+            Change::TenthJoins => (0..self.size.tenth()).for_each(|_| self.start(start)),
+            Change::Crash => self.crash(1),
+            Change::TenthCrashes => self.crash(self.size.tenth()),
+            Change::Stop => unreachable!("a stop is more than a decision"),
+        }
+        let fewest = fewest(&self.held(), self.size.partitions);
+        // Scans at the moment of the last change so far.
+        let mut scans = 0;
+        let mut last = self.last;
+        while !self.is_settled() {
+            assert!(self.now.since(start) < PATIENCE, "{}: {change}: no rest", self.size);
+            let until = self.now + Duration::from_secs(1);
+            while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= until) {
+                let ((at, _), (host, event)) = entry.remove_entry();
+                self.now = at;
+                if !self.hosts[host].crashed {
+                    self.take(host, event);
+                }
+                if self.last != last {
+                    last = self.last;
+                    let so_far = self.hosts.iter().map(|host| host.scans).sum::<u64>();
+                    scans = so_far - before.iter().sum::<u64>();
+                }
+            }
+            self.now = until;
+        }
+        let running = self.hosts.iter().filter(|host| !host.crashed).count();
+        Settling {
+            change,
+            after: self.last.since(start),
+            scans: scans as f64 / running as f64,
+            moves: self.board.moves,
+            fewest,
+            claims_lost: self.board.claims_lost,
+        }
+    }
+
+    fn take(&mut self, number: usize, event: Event) {
+        let now = self.now;
+        match event {
+            Event::Beat { ticket } if self.hosts[number].next == Some(ticket) => {
+                let host = &mut self.hosts[number];
+                (host.next, host.last_scan) = (None, now);
+                let first = host.scans == 0;
+                host.heartbeat(&mut self.board, now);
+                // Once more for the founding record.
+                let founding = if first { self.call() } else { Duration::ZERO };
+                let view = self.call();
+                self.push(now + founding + view, number, Event::Look);
+            }
+            Event::Beat { .. } => {}
+            Event::Look => self.look(number),
+            Event::Claim(request) => {
+                if let Some(epoch) = self.board.claim(&request, now) {
+                    self.hosts[number].serves.insert(request.partition, epoch);
+                    self.last = now;
+                }
+            }
+            Event::Say => {
+                let host = &mut self.hosts[number];
+                host.heartbeat(&mut self.board, now);
+                let interval = if host.busy { DEFAULT_FAST_SCAN } else { DEFAULT_SLOW_SCAN };
+                let mut next = (host.last_scan + host.jitter(interval)).max(now);
+                if std::mem::take(&mut host.hurried) {
+                    next = next.min(now + SHORTEST_SCAN);
+                }
+                self.push_beat(next, number);
+            }
+            Event::Transfer(request) => {
+                if self.board.transfer(&request, now) {
+                    self.last = now;
+                }
+                let host = &mut self.hosts[number];
+                host.gave(request.token.partition);
+                let soon = now + SHORTEST_SCAN;
+                match host.next {
+                    None => host.hurried = true,
+                    Some(_) if host.next_at > soon => self.push_beat(soon, number),
+                    Some(_) => {}
+                }
+            }
+            Event::Renew => {
+                self.hosts[number].renew(&mut self.board, now);
+                self.push(now + DEFAULT_RENEW_INTERVAL, number, Event::Renew);
+            }
+        }
+    }
+
+    /// One look at the fleet, and everything that follows from it.
+    fn look(&mut self, number: usize) {
+        let now = self.now;
+        let view = self.board.look(now);
+        let by_watch = self.hosts[number].watch.as_mut().map(|watch| watch.observe(view, now, now));
+        let judgement = self.board.judge(self.hosts[number].scans == 0);
+        if let Some(by_watch) = by_watch {
+            assert_eq!(judgement, by_watch, "at {now:?}, for {}", self.hosts[number].id);
+        }
+        self.hosts[number].scans += 1;
+        let made = self.plan(judgement);
+        let (fleet, plan) = &*made;
+        let steps = self.hosts[number].act(&self.board, fleet, plan, now);
+        if steps.adopted {
+            self.last = now;
+        }
+        let mut done = now;
+        for some in steps.claims.chunks(CLAIMS_AT_ONCE) {
+            let begun = done;
+            for request in some {
+                let at = begun + self.call();
+                self.push(at, number, Event::Claim(request.clone()));
+                done = done.max(at);
+            }
+        }
+        for handover in steps.handovers {
+            // Close, save, transfer.
+            let at = now + self.call() + self.call() + self.call();
+            self.push(at, number, Event::Transfer(handover));
+        }
+        let said = done + self.call();
+        self.push(said, number, Event::Say);
+    }
+
+    /// The plan for what is seen now. It is made anew only if something is new: time alone
+    /// changes nothing while every partition has its living owner.
+    fn plan(&mut self, judgement: Judgement) -> Rc<(Fleet, Plan)> {
+        let news = self.board.news();
+        if let Some(planned) = &self.planned
+            && (planned.news, &planned.judgement) == (news, &judgement)
+        {
+            return planned.made.clone();
+        }
+        let (view, patience) = (self.board.view(), DEFAULT_SLOW_SCAN * 2);
+        let fleet = Fleet::read(view, &judgement, &self.partitions, patience, &Rules::default());
+        let plan = balance::plan(&fleet);
+        let waits = fleet.seats.iter().any(|seat| seat.holder.is_none());
+        let made = Rc::new((fleet, plan));
+        self.planned = (!waits).then(|| Planned { news, judgement, made: made.clone() });
+        made
+    }
+}

@@ -13,7 +13,7 @@ use std::time::Duration;
 pub struct Quirk {
     /// `product` in the properties of `open`.
     pub product: &'static str,
-    /// A message is not settled before it has been here for so long.
+    /// A message is not settled, and a `detach` not answered, before it has been here for so long.
     pub acknowledgement_delay: Duration,
     /// Why.
     pub why: &'static str,
@@ -24,7 +24,8 @@ pub const QUIRKS: &[Quirk] = &[Quirk {
     product: "azure_messaging_eventhubs",
     acknowledgement_delay: Duration::from_millis(3),
     why: "its AMQP library (fe2o3-amqp up to 0.18.1) notes a delivery after it has written it: on loopback \
-          the disposition is there before the note, is dropped, and the send waits for ever",
+          the disposition is there before the note, is dropped, and the send waits for ever; and of a `detach` that \
+          is answered at once it says that there is no such session, and closes the connection",
 }];
 
 /// What the product of a connection needs; nothing, for nearly all.

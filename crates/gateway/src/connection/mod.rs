@@ -160,7 +160,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 Turn::Done(done) => self.on_done(done),
                 Turn::News(Ok(news)) => self.on_news(news),
                 Turn::News(Err(Aborted)) => {}
-                Turn::Event(Some(event)) => self.on_event(event),
+                Turn::Event(Some(event)) => {
+                    let pause = self.pause_behind(&event);
+                    self.on_event(event);
+                    if let Some(pause) = pause {
+                        pause.await;
+                    }
+                }
                 Turn::Event(None) => return,
                 Turn::Drained => {}
                 Turn::Line => self.advance_line(),

@@ -4,7 +4,7 @@
 //! outcome is told when the hub has answered. Many may wait for the disk at once. Outcomes are told in the
 //! order in which the deliveries came, so that neighbours go into one disposition.
 
-use ephor_amqp::connection::{Delivery, LinkId};
+use ephor_amqp::connection::{Delivery, Event, LinkId};
 use ephor_amqp::performative::Outcome;
 use ephor_core::BoxFuture;
 use ephor_core::time::Monotonic;
@@ -73,6 +73,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     pub(super) fn pause(&self, not_before: Monotonic) -> Option<BoxFuture<'static, ()>> {
         let delayed = !self.acknowledgement_delay.is_zero();
         delayed.then(|| self.shared.environment.sleep_until(not_before))
+    }
+
+    /// What has to be waited for before what an event led to goes out: the answer to a `detach`, which is written
+    /// already, when the next event is asked for.
+    pub(super) fn pause_behind(&self, event: &Event) -> Option<BoxFuture<'static, ()>> {
+        let not_before = self.shared.environment.now() + self.acknowledgement_delay;
+        matches!(event, Event::Detached { .. }).then(|| self.pause(not_before)).flatten()
     }
 
     pub(super) fn on_done(&mut self, done: Done) {

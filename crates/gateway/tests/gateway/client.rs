@@ -8,7 +8,7 @@ use bytes::Bytes;
 use ephor_amqp::connection::{ClientSasl, Closed, Config, Delivery, Event, LinkId, Sent, SessionId};
 use ephor_amqp::driver::Driver;
 use ephor_amqp::performative::{Attach, Error, Outcome};
-use ephor_amqp::{Connection, Encoded};
+use ephor_amqp::{Connection, Encoded, Value};
 use ephor_core::event::NewEvent;
 use ephor_core::time::{Clock, Timestamp};
 use ephor_wire::cbs::{PutToken, TokenKind};
@@ -50,7 +50,21 @@ impl Client {
     }
 
     pub(crate) async fn over(stream: impl Stream + 'static, sasl: ClientSasl) -> Result<Self, Closed> {
-        let connection = Connection::client(Config::new("test"), sasl, Duration::ZERO);
+        Self::with(Config::new("test"), stream, sasl).await
+    }
+
+    /// One that says of itself what it is.
+    pub(crate) async fn of_product(server: &Server, product: &str) -> Self {
+        let properties = Some(Encoded::map([("product", Value::String(product))]));
+        let config = Config { properties, ..Config::new("test") };
+        let stream = TcpStream::connect(server.address).await.unwrap();
+        let mut client = Self::with(config, stream, ClientSasl::Anonymous).await.unwrap();
+        assert_eq!(client.put_development_token().await.0, 202);
+        client
+    }
+
+    async fn with(config: Config, stream: impl Stream + 'static, sasl: ClientSasl) -> Result<Self, Closed> {
+        let connection = Connection::client(config, sasl, Duration::ZERO);
         let driver = Driver::new(Box::new(stream) as Box<dyn Stream>, connection);
         let mut client = Self { driver, session: None, deliveries: VecDeque::new(), requests: 0 };
         let opened = client

@@ -6,6 +6,7 @@ mod access;
 mod client;
 mod gone;
 mod limits;
+mod quirks;
 mod raw;
 mod receiving;
 mod requests;

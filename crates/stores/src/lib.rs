@@ -4,18 +4,24 @@
 //! |---|---|---|
 //! | `sqlite:PATH` | `sqlite` | hosts on one machine: a file, and nothing to install |
 //! | `postgres://USER:PASSWORD@HOST/DATABASE` | `postgres` | hosts on several machines |
+//! | `azblob://ACCOUNT/CONTAINER` | `azblob` | hosts beside other SDKs' processors, or in their place |
 //!
 //! Each keeps the promises of [`Store`](ephor_core::store::Store) and proves it by the conformance suite of
 //! `ephor-testkit`. Who may write what is decided in `ephor_core::record`, the same for all; a backend makes
 //! one atomic step of it.
 
+#[cfg(feature = "azblob")]
+pub mod azblob;
 pub mod export;
 mod open;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), allow(dead_code, unused_imports))]
+#[cfg_attr(
+    not(any(feature = "sqlite", feature = "postgres", feature = "azblob")),
+    allow(dead_code, unused_imports)
+)]
 mod text;
 mod url;
 

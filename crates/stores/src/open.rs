@@ -18,8 +18,12 @@ pub enum OpenError {
     #[cfg(feature = "postgres")]
     #[error(transparent)]
     Postgres(#[from] crate::postgres::ConnectError),
-    /// The database cannot be used.
-    #[cfg(feature = "postgres")]
+    /// The text names no place in a storage account, or nothing opens it.
+    #[cfg(feature = "azblob")]
+    #[error(transparent)]
+    Blob(#[from] crate::azblob::ConnectError),
+    /// The database or the account cannot be used.
+    #[cfg(any(feature = "postgres", feature = "azblob"))]
     #[error(transparent)]
     Store(#[from] ephor_core::store::StoreError),
     /// This program was built without it.
@@ -52,7 +56,16 @@ pub async fn open_existing(url: &StoreUrl) -> Result<Option<Arc<dyn Store>>, Ope
             store.check().await?;
             Ok(Some(Arc::new(store)))
         }
-        #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
+        #[cfg(feature = "azblob")]
+        StoreUrl::Blob(text) => {
+            let store = crate::azblob::BlobStore::connect_existing(text, Default::default())?;
+            if !store.exists().await? {
+                return Ok(None);
+            }
+            store.check().await?;
+            Ok(Some(Arc::new(store)))
+        }
+        #[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "azblob")))]
         other => open(other).await.map(Some),
     }
 }
@@ -73,6 +86,14 @@ pub async fn open(url: &StoreUrl) -> Result<Arc<dyn Store>, OpenError> {
         }
         #[cfg(not(feature = "postgres"))]
         StoreUrl::Postgres(_) => Err(OpenError::NotBuiltIn { url: url.clone(), feature: "postgres" }),
+        #[cfg(feature = "azblob")]
+        StoreUrl::Blob(text) => {
+            let store = crate::azblob::BlobStore::connect(text, Default::default())?;
+            store.check().await?;
+            Ok(Arc::new(store))
+        }
+        #[cfg(not(feature = "azblob"))]
+        StoreUrl::Blob(_) => Err(OpenError::NotBuiltIn { url: url.clone(), feature: "azblob" }),
     }
 }
 

@@ -11,21 +11,30 @@ pub enum StoreUrl {
     Sqlite(PathBuf),
     /// A database; the whole URL, password included.
     Postgres(String),
+    /// A place in an Azure Storage account; the whole URL or connection string, key included.
+    Blob(String),
 }
+
+/// The container that a connection string means if it names none.
+pub const DEFAULT_CONTAINER: &str = "ephor";
 
 /// Why a URL names no store. It repeats no password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidUrl(String);
 
-const FORMS: &str = "write sqlite:PATH for a file on this machine, or \
-                     postgres://USER:PASSWORD@HOST:PORT/DATABASE for hosts on several machines";
+const FORMS: &str = "write sqlite:PATH for a file on this machine, \
+                     postgres://USER:PASSWORD@HOST:PORT/DATABASE for hosts on several machines, or \
+                     azblob://ACCOUNT/CONTAINER for an Azure Storage account";
 
 impl FromStr for StoreUrl {
     type Err = InvalidUrl;
 
     fn from_str(text: &str) -> Result<Self, InvalidUrl> {
         let text = text.trim();
+        if is_connection_string(text) {
+            return Ok(Self::Blob(text.to_owned()));
+        }
         let Some((scheme, rest)) = text.split_once(':') else {
             return Err(InvalidUrl(match text {
                 "" => format!("the store's URL is empty: {FORMS}"),
@@ -37,6 +46,8 @@ impl FromStr for StoreUrl {
             "sqlite" => path(rest).map(Self::Sqlite),
             "postgres" | "postgresql" if rest.starts_with("//") => Ok(Self::Postgres(text.to_owned())),
             "postgres" | "postgresql" => Err(InvalidUrl(format!("behind {scheme}: there is no //: {FORMS}"))),
+            "azblob" if rest.starts_with("//") => Ok(Self::Blob(text.to_owned())),
+            "azblob" => Err(InvalidUrl(format!("behind {scheme}: there is no //: {FORMS}"))),
             // A user, or a password that went astray: it is not repeated either.
             _ => Err(InvalidUrl(format!("the store's URL begins with no kind of store: {FORMS}"))),
         }
@@ -67,6 +78,7 @@ impl fmt::Display for StoreUrl {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
             Self::Postgres(url) => f.write_str(&without_password(url)),
+            Self::Blob(text) => f.write_str(&without_key(text)),
         }
     }
 }
@@ -88,6 +100,32 @@ fn without_password(url: &str) -> String {
         None => (None, rest),
     };
     format!("{scheme}//{}{place}", user.unwrap_or_default())
+}
+
+/// The account and the container; nothing of what opens them.
+fn without_key(text: &str) -> String {
+    if is_connection_string(text) {
+        let account = field(text, "AccountName").unwrap_or("…");
+        return format!("azblob://{account}/{}", field(text, "Container").unwrap_or(DEFAULT_CONTAINER));
+    }
+    let (_, rest) = text.split_once("//").unwrap_or(("", text));
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    // A key does not belong there, and is not shown if it is.
+    format!("azblob://{}", rest.rsplit('@').next().unwrap_or_default())
+}
+
+/// Whether a text reads like `AccountName=…;AccountKey=…`.
+pub(crate) fn is_connection_string(text: &str) -> bool {
+    ["AccountName", "BlobEndpoint", "UseDevelopmentStorage"].iter().any(|name| field(text, name).is_some())
+}
+
+/// A value of a connection string; names are compared without case.
+pub(crate) fn field<'a>(text: &'a str, wanted: &str) -> Option<&'a str> {
+    text.split(';').find_map(|pair| {
+        let (name, value) = pair.split_once('=')?;
+        let value = value.trim();
+        (name.trim().eq_ignore_ascii_case(wanted) && !value.is_empty()).then_some(value)
+    })
 }
 
 #[cfg(test)]
@@ -122,9 +160,28 @@ mod tests {
             ("mysql://root@localhost/x", "no kind of store"),
             ("postgres:host=localhost", "no //"),
             ("a b:c", "no kind of store"),
+            ("azblob:contoso/leases", "no //"),
         ] {
             let error = parse(text).expect_err(text);
             assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_storage_account_is_named_by_a_url_or_a_connection_string() {
+        for (text, shown) in [
+            ("azblob://contoso/leases/blue?neighbours=sdk", "azblob://contoso/leases/blue"),
+            ("AZBLOB://ada:canary@contoso/leases?sig=canary", "azblob://contoso/leases"),
+            ("AccountName=contoso;AccountKey=canary==;Container=leases", "azblob://contoso/leases"),
+            (
+                "DefaultEndpointsProtocol=https;accountname=contoso;AccountKey=canary",
+                "azblob://contoso/ephor",
+            ),
+            ("BlobEndpoint=https://contoso.example/;SharedAccessSignature=sig=canary", "azblob://…/ephor"),
+        ] {
+            let url = parse(text).unwrap();
+            assert!(matches!(&url, StoreUrl::Blob(whole) if whole == text), "{text}");
+            assert_eq!(format!("{url} {url:?}"), format!("{shown} {shown}"));
         }
     }
 

@@ -1,0 +1,302 @@
+//! Where in which storage account: `azblob://ACCOUNT/CONTAINER[/PREFIX]`, or a connection string.
+//!
+//! A connection string is the one that the portal gives out. Ephor adds three names of its own, which others pass
+//! over: `Container` (`NAME[/PREFIX]`, or else `ephor`), `Neighbours` and `ServiceVersion`.
+//! A URL takes the same as parameters: `?endpoint=…&neighbours=sdk&version=2017-11-09`.
+
+use std::fmt;
+
+use azure_core::http::Url;
+
+use super::credential::{AccountKey, BlobCredential, Sas};
+use super::names::is_prefix;
+use super::options::{ConnectError, Neighbours};
+use crate::url::{DEFAULT_CONTAINER, field, is_connection_string};
+
+const SUFFIX: &str = "core.windows.net";
+
+/// The account that every emulator has, and its key, which is public.
+const EMULATED_ACCOUNT: &str = "devstoreaccount1";
+const EMULATED_KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+const EMULATED_ENDPOINT: &str = "http://127.0.0.1:10000/devstoreaccount1";
+
+/// A place in a storage account, and what opens it if the text says so. It shows no secret.
+#[derive(Clone)]
+pub struct BlobAddress {
+    /// The account.
+    pub account: String,
+    /// The URL of its blob service.
+    pub endpoint: Url,
+    /// The container.
+    pub container: String,
+    /// What all names in it begin with; empty if nothing does.
+    pub prefix: String,
+    /// What opens it, if the text says so.
+    pub credential: Option<BlobCredential>,
+    /// Who else is there, if the text says so.
+    pub neighbours: Option<Neighbours>,
+    /// The version of the service's interface, if the text says so.
+    pub service_version: Option<String>,
+}
+
+fn refuse<T>(problem: impl Into<String>) -> Result<T, ConnectError> {
+    Err(ConnectError::Address { problem: problem.into() })
+}
+
+const FORMS: &str = "write azblob://ACCOUNT/CONTAINER, or a connection string of a storage account with \
+                     ;Container=NAME behind it";
+
+impl BlobAddress {
+    /// Reads a URL or a connection string.
+    pub fn parse(text: &str) -> Result<Self, ConnectError> {
+        let text = text.trim();
+        match text.get(..9) {
+            Some(scheme) if scheme.eq_ignore_ascii_case("azblob://") => Self::of_url(&text[9..]),
+            _ if is_connection_string(text) => Self::of_connection_string(text),
+            _ => refuse(format!("it is neither a URL nor a connection string: {FORMS}")),
+        }
+    }
+
+    /// `ACCOUNT/CONTAINER[/PREFIX][?endpoint=…&neighbours=sdk&version=…]`.
+    fn of_url(rest: &str) -> Result<Self, ConnectError> {
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        if place.contains(['@', '#']) || query.contains('#') {
+            return refuse("a URL of a storage account holds no key: give it in a connection string");
+        }
+        let Some((account, path)) = place.split_once('/') else {
+            return refuse(format!("there is no container behind the account: {FORMS}"));
+        };
+        let mut address = Self::at(account, None, path.trim_end_matches('/'))?;
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = percent_encoding::percent_decode_str(value).decode_utf8_lossy();
+            match name.to_ascii_lowercase().as_str() {
+                "endpoint" => address.endpoint = endpoint(&value)?,
+                "neighbours" => address.neighbours = Some(neighbours(&value)?),
+                "version" => address.service_version = Some(value.into_owned()),
+                // It may be a signature that went astray: it is not repeated.
+                _ => {
+                    return refuse(
+                        "a parameter of the URL means nothing here; known are endpoint, neighbours and version \
+                         (a shared access signature goes in AZURE_STORAGE_SAS_TOKEN)",
+                    );
+                }
+            }
+        }
+        Ok(address)
+    }
+
+    fn of_connection_string(text: &str) -> Result<Self, ConnectError> {
+        let get = |wanted: &str| field(text, wanted);
+        let place = get("Container").unwrap_or(DEFAULT_CONTAINER);
+        let emulated = get("UseDevelopmentStorage").is_some_and(|value| value.eq_ignore_ascii_case("true"));
+        let account = match (get("AccountName"), get("BlobEndpoint")) {
+            (Some(account), _) => account.to_owned(),
+            (None, _) if emulated => EMULATED_ACCOUNT.to_owned(),
+            (None, Some(url)) => account_of(&endpoint(url)?),
+            (None, None) => return refuse("the connection string has neither AccountName nor BlobEndpoint"),
+        };
+        let given = match get("BlobEndpoint") {
+            Some(url) => Some(endpoint(url)?),
+            None if emulated => Some(endpoint(EMULATED_ENDPOINT)?),
+            None => {
+                let scheme = get("DefaultEndpointsProtocol").unwrap_or("https");
+                let suffix = get("EndpointSuffix").unwrap_or(SUFFIX);
+                Some(endpoint(&format!("{scheme}://{account}.blob.{suffix}"))?)
+            }
+        };
+        let mut address = Self::at(&account, given, place)?;
+        let key = get("AccountKey").or(emulated.then_some(EMULATED_KEY));
+        address.credential = match (key, get("SharedAccessSignature")) {
+            (Some(key), _) => match AccountKey::from_base64(key) {
+                Some(key) => Some(BlobCredential::AccountKey(key)),
+                None => return refuse("AccountKey is no base64: copy it once more, to its last ="),
+            },
+            (None, Some(sas)) => match Sas::new(sas) {
+                Some(sas) => Some(BlobCredential::Sas(sas)),
+                None => return refuse("SharedAccessSignature holds no sig=: copy it once more, to its end"),
+            },
+            (None, None) => None,
+        };
+        address.neighbours = get("Neighbours").map(neighbours).transpose()?;
+        address.service_version = get("ServiceVersion").map(str::to_owned);
+        Ok(address)
+    }
+
+    fn at(account: &str, given: Option<Url>, place: &str) -> Result<Self, ConnectError> {
+        let known = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        if account.is_empty() || !account.chars().all(known) {
+            return refuse("the name of the account is not one: small letters and digits");
+        }
+        let (container, prefix) = place.split_once('/').unwrap_or((place, ""));
+        let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        let whole = (3..=63).contains(&container.len()) && container.chars().all(known);
+        if !whole || container.starts_with('-') || container.ends_with('-') || container.contains("--") {
+            return refuse(format!(
+                "{:?} cannot be the name of a container: 3 to 63 small letters, digits and single hyphens",
+                container.chars().take(80).collect::<String>()
+            ));
+        }
+        if !prefix.is_empty() && !is_prefix(prefix) {
+            return refuse(
+                "the prefix behind the container has an empty part, a dot for a part, or is too long",
+            );
+        }
+        let endpoint = match given {
+            Some(endpoint) => endpoint,
+            None => endpoint(&format!("https://{account}.blob.{SUFFIX}"))?,
+        };
+        Ok(Self {
+            account: account.to_owned(),
+            endpoint,
+            container: container.to_owned(),
+            prefix: prefix.to_owned(),
+            credential: None,
+            neighbours: None,
+            service_version: None,
+        })
+    }
+
+    /// The URL of the container.
+    pub(super) fn container_url(&self) -> Url {
+        let mut url = self.endpoint.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().push(&self.container);
+        }
+        url
+    }
+}
+
+fn endpoint(text: &str) -> Result<Url, ConnectError> {
+    let url = Url::parse(text.trim_end_matches('/')).ok();
+    let fine = |url: &Url| {
+        matches!(url.scheme(), "http" | "https")
+            && url.has_host()
+            && url.query().is_none()
+            && url.fragment().is_none()
+            && url.username().is_empty()
+            && url.password().is_none()
+    };
+    match url.filter(fine) {
+        Some(url) => Ok(url),
+        // It may hold a signature: it is not repeated.
+        None => refuse(
+            "the endpoint is not the plain URL of a blob service, such as https://ACCOUNT.blob.core.windows.net",
+        ),
+    }
+}
+
+/// `https://ACCOUNT.blob…`, or `http://127.0.0.1:10000/ACCOUNT`.
+fn account_of(endpoint: &Url) -> String {
+    let of_path = endpoint.path().trim_matches('/');
+    let of_host = endpoint.host_str().and_then(|host| host.split('.').next()).unwrap_or_default();
+    if of_path.is_empty() { of_host.to_owned() } else { of_path.to_owned() }
+}
+
+fn neighbours(text: &str) -> Result<Neighbours, ConnectError> {
+    match text.to_ascii_lowercase().as_str() {
+        "none" => Ok(Neighbours::None),
+        "sdk" => Ok(Neighbours::Sdk),
+        _ => refuse("neighbours is none (hosts of Ephor alone) or sdk (also processors of other SDKs)"),
+    }
+}
+
+impl fmt::Display for BlobAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "azblob://{}/{}", self.account, self.container)?;
+        if !self.prefix.is_empty() {
+            write!(f, "/{}", self.prefix)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for BlobAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self} at {} by {:?}", self.endpoint, self.credential)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<BlobAddress, String> {
+        BlobAddress::parse(text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_url_names_a_place() {
+        let address = parse("azblob://contoso/leases/blue/green").unwrap();
+        assert_eq!(address.to_string(), "azblob://contoso/leases/blue/green");
+        assert_eq!((address.container.as_str(), address.prefix.as_str()), ("leases", "blue/green"));
+        assert_eq!(address.container_url().as_str(), "https://contoso.blob.core.windows.net/leases");
+        let own = parse(
+            "AZBLOB://contoso/leases/?endpoint=http%3A%2F%2F127.0.0.1:1%2Fcontoso&neighbours=SDK&version=2017-11-09",
+        );
+        let own = own.unwrap();
+        assert_eq!(own.container_url().as_str(), "http://127.0.0.1:1/contoso/leases");
+        assert_eq!(
+            (own.neighbours, own.service_version.as_deref()),
+            (Some(Neighbours::Sdk), Some("2017-11-09"))
+        );
+        assert_eq!(own.prefix, "");
+    }
+
+    #[test]
+    fn a_connection_string_names_a_place_and_opens_it() {
+        let text = "DefaultEndpointsProtocol=https;AccountName=contoso;AccountKey=Y2FuYXJ5;EndpointSuffix=core.windows.net";
+        let address = parse(text).unwrap();
+        assert_eq!(address.container_url().as_str(), "https://contoso.blob.core.windows.net/ephor");
+        assert!(
+            matches!(&address.credential, Some(BlobCredential::AccountKey(key)) if key.bytes() == b"canary")
+        );
+        let address = parse(&format!("{text};Container=homes/blue;Neighbours=sdk")).unwrap();
+        assert_eq!(address.to_string(), "azblob://contoso/homes/blue");
+        assert_eq!(address.neighbours, Some(Neighbours::Sdk));
+        let dev = parse("UseDevelopmentStorage=true;Container=homes").unwrap();
+        assert_eq!(dev.container_url().as_str(), "http://127.0.0.1:10000/devstoreaccount1/homes");
+        let sas = parse(
+            "BlobEndpoint=https://contoso.blob.core.chinacloudapi.cn/;SharedAccessSignature=sv=2021-12-02&sig=canary%3D",
+        )
+        .unwrap();
+        assert_eq!(sas.account, "contoso");
+        assert!(matches!(sas.credential, Some(BlobCredential::Sas(_))));
+        let own = parse("BlobEndpoint=http://127.0.0.1:7/dev;AccountName=dev;Container=homes").unwrap();
+        assert_eq!(own.container_url().as_str(), "http://127.0.0.1:7/dev/homes");
+        assert!(own.credential.is_none());
+    }
+
+    #[test]
+    fn what_is_no_place_is_refused_without_its_secret() {
+        for (text, part) in [
+            ("canary", "azblob://ACCOUNT/CONTAINER"),
+            ("azblob://contoso", "no container"),
+            ("azblob://contoso/UPPER", "small letters"),
+            ("azblob://contoso/ab", "3 to 63"),
+            ("azblob://contoso/a--b", "single hyphens"),
+            ("azblob://contoso/leases//x", "empty part"),
+            ("azblob://ada:canary@contoso/leases", "holds no key"),
+            ("azblob://contoso/leases?sig=canary", "AZURE_STORAGE_SAS_TOKEN"),
+            ("azblob://contoso/leases?endpoint=canary", "plain URL"),
+            ("azblob://contoso/leases?endpoint=https://x/?sig=canary", "plain URL"),
+            ("azblob://contoso/leases?neighbours=canary", "none"),
+            ("AccountName=contoso;AccountKey=canary!", "base64"),
+            ("AccountName=contoso;SharedAccessSignature=canary", "no sig="),
+            ("BlobEndpoint=https://canary@contoso/", "plain URL"),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(part) && !error.contains("canary"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn no_secret_is_shown() {
+        for secret in ["AccountKey=Y2FuYXJ5", "SharedAccessSignature=sig=Y2FuYXJ5"] {
+            let address = parse(&format!("AccountName=contoso;{secret}")).unwrap();
+            let shown = format!("{address} {address:?}");
+            assert!(shown.contains("azblob://contoso/ephor") && !shown.contains("Y2Fu"), "{shown}");
+        }
+    }
+}

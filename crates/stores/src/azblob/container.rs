@@ -1,0 +1,401 @@
+//! One container: single requests, each with its condition, its limit, and its error in our words.
+//!
+//! A condition that is not met is a value. Nothing is sent twice that might have been carried out: what a lost
+//! answer means is for whoever asked to find out. What is only read is asked again when a connection broke, and so is
+//! what never left this machine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use azure_core::error::Error;
+use azure_core::http::headers::{HeaderName, Headers};
+use azure_core::http::{ClientOptions, Etag, RequestContent, RetryOptions, Transport};
+use azure_core::time::parse_rfc7231;
+use azure_storage_blob::models::{
+    BlobClientDeleteOptions, BlobClientSetMetadataOptions, BlobContainerClientListBlobsOptions, BlobItem,
+    BlockBlobClientUploadOptions, ListBlobsIncludeItem,
+};
+use azure_storage_blob::{BlobContainerClient, BlobContainerClientOptions};
+use ephor_core::store::StoreError;
+use ephor_core::time::Timestamp;
+use futures_util::TryStreamExt;
+
+use super::address::BlobAddress;
+use super::credential::BlobCredential;
+use super::failure;
+use super::metadata::Metadata;
+use super::options::{BlobOptions, ConnectError};
+use super::signing::Signer;
+
+/// How often a request is sent at most, if that is harmless.
+const MOST_ATTEMPTS: usize = 3;
+
+const ETAG: HeaderName = HeaderName::from_static("etag");
+const LAST_MODIFIED: HeaderName = HeaderName::from_static("last-modified");
+const DATE: HeaderName = HeaderName::from_static("date");
+const METADATA: &str = "x-ms-meta-";
+
+/// A blob as it is at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Blob {
+    pub(super) metadata: Metadata,
+    pub(super) stamp: Stamp,
+}
+
+/// Names one state of a blob.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    /// Without its quotes.
+    pub(super) etag: String,
+    /// When it was last written, by the service's clock.
+    pub(super) modified: Timestamp,
+}
+
+/// What was read, and when by the service's clock.
+pub(super) struct Read {
+    pub(super) at: Timestamp,
+    pub(super) blob: Option<Blob>,
+}
+
+/// A blob in a list.
+pub(super) struct Listed {
+    pub(super) name: String,
+    pub(super) blob: Blob,
+    /// The service's time when it was listed.
+    pub(super) at: Timestamp,
+}
+
+/// How a conditional write ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Write {
+    Done(Stamp),
+    /// The blob is not as it should be: another state, there already, or gone.
+    Refused,
+}
+
+/// A container, and how it is talked to.
+pub(super) struct Container {
+    client: BlobContainerClient,
+    /// For people, without secrets.
+    pub(super) place: String,
+    limit: Duration,
+}
+
+impl Container {
+    pub(super) fn new(
+        address: &BlobAddress,
+        credential: BlobCredential,
+        options: &BlobOptions,
+    ) -> Result<Self, ConnectError> {
+        let refuse = |problem: String| ConnectError::Address { problem };
+        let mut client_options = ClientOptions {
+            retry: RetryOptions::none(),
+            transport: Some(transport(options.call_limit).map_err(refuse)?),
+            ..ClientOptions::default()
+        };
+        let mut token = None;
+        match credential {
+            BlobCredential::AccountKey(key) => {
+                let account = address.account.clone();
+                client_options.per_try_policies.push(Arc::new(Signer::Key { account, key }));
+            }
+            BlobCredential::Sas(sas) => client_options.per_try_policies.push(Arc::new(Signer::Sas(sas))),
+            BlobCredential::Entra(credential) => {
+                if address.endpoint.scheme() != "https" {
+                    return Err(refuse("Entra ID needs an https endpoint".into()));
+                }
+                token = Some(credential);
+            }
+        }
+        let options_of_client =
+            BlobContainerClientOptions { client_options, version: options.service_version.clone() };
+        let client = BlobContainerClient::new(address.container_url(), token, Some(options_of_client))
+            .map_err(|error| refuse(error.to_string()))?;
+        Ok(Self { client, place: address.to_string(), limit: options.call_limit })
+    }
+
+    /// Whether the container is there.
+    pub(super) async fn exists(&self) -> Result<bool, StoreError> {
+        let what = "looking for the container";
+        match self.send(what, failure::broke, || self.client.get_properties(None)).await? {
+            Ok(_) => Ok(true),
+            Err(error) if matches!(failure::answer(&error), Some((404, _))) => Ok(false),
+            Err(error) => Err(failure::of(&error, &self.place, what)),
+        }
+    }
+
+    /// Creates the container; fine if somebody else just did.
+    pub(super) async fn make(&self) -> Result<(), StoreError> {
+        let what = "creating the container";
+        match self.send(what, failure::was_not_sent, || self.client.create(None)).await? {
+            Ok(_) => Ok(()),
+            Err(error) if matches!(failure::answer(&error), Some((409, "ContainerAlreadyExists"))) => Ok(()),
+            Err(error) => Err(failure::of(&error, &self.place, what)),
+        }
+    }
+
+    /// What the service says of the account: whether it keeps folders.
+    pub(super) async fn has_folders(&self) -> bool {
+        let what = "asking for the kind of account";
+        let answer = self.send(what, failure::was_not_sent, || self.client.get_account_info(None)).await;
+        let Ok(Ok(answer)) = answer else { return false };
+        let header = HeaderName::from_static("x-ms-is-hns-enabled");
+        answer.headers().get_optional_str(&header).is_some_and(|value| value.eq_ignore_ascii_case("true"))
+    }
+
+    /// A blob's metadata, if it is there.
+    pub(super) async fn head(&self, name: &str) -> Result<Read, StoreError> {
+        let what = format!("reading {name}");
+        let blob = self.client.blob_client(name);
+        match self.send(&what, failure::broke, || blob.get_properties(None)).await? {
+            Ok(answer) => {
+                let headers = answer.headers();
+                let stamp = self.stamp(headers, &what)?;
+                let blob = Blob { metadata: metadata(headers), stamp };
+                Ok(Read { at: self.time(headers, &DATE, &what)?, blob: Some(blob) })
+            }
+            Err(error) => {
+                // The answer has a time, too.
+                let headers = match error.kind() {
+                    azure_core::error::ErrorKind::HttpResponse { raw_response: Some(raw), .. } => {
+                        raw.headers()
+                    }
+                    _ => return Err(failure::of(&error, &self.place, &what)),
+                };
+                match failure::answer(&error) {
+                    Some((404, "ContainerNotFound")) | None => Err(failure::of(&error, &self.place, &what)),
+                    Some((404, _)) => Ok(Read { at: self.time(headers, &DATE, &what)?, blob: None }),
+                    Some(_) => Err(failure::of(&error, &self.place, &what)),
+                }
+            }
+        }
+    }
+
+    /// A blob with what is in it.
+    pub(super) async fn body(&self, name: &str) -> Result<Option<(Blob, String)>, StoreError> {
+        let what = format!("reading {name}");
+        let blob = self.client.blob_client(name);
+        let whole = || async {
+            let answer = blob.download(None).await?;
+            let headers = answer.headers;
+            Ok((headers, answer.body.collect().await?))
+        };
+        match self.send(&what, failure::broke, whole).await? {
+            Ok((headers, body)) => {
+                let text = String::from_utf8_lossy(&body).into_owned();
+                Ok(Some((Blob { metadata: metadata(&headers), stamp: self.stamp(&headers, &what)? }, text)))
+            }
+            Err(error) => match failure::answer(&error) {
+                Some((404, code)) if code != "ContainerNotFound" => Ok(None),
+                _ => Err(failure::of(&error, &self.place, &what)),
+            },
+        }
+    }
+
+    /// All blobs whose names begin like this, with their metadata, and the service's time at the end.
+    pub(super) async fn list(&self, prefix: &str) -> Result<(Timestamp, Vec<Listed>), StoreError> {
+        let what = format!("listing {prefix}");
+        let mut marker = None;
+        let mut found = Vec::new();
+        loop {
+            let (at, next) = self.page(prefix, marker, &mut found, &what).await?;
+            match next.filter(|next| !next.is_empty()) {
+                Some(next) => marker = Some(next),
+                None => return Ok((at, found)),
+            }
+        }
+    }
+
+    async fn page(
+        &self,
+        prefix: &str,
+        marker: Option<String>,
+        found: &mut Vec<Listed>,
+        what: &str,
+    ) -> Result<(Timestamp, Option<String>), StoreError> {
+        let page = || async {
+            let options = BlobContainerClientListBlobsOptions {
+                prefix: (!prefix.is_empty()).then(|| prefix.to_owned()),
+                include: Some(vec![ListBlobsIncludeItem::Metadata]),
+                marker: marker.clone(),
+                ..Default::default()
+            };
+            let mut pages = self.client.list_blobs(Some(options))?.into_pages();
+            let page = pages.try_next().await?;
+            let Some(page) = page else { return Ok(None) };
+            let headers = page.headers().clone();
+            Ok(Some((headers, page.into_model()?)))
+        };
+        let page = self.send(what, failure::broke, page).await?;
+        let page = page.map_err(|error| failure::of(&error, &self.place, what))?;
+        let Some((headers, model)) = page else { return Ok((Timestamp(0), None)) };
+        let at = self.time(&headers, &DATE, what)?;
+        found.extend(model.blob_items.into_iter().filter_map(|item| listed(item, at)));
+        Ok((at, model.next_marker))
+    }
+
+    /// Creates a blob, if there is none.
+    pub(super) async fn create(
+        &self,
+        name: &str,
+        metadata: &Metadata,
+        body: &str,
+    ) -> Result<Write, StoreError> {
+        self.put(name, metadata, body, None).await
+    }
+
+    /// Writes a blob anew with what is in it, if it is in this state. Where deleted blobs are kept, so is what was
+    /// there before: records that change often are written by [`update`](Self::update).
+    pub(super) async fn replace(
+        &self,
+        name: &str,
+        metadata: &Metadata,
+        body: &str,
+        etag: &str,
+    ) -> Result<Write, StoreError> {
+        self.put(name, metadata, body, Some(etag)).await
+    }
+
+    async fn put(
+        &self,
+        name: &str,
+        metadata: &Metadata,
+        body: &str,
+        etag: Option<&str>,
+    ) -> Result<Write, StoreError> {
+        let what = format!("writing {name}");
+        let blob = self.client.blob_client(name).block_blob_client();
+        let upload = || {
+            let options = BlockBlobClientUploadOptions {
+                metadata: Some(metadata.clone().into_iter().collect()),
+                if_match: etag.map(quoted),
+                if_none_match: etag.is_none().then(|| Etag::from("*")),
+                ..Default::default()
+            };
+            let content = RequestContent::from(body.as_bytes().to_vec());
+            blob.upload(content, Some(options))
+        };
+        let outcome = self.send(&what, failure::was_not_sent, upload).await?;
+        let headers = outcome.map(|answer| answer.raw_response.headers().clone());
+        self.written(headers, &what)
+    }
+
+    /// Replaces a blob's metadata, if it is in this state.
+    pub(super) async fn update(
+        &self,
+        name: &str,
+        metadata: &Metadata,
+        etag: &str,
+    ) -> Result<Write, StoreError> {
+        let what = format!("writing {name}");
+        let blob = self.client.blob_client(name);
+        let metadata = metadata.clone().into_iter().collect();
+        let update = || {
+            let options = BlobClientSetMetadataOptions { if_match: Some(quoted(etag)), ..Default::default() };
+            blob.set_metadata(&metadata, Some(options))
+        };
+        let outcome = self.send(&what, failure::was_not_sent, update).await?;
+        self.written(outcome.map(|answer| answer.headers().clone()), &what)
+    }
+
+    /// Deletes a blob, in this state or in any. It is fine if it is not there.
+    pub(super) async fn delete(&self, name: &str, etag: Option<&str>) -> Result<(), StoreError> {
+        let what = format!("deleting {name}");
+        let blob = self.client.blob_client(name);
+        let delete = || {
+            let options = BlobClientDeleteOptions { if_match: etag.map(quoted), ..Default::default() };
+            blob.delete(Some(options))
+        };
+        match self.send(&what, failure::was_not_sent, delete).await? {
+            Ok(_) => Ok(()),
+            Err(error) if is_lost_race(&error) => Ok(()),
+            Err(error) => Err(failure::of(&error, &self.place, &what)),
+        }
+    }
+
+    fn written(&self, outcome: Result<Headers, Error>, what: &str) -> Result<Write, StoreError> {
+        match outcome {
+            Ok(headers) => Ok(Write::Done(self.stamp(&headers, what)?)),
+            Err(error) if is_lost_race(&error) => Ok(Write::Refused),
+            Err(error) => Err(failure::of(&error, &self.place, what)),
+        }
+    }
+
+    fn stamp(&self, headers: &Headers, what: &str) -> Result<Stamp, StoreError> {
+        let etag = headers.get_optional_str(&ETAG);
+        let etag = etag.ok_or_else(|| failure::unreadable(&self.place, what, "it has no ETag"))?;
+        let modified = self.time(headers, &LAST_MODIFIED, what)?;
+        Ok(Stamp { etag: unquoted(etag), modified })
+    }
+
+    fn time(&self, headers: &Headers, name: &HeaderName, what: &str) -> Result<Timestamp, StoreError> {
+        let time = headers.get_optional_str(name).and_then(|text| parse_rfc7231(text).ok());
+        let why = || failure::unreadable(&self.place, what, &format!("it has no {}", name.as_str()));
+        Ok(Timestamp(time.ok_or_else(why)?.unix_timestamp() * 1_000))
+    }
+
+    /// Sends within the limit, and again where that is harmless.
+    #[expect(clippy::disallowed_methods, reason = "requests to a service take real time")]
+    async fn send<T, F: Future<Output = Result<T, Error>>>(
+        &self,
+        what: &str,
+        harmless: fn(&Error) -> bool,
+        request: impl Fn() -> F,
+    ) -> Result<Result<T, Error>, StoreError> {
+        let mut attempt = 1;
+        loop {
+            let outcome = tokio::time::timeout(self.limit, request()).await;
+            match outcome.map_err(|_| failure::too_late(&self.place, what, self.limit))? {
+                Err(error) if attempt < MOST_ATTEMPTS && harmless(&error) => attempt += 1,
+                outcome => return Ok(outcome),
+            }
+        }
+    }
+}
+
+/// Requests go over TLS by ring, as everywhere here. No answer is decompressed.
+fn transport(limit: Duration) -> Result<Transport, String> {
+    // Fails if there is one already: that one is used then.
+    let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
+    let builder = reqwest::Client::builder()
+        .connect_timeout(limit)
+        .timeout(limit)
+        .redirect(reqwest::redirect::Policy::none());
+    let client = builder.build().map_err(|error| format!("no HTTP client can be made: {error}"))?;
+    Ok(Transport::new(Arc::new(client)))
+}
+
+/// Another state than asked for, there already, or gone. Whoever holds a blob lease is no such case.
+fn is_lost_race(error: &Error) -> bool {
+    match failure::answer(error) {
+        Some((412, code)) => !code.starts_with("Lease"),
+        Some((409, code)) => code == "BlobAlreadyExists",
+        Some((404, code)) => code != "ContainerNotFound",
+        _ => false,
+    }
+}
+
+fn quoted(etag: &str) -> Etag {
+    Etag::from(format!("\"{etag}\""))
+}
+
+fn unquoted(etag: &str) -> String {
+    etag.trim_matches('"').to_owned()
+}
+
+fn metadata(headers: &Headers) -> Metadata {
+    let pairs = headers.iter().filter_map(|(name, value)| {
+        let name = name.as_str().to_ascii_lowercase();
+        Some((name.strip_prefix(METADATA)?.to_owned(), value.as_str().to_owned()))
+    });
+    pairs.collect()
+}
+
+fn listed(item: BlobItem, at: Timestamp) -> Option<Listed> {
+    let properties = item.properties?;
+    let values = item.metadata.and_then(|metadata| metadata.values).unwrap_or_default();
+    let metadata = values.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
+    let modified = Timestamp(properties.last_modified?.unix_timestamp() * 1_000);
+    let etag = unquoted(properties.etag?.as_ref());
+    Some(Listed { name: item.name?, blob: Blob { metadata, stamp: Stamp { etag, modified } }, at })
+}

@@ -1,0 +1,35 @@
+//! Entra ID: whoever this machine, this pod or this person is.
+
+use std::sync::Arc;
+
+use azure_core::credentials::TokenCredential;
+use azure_identity::{
+    ClientSecretCredential, DeveloperToolsCredential, ManagedIdentityCredential, WorkloadIdentityCredential,
+};
+
+use super::options::ConnectError;
+
+/// What the environment says this process is: an application with a secret, a workload of Kubernetes, a machine or
+/// service of Azure, or else whoever has signed in by `az login` or `azd auth login`.
+pub(super) fn credential(account: &str) -> Result<Arc<dyn TokenCredential>, ConnectError> {
+    // Its client takes the provider of TLS that is installed.
+    let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
+    let refuse = |error: azure_core::Error| ConnectError::NoCredential {
+        account: account.to_owned(),
+        problem: error.to_string(),
+    };
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+    if let (Some(tenant), Some(client), Some(secret)) =
+        (variable("AZURE_TENANT_ID"), variable("AZURE_CLIENT_ID"), variable("AZURE_CLIENT_SECRET"))
+    {
+        let made = ClientSecretCredential::new(&tenant, client, secret.into(), None).map_err(refuse)?;
+        return Ok(made);
+    }
+    if variable("AZURE_FEDERATED_TOKEN_FILE").is_some() {
+        return Ok(WorkloadIdentityCredential::new(None).map_err(refuse)?);
+    }
+    if variable("IDENTITY_ENDPOINT").is_some() || variable("AZURE_CLIENT_ID").is_some() {
+        return Ok(ManagedIdentityCredential::new(None).map_err(refuse)?);
+    }
+    Ok(DeveloperToolsCredential::new(None).map_err(refuse)?)
+}

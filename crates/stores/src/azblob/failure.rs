@@ -1,0 +1,234 @@
+//! The service's errors in our words: what happened, and what to do. None repeats a secret.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use azure_core::error::{Error, ErrorKind};
+use ephor_core::store::StoreError;
+
+/// What an error comes down to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// It may pass by itself.
+    Passes,
+    /// It asks for fewer calls.
+    Throttles,
+    /// A person must do something.
+    Refuses,
+}
+
+const NO_RIGHT: &str = "the key, signature or role lacks a right: reading, listing, writing and deleting of blobs are \
+                        needed (the role Storage Blob Data Contributor; in a signature the letters racwdl)";
+const NOT_LET_IN: &str = "the account does not let us in: the key or signature is not of this account or lacks a right \
+                          (the role Storage Blob Data Contributor; in a signature the letters racwdl), or the account's \
+                          network rules keep this machine out";
+const NO_CONTAINER: &str = "the container is missing: create it, or correct its name";
+const SIGNED_WRONG: &str = "the service does not accept the key or signature: is it of this account, whole, not \
+                            expired and not replaced, and is this machine's clock right to a few minutes?";
+
+/// By the code that the service gives.
+const CODES: &[(&str, Class, &str)] = &[
+    ("AuthenticationFailed", Class::Refuses, SIGNED_WRONG),
+    ("InvalidAuthenticationInfo", Class::Refuses, SIGNED_WRONG),
+    ("NoAuthenticationInformation", Class::Refuses, SIGNED_WRONG),
+    ("AuthorizationFailure", Class::Refuses, NOT_LET_IN),
+    ("AuthorizationPermissionMismatch", Class::Refuses, NO_RIGHT),
+    ("AuthorizationResourceTypeMismatch", Class::Refuses, NO_RIGHT),
+    ("AuthorizationServiceMismatch", Class::Refuses, NO_RIGHT),
+    ("InsufficientAccountPermissions", Class::Refuses, NO_RIGHT),
+    (
+        "AuthorizationProtocolMismatch",
+        Class::Refuses,
+        "this signature is for https alone: use an https endpoint",
+    ),
+    (
+        "AuthorizationSourceIPMismatch",
+        Class::Refuses,
+        "this signature is not for this machine's address: make one that is, or leave the address out",
+    ),
+    (
+        "KeyBasedAuthenticationNotPermitted",
+        Class::Refuses,
+        "this account takes no keys: use Entra ID, or allow access by key in its configuration",
+    ),
+    (
+        "PublicAccessNotPermitted",
+        Class::Refuses,
+        "nothing was shown to the account: give a key, a signature, or sign in to Entra ID",
+    ),
+    ("ContainerNotFound", Class::Refuses, NO_CONTAINER),
+    ("ContainerBeingDeleted", Class::Passes, "the container is being deleted: wait, or name another"),
+    ("ContainerDisabled", Class::Refuses, "the container is disabled"),
+    ("AccountIsDisabled", Class::Refuses, "the account is disabled"),
+    (
+        "BlobImmutableDueToPolicy",
+        Class::Refuses,
+        "a policy forbids to change blobs here: use a container without an immutability policy",
+    ),
+    (
+        "LeaseIdMissing",
+        Class::Refuses,
+        "somebody holds a blob lease on this record: an old Event Processor Host in the same container? Stop it, \
+         or break the lease",
+    ),
+    (
+        "InvalidHeaderValue",
+        Class::Refuses,
+        "the service does not take a header: if it is an older one (Azure Stack Hub), set its version, such as \
+         2017-11-09",
+    ),
+    ("UnsupportedHeader", Class::Refuses, "the service does not know a header: set its version"),
+    (
+        "FeatureVersionMismatch",
+        Class::Refuses,
+        "the service does not do this in this version: set a later one",
+    ),
+    ("ServerBusy", Class::Throttles, "the service is busy: fewer partitions or hosts for each account help"),
+    (
+        "TooManyRequests",
+        Class::Throttles,
+        "the service is busy: fewer partitions or hosts for each account help",
+    ),
+    ("OperationTimedOut", Class::Passes, "the service took too long"),
+    ("InternalError", Class::Passes, "the service reports a fault of its own"),
+];
+
+/// By the status, where there is no code.
+fn of_status(status: u16) -> (Class, &'static str) {
+    match status {
+        401 | 403 => (Class::Refuses, NO_RIGHT),
+        404 => (Class::Refuses, "there is no such account or container: correct the address"),
+        429 | 503 => {
+            (Class::Throttles, "the service is busy: fewer partitions or hosts for each account help")
+        }
+        400..=499 => (Class::Refuses, "the service refuses"),
+        _ => (Class::Passes, "the service reports a fault"),
+    }
+}
+
+/// The status and the code of an answer.
+pub(super) fn answer(error: &Error) -> Option<(u16, &str)> {
+    match error.kind() {
+        ErrorKind::HttpResponse { status, error_code, .. } => {
+            Some((u16::from(*status), error_code.as_deref().unwrap_or_default()))
+        }
+        _ => None,
+    }
+}
+
+/// It was not sent at all: whatever it is, it can be sent again.
+pub(super) fn was_not_sent(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Connection)
+}
+
+/// What is only read can be asked again, if the connection broke.
+pub(super) fn broke(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Connection | ErrorKind::Io)
+}
+
+/// Where the rights do not reach.
+pub(super) fn lacks_right(error: &StoreError) -> bool {
+    matches!(error, StoreError::Refused { message } if message.contains(NO_RIGHT) || message.contains(NOT_LET_IN))
+}
+
+/// The innermost cause: those around it repeat the URL, and with it a signature.
+fn cause(error: &Error) -> String {
+    let mut inner: Option<&dyn std::error::Error> = error.source();
+    while let Some(next) = inner.and_then(std::error::Error::source) {
+        inner = Some(next);
+    }
+    let text = inner.map_or_else(|| error.kind().to_string(), ToString::to_string);
+    if text.contains("sig=") || text.contains("://") { "no further details".to_owned() } else { text }
+}
+
+/// For the caller. `place` shows no secret.
+pub(super) fn of(error: &Error, place: &str, what: &str) -> StoreError {
+    let (class, advice, details) = match answer(error) {
+        Some((status, code)) => {
+            let known = CODES.iter().find(|(known, _, _)| *known == code);
+            let (class, advice) =
+                known.map_or_else(|| of_status(status), |(_, class, advice)| (*class, *advice));
+            (class, advice, format!("{status} {code}"))
+        }
+        None => match error.kind() {
+            ErrorKind::Credential => (Class::Passes, "Entra ID gives no token", cause(error)),
+            ErrorKind::Connection | ErrorKind::Io => (
+                Class::Passes,
+                "the service cannot be reached: is it up, and the endpoint right?",
+                cause(error),
+            ),
+            _ => (Class::Passes, "the service gave an answer that cannot be read", cause(error)),
+        },
+    };
+    let message = format!("{place}: {advice} ({what}: {})", details.trim());
+    match class {
+        Class::Passes => StoreError::Unavailable(message.into()),
+        Class::Throttles => StoreError::Throttled(message.into()),
+        Class::Refuses => StoreError::Refused { message },
+    }
+}
+
+pub(super) fn too_late(place: &str, what: &str, limit: Duration) -> StoreError {
+    StoreError::Unavailable(format!("{place}: no answer within {limit:?} ({what})").into())
+}
+
+pub(super) fn unreadable(place: &str, what: &str, why: &str) -> StoreError {
+    StoreError::Unavailable(
+        format!("{place}: the service gave an answer that cannot be read ({what}: {why})").into(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use azure_core::http::StatusCode;
+
+    use super::*;
+
+    fn told(status: u16, code: &str) -> StoreError {
+        let kind = ErrorKind::HttpResponse {
+            status: StatusCode::from(status),
+            error_code: (!code.is_empty()).then(|| code.to_owned()),
+            raw_response: None,
+        };
+        of(&kind.into_error(), "azblob://contoso/homes", "reading a record")
+    }
+
+    #[test]
+    fn every_answer_is_of_one_class_and_says_what_to_do() {
+        for (status, code, words) in [
+            (403, "AuthenticationFailed", "clock"),
+            (403, "AuthorizationPermissionMismatch", "lacks a right"),
+            (403, "", "lacks a right"),
+            (403, "KeyBasedAuthenticationNotPermitted", "Entra ID"),
+            (404, "ContainerNotFound", "container is missing"),
+            (404, "", "correct the address"),
+            (400, "InvalidHeaderValue", "2017-11-09"),
+            (412, "LeaseIdMissing", "blob lease"),
+            (409, "BlobImmutableDueToPolicy", "immutability"),
+        ] {
+            let error = told(status, code);
+            assert!(matches!(&error, StoreError::Refused { .. }), "{error}");
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        for (status, code) in [(503, "ServerBusy"), (429, "TooManyRequests"), (429, ""), (503, "")] {
+            assert!(matches!(told(status, code), StoreError::Throttled(_)), "{status} {code}");
+        }
+        for (status, code) in [(500, "InternalError"), (500, "OperationTimedOut"), (502, "")] {
+            assert!(matches!(told(status, code), StoreError::Unavailable(_)), "{status} {code}");
+        }
+        assert!(lacks_right(&told(403, "AuthorizationFailure")) && !lacks_right(&told(404, "")));
+    }
+
+    #[test]
+    fn what_the_layers_below_say_is_told_without_a_signature() {
+        for text in ["https://contoso.example/homes?sig=canary", "sv=1&sig=canary"] {
+            let error = Error::with_error(ErrorKind::Io, std::io::Error::other(text), "failed");
+            let error = of(&error, "azblob://contoso/homes", "reading").to_string();
+            assert!(error.contains("is it up") && !error.contains("canary"), "{error}");
+        }
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let error = Error::with_error(ErrorKind::Connection, refused, "failed");
+        assert!(was_not_sent(&error) && broke(&error));
+        assert!(of(&error, "p", "w").to_string().contains("connection refused"));
+    }
+}

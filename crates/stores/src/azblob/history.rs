@@ -1,0 +1,119 @@
+//! The last changes of owner, one blob for each partition: a JSON list, the newest last.
+//!
+//! It is for people. It is written behind the change: a process that dies in between leaves one line out.
+
+use ephor_core::epoch::Epoch;
+use ephor_core::history::OwnershipChange;
+use ephor_core::ids::{GroupId, PartitionId};
+use ephor_core::store::{HISTORY_PER_PARTITION, StoreError};
+use ephor_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::container::Write;
+use super::metadata::Metadata;
+use super::names::{Kind, Names};
+use super::session::{MOST_ATTEMPTS, Session};
+use crate::text::{Unreadable, read_reason, write_reason};
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    at: i64,
+    epoch: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    from: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    to: Option<String>,
+    reason: String,
+}
+
+fn line(change: &OwnershipChange) -> Line {
+    Line {
+        at: change.at.0,
+        epoch: change.epoch.get(),
+        from: change.from.as_ref().map(ToString::to_string),
+        to: change.to.as_ref().map(ToString::to_string),
+        reason: write_reason(&change.reason),
+    }
+}
+
+fn change(partition: PartitionId, line: Line) -> Result<OwnershipChange, Unreadable> {
+    let host = |text: Option<String>| {
+        text.map(|text| text.parse().map_err(|_| format!("{text:?} is no host"))).transpose()
+    };
+    Ok(OwnershipChange {
+        at: Timestamp(line.at),
+        partition,
+        epoch: Epoch::from_stored(line.epoch),
+        from: host(line.from)?,
+        to: host(line.to)?,
+        reason: read_reason(&line.reason)?,
+    })
+}
+
+fn lines(text: &str) -> Vec<Line> {
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+impl Session {
+    /// Adds a line. The change is done already: that it could not be written down is only told.
+    pub(super) async fn remember(&self, group: &GroupId, names: &Names, change: OwnershipChange) {
+        let partition = change.partition;
+        if let Err(error) = self.try_remember(names, &change).await {
+            tracing::warn!(%group, %partition, %error, "a change of owner is missing in the history");
+        }
+    }
+
+    async fn try_remember(&self, names: &Names, change: &OwnershipChange) -> Result<(), StoreError> {
+        let name = names.history(change.partition);
+        for _ in 0..MOST_ATTEMPTS {
+            let before = self.container.body(&name).await?;
+            let mut all = before.as_ref().map(|(_, text)| lines(text)).unwrap_or_default();
+            all.push(line(change));
+            let most = usize::from(HISTORY_PER_PARTITION);
+            all.drain(..all.len().saturating_sub(most));
+            let text = serde_json::to_string(&all).unwrap_or_default();
+            let write = match &before {
+                None => self.container.create(&name, &Metadata::new(), &text).await?,
+                Some((blob, _)) => {
+                    self.container.replace(&name, &Metadata::new(), &text, &blob.stamp.etag).await?
+                }
+            };
+            if write != Write::Refused {
+                return Ok(());
+            }
+        }
+        Err(super::seals::changing_without_end(change.partition))
+    }
+
+    pub(super) async fn history(
+        &self,
+        group: &GroupId,
+        partition: Option<PartitionId>,
+        most: usize,
+    ) -> Result<Vec<OwnershipChange>, StoreError> {
+        self.ready().await?;
+        let names = self.names(group)?;
+        let partitions = match partition {
+            Some(partition) => vec![partition],
+            None => self.remembered(&names).await?,
+        };
+        let mut all = Vec::new();
+        for partition in partitions {
+            let text = self.container.body(&names.history(partition)).await?.map(|(_, text)| text);
+            let read = |(place, line)| Some((place, change(partition, line).ok()?));
+            all.extend(lines(&text.unwrap_or_default()).into_iter().enumerate().filter_map(read));
+        }
+        // Of one second the later line of a partition comes first.
+        all.sort_by_key(|(place, change)| std::cmp::Reverse((change.at, *place)));
+        Ok(all.into_iter().map(|(_, change)| change).take(most).collect())
+    }
+
+    async fn remembered(&self, names: &Names) -> Result<Vec<PartitionId>, StoreError> {
+        let (_, listed) = self.container.list(&names.histories()).await?;
+        let partition = |name: &str| match names.kind(name) {
+            Some(Kind::History(partition)) => Some(partition),
+            _ => None,
+        };
+        Ok(listed.iter().filter_map(|listed| partition(&listed.name)).collect())
+    }
+}

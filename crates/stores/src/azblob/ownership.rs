@@ -1,0 +1,204 @@
+//! A lease as metadata.
+//!
+//! | name | value |
+//! |---|---|
+//! | `ownerid` | who owns the partition: every SDK's name for it; empty if nobody does |
+//! | `ephor` | JSON: `epoch`, `duration_ms`, `acquired_at`, `previous`, `previous_until`, `heir` |
+//!
+//! Another SDK writes `ownerid` alone and drops the rest: that is how its records are told from ours. When a record was
+//! last written is the blob's Last-Modified, in whole seconds: it may be up to a second later than it says.
+
+use std::time::Duration;
+
+use ephor_core::epoch::Epoch;
+use ephor_core::ids::{HostId, HostName, Incarnation, PartitionId};
+use ephor_core::lease::{Lease, LeaseVersion};
+use ephor_core::record::LeaseRecord;
+use ephor_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::CLOCK_RESOLUTION;
+use super::container::Blob;
+use super::metadata::{Metadata, escape, pairs, unescape};
+use crate::text::Unreadable;
+
+pub(super) const OWNER: &str = "ownerid";
+pub(super) const OURS: &str = "ephor";
+
+#[derive(Serialize, Deserialize)]
+struct Fields {
+    epoch: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    duration_ms: Option<u64>,
+    acquired_at: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    previous: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    previous_until: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    heir: Option<String>,
+}
+
+/// A lease as its blob says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ownership {
+    pub(super) record: LeaseRecord,
+    pub(super) etag: String,
+    /// Its owner, as another SDK wrote it.
+    pub(super) foreign: Option<String>,
+}
+
+impl Ownership {
+    /// The lease as a view shows it.
+    pub(super) fn seen_at(&self, now: Timestamp) -> Lease {
+        Lease { version: LeaseVersion::tag(&self.etag), ..self.record.seen_at(now) }
+    }
+}
+
+pub(super) fn write(record: &LeaseRecord) -> Metadata {
+    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let fields = Fields {
+        epoch: record.epoch.get(),
+        duration_ms: record.duration.map(millis),
+        acquired_at: record.acquired_at.0,
+        previous: record.previous.as_ref().map(ToString::to_string),
+        previous_until: (record.previous_until.0 != 0).then_some(record.previous_until.0),
+        heir: record.heir.as_ref().map(ToString::to_string),
+    };
+    let owner = record.owner.as_ref().map(|owner| escape(&owner.to_string())).unwrap_or_default();
+    // Plain structures with text keys: nothing in them can fail.
+    let ours = escape(&serde_json::to_string(&fields).unwrap_or_default());
+    pairs([(OWNER, owner), (OURS, ours)])
+}
+
+/// `taken` is the highest epoch ever taken, which records of other SDKs do not know.
+pub(super) fn read(partition: PartitionId, blob: &Blob, taken: Epoch) -> Result<Ownership, Unreadable> {
+    let owner = blob.metadata.get(OWNER).map(String::as_str).unwrap_or_default();
+    let etag = blob.stamp.etag.clone();
+    let modified = blob.stamp.modified;
+    let Some(ours) = blob.metadata.get(OURS) else {
+        let record = LeaseRecord {
+            partition,
+            owner: (!owner.is_empty()).then(|| foreign_host(owner)),
+            epoch: taken,
+            duration: None,
+            acquired_at: modified,
+            renewed_at: modified + CLOCK_RESOLUTION,
+            revision: 0,
+            previous: None,
+            previous_until: Timestamp(0),
+            heir: None,
+        };
+        return Ok(Ownership { record, etag, foreign: (!owner.is_empty()).then(|| owner.to_owned()) });
+    };
+    let fields: Fields = serde_json::from_str(&unescape(ours)).map_err(|error| error.to_string())?;
+    let record = LeaseRecord {
+        partition,
+        owner: host(Some(unescape(owner)).filter(|owner| !owner.is_empty()))?,
+        epoch: Epoch::from_stored(fields.epoch),
+        duration: fields.duration_ms.map(Duration::from_millis),
+        acquired_at: Timestamp(fields.acquired_at),
+        renewed_at: modified + CLOCK_RESOLUTION,
+        revision: 0,
+        previous: host(fields.previous)?,
+        previous_until: Timestamp(fields.previous_until.unwrap_or_default()),
+        heir: host(fields.heir)?,
+    };
+    Ok(Ownership { record, etag, foreign: None })
+}
+
+fn host(text: Option<String>) -> Result<Option<HostId>, Unreadable> {
+    text.map(|text| text.parse().map_err(|_| format!("{text:?} is no host"))).transpose()
+}
+
+/// Another SDK's owner as a host: its id as a name, in no particular incarnation.
+fn foreign_host(owner: &str) -> HostId {
+    let fits = |c: &char| !c.is_control() && !c.is_whitespace();
+    let name: String = owner.chars().filter(fits).take(200).collect();
+    let unnamed = || "unnamed".parse::<HostName>();
+    match name.parse().or_else(|_| unnamed()) {
+        Ok(name) => HostId { name, incarnation: Incarnation(0) },
+        Err(error) => unreachable!("a plain word is a name: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::container::Stamp;
+    use super::*;
+
+    const P: PartitionId = PartitionId(7);
+
+    fn blob(metadata: Metadata) -> Blob {
+        Blob { metadata, stamp: Stamp { etag: "0x1".into(), modified: Timestamp(5_000) } }
+    }
+
+    fn full() -> LeaseRecord {
+        LeaseRecord {
+            partition: P,
+            owner: Some("ж 1#0000000000000001".replace(' ', "").parse().unwrap()),
+            epoch: Epoch::from_stored((1 << 53) + 1),
+            duration: Some(Duration::from_millis(20_500)),
+            acquired_at: Timestamp(3_000),
+            renewed_at: Timestamp(6_000),
+            revision: 0,
+            previous: Some("b#0000000000000002".parse().unwrap()),
+            previous_until: Timestamp(9_000),
+            heir: Some("c#0000000000000003".parse().unwrap()),
+        }
+    }
+
+    #[test]
+    fn every_field_reads_back() {
+        let bare = LeaseRecord {
+            owner: None,
+            duration: None,
+            previous: None,
+            previous_until: Timestamp(0),
+            heir: None,
+            ..full()
+        };
+        for record in [full(), bare] {
+            let read = read(P, &blob(write(&record)), Epoch::NONE).unwrap();
+            assert_eq!((read.record, read.foreign, read.etag.as_str()), (record, None, "0x1"));
+        }
+    }
+
+    #[test]
+    fn what_is_stored_stays_readable() {
+        let metadata = pairs([
+            (OWNER, "a#0000000000000001".into()),
+            (OURS, r#"{"epoch":3,"duration_ms":30000,"acquired_at":1000,"zone":"b"}"#.into()),
+        ]);
+        let read = read(P, &blob(metadata), Epoch::from_stored(9)).unwrap();
+        assert_eq!(read.record.epoch, Epoch::from_stored(3));
+        assert_eq!(read.record.owner, Some("a#0000000000000001".parse().unwrap()));
+        assert_eq!(read.seen_at(Timestamp(8_000)).age, Duration::from_secs(2));
+    }
+
+    #[test]
+    fn records_of_other_sdks_are_read_with_the_epoch_that_was_taken() {
+        let taken = Epoch::from_stored(4);
+        let id = "7f6e5d4c-uuid";
+        let read_one = |metadata| read(P, &blob(metadata), taken).unwrap();
+        let owned = read_one(pairs([(OWNER, id.into())]));
+        assert_eq!(owned.foreign.as_deref(), Some(id));
+        assert_eq!(owned.record.owner.as_ref().map(|owner| owner.name.as_str()), Some(id));
+        assert_eq!((owned.record.epoch, owned.record.duration), (taken, None));
+        // Given back, and never written: nobody owns it.
+        for metadata in [pairs([(OWNER, String::new())]), Metadata::new()] {
+            let free = read_one(metadata);
+            assert_eq!((free.record.owner, free.foreign), (None, None));
+        }
+        let odd = read_one(pairs([(OWNER, " \t".into())]));
+        assert!(odd.record.owner.is_some());
+    }
+
+    #[test]
+    fn damage_is_told() {
+        for (owner, ours) in [("nobody", r#"{"epoch":3,"acquired_at":1}"#), ("", "{}"), ("", "nonsense")] {
+            let metadata = pairs([(OWNER, owner.into()), (OURS, ours.into())]);
+            assert!(read(P, &blob(metadata), Epoch::NONE).is_err(), "{owner} {ours}");
+        }
+    }
+}

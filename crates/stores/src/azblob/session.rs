@@ -1,0 +1,185 @@
+//! What all calls share: the container, the names, and what is known of the records that are ours to write.
+//!
+//! What is known is only ever used as a condition: whoever writes by it and is wrong is refused by the service, reads
+//! and decides again. So nothing here must be kept up to date, and nothing is lost with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ephor_core::ids::{GroupId, PartitionId};
+use ephor_core::store::StoreError;
+
+use super::container::{Blob, Container, Write};
+use super::metadata::{escape, pairs, unescape};
+use super::names::{Case, Names};
+use super::options::{BlobOptions, Neighbours};
+use super::ownership::Ownership;
+
+/// So often somebody may be faster before a call gives up.
+pub(super) const MOST_ATTEMPTS: usize = 40;
+
+/// Records by their blob's place, as they were last seen.
+pub(super) struct Shelf<V>(Mutex<BTreeMap<(Names, PartitionId), V>>);
+
+impl<V> Default for Shelf<V> {
+    fn default() -> Self {
+        Self(Mutex::new(BTreeMap::new()))
+    }
+}
+
+impl<V: Clone> Shelf<V> {
+    pub(super) fn get(&self, names: &Names, partition: PartitionId) -> Option<V> {
+        locked(&self.0).get(&(names.clone(), partition)).cloned()
+    }
+
+    pub(super) fn put(&self, names: &Names, partition: PartitionId, value: V) {
+        locked(&self.0).insert((names.clone(), partition), value);
+    }
+
+    pub(super) fn forget(&self, names: &Names, partition: PartitionId) {
+        locked(&self.0).remove(&(names.clone(), partition));
+    }
+}
+
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether the container may be created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Making {
+    /// It is created if it is missing.
+    Allowed,
+    /// For tools: it is used as it is.
+    Never,
+}
+
+pub(super) struct Session {
+    pub(super) container: Container,
+    pub(super) prefix: String,
+    pub(super) options: BlobOptions,
+    making: Making,
+    ready: tokio::sync::OnceCell<()>,
+    /// Groups whose names are written down.
+    known: Mutex<BTreeSet<GroupId>>,
+    pub(super) leases: Shelf<Ownership>,
+    pub(super) checkpoints: Shelf<Blob>,
+    /// Our hosts' records.
+    pub(super) hosts: Mutex<BTreeMap<String, Blob>>,
+    /// Records of hosts that are long dead, with their state, by group.
+    pub(super) dead: Mutex<BTreeMap<Names, Vec<(String, String)>>>,
+}
+
+impl Session {
+    pub(super) fn new(container: Container, prefix: String, options: BlobOptions, making: Making) -> Self {
+        Self {
+            container,
+            prefix,
+            options,
+            making,
+            ready: tokio::sync::OnceCell::new(),
+            known: Mutex::default(),
+            leases: Shelf::default(),
+            checkpoints: Shelf::default(),
+            hosts: Mutex::default(),
+            dead: Mutex::default(),
+        }
+    }
+
+    pub(super) fn shared_with_others(&self) -> bool {
+        self.options.neighbours == Neighbours::Sdk
+    }
+
+    /// The container is there, or is made, before anything else.
+    pub(super) async fn ready(&self) -> Result<(), StoreError> {
+        self.ready.get_or_try_init(|| self.prepare()).await.map(|_| ())
+    }
+
+    async fn prepare(&self) -> Result<(), StoreError> {
+        if self.making == Making::Never || self.container.exists().await? {
+            if self.making == Making::Allowed && self.container.has_folders().await {
+                tracing::warn!(
+                    store = self.container.place,
+                    "this account has a hierarchical namespace, where lists and conditions behave differently: use one without"
+                );
+            }
+            return Ok(());
+        }
+        self.container.make().await?;
+        tracing::info!(store = self.container.place, "created the container");
+        Ok(())
+    }
+
+    /// Whether the container can be used at all.
+    pub(super) async fn check(&self) -> Result<(), StoreError> {
+        self.ready().await?;
+        // A tool is told here that there is none, and everybody that the rights are too few to list.
+        self.container.list("ephor/nothing").await.map(|_| ())
+    }
+
+    pub(super) fn names(&self, group: &GroupId) -> Result<Names, StoreError> {
+        self.names_in(group, self.options.case)
+    }
+
+    fn names_in(&self, group: &GroupId, case: Case) -> Result<Names, StoreError> {
+        let too_long = || StoreError::Refused {
+            message: format!(
+                "{}: the names of {group} are too long for a blob: use a shorter prefix",
+                self.container.place
+            ),
+        };
+        Names::of(&self.prefix, group, case).ok_or_else(too_long)
+    }
+
+    /// Where SDKs that keep the case have their records, if that is elsewhere.
+    pub(super) fn names_elsewhere(&self, group: &GroupId) -> Option<Names> {
+        let kept = self.names_in(group, Case::AsGiven).ok()?;
+        (self.names(group).ok()? != kept).then_some(kept)
+    }
+
+    /// Before the first write: the group's names are written down, and they are these. Two groups that differ
+    /// only in case have the same blobs.
+    pub(super) async fn introduced(&self, group: &GroupId) -> Result<Names, StoreError> {
+        self.ready().await?;
+        let names = self.names(group)?;
+        if locked(&self.known).contains(group) {
+            return Ok(names);
+        }
+        let metadata = pairs([
+            ("namespace", escape(group.namespace.as_str())),
+            ("hub", escape(group.hub.as_str())),
+            ("group", escape(group.group.as_str())),
+        ]);
+        if self.container.create(&names.group(), &metadata, "").await? == Write::Refused
+            && let Some(blob) = self.container.head(&names.group()).await?.blob
+        {
+            self.must_be(group, &blob)?;
+        }
+        locked(&self.known).insert(group.clone());
+        Ok(names)
+    }
+
+    /// Refuses to take another group's blobs for this one's.
+    pub(super) fn must_be(&self, group: &GroupId, blob: &Blob) -> Result<(), StoreError> {
+        match written_group(blob) {
+            Some(written) if written != *group => Err(StoreError::Refused {
+                message: format!(
+                    "{}: {written} is here already, and {group} would have the same blobs, for they are named in small \
+                     letters: write the name as it was written first, or use another prefix",
+                    self.container.place
+                ),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The names as they were given.
+pub(super) fn written_group(blob: &Blob) -> Option<GroupId> {
+    let text = |name: &str| blob.metadata.get(name).map(|value| unescape(value));
+    Some(GroupId {
+        namespace: text("namespace")?.parse().ok()?,
+        hub: text("hub")?.parse().ok()?,
+        group: text("group")?.parse().ok()?,
+    })
+}

@@ -1,0 +1,163 @@
+//! How a partition stands: what is read before something is decided.
+
+use ephor_core::epoch::Epoch;
+use ephor_core::ids::{GroupId, PartitionId};
+use ephor_core::lease::{Lease, LeaseVersion};
+use ephor_core::record::{CheckpointRecord, LeaseRecord};
+use ephor_core::store::StoreError;
+use ephor_core::time::Timestamp;
+
+use super::checkpoint;
+use super::container::{Blob, Write};
+use super::metadata::{number, pairs};
+use super::names::Names;
+use super::ownership::{self, Ownership};
+use super::session::Session;
+
+/// In the blob of the highest epoch.
+pub(super) const EPOCH: &str = "epoch";
+
+/// A partition's records at one moment.
+pub(super) struct Standing {
+    /// The service's time.
+    pub(super) now: Timestamp,
+    pub(super) lease: Option<Ownership>,
+    /// The highest epoch ever taken.
+    pub(super) taken: Epoch,
+    taken_etag: Option<String>,
+    pub(super) checkpoint: Option<Blob>,
+}
+
+pub(super) fn damaged(what: &str, partition: PartitionId, group: &GroupId, why: &str) -> StoreError {
+    StoreError::Damaged { what: format!("the {what} of partition {partition} of {group}: {why}") }
+}
+
+impl Session {
+    pub(super) async fn standing(
+        &self,
+        group: &GroupId,
+        names: &Names,
+        partition: PartitionId,
+    ) -> Result<Standing, StoreError> {
+        let lease = names.ownership(partition);
+        let taken = names.epoch(partition);
+        let checkpoint = names.checkpoint(partition);
+        let (first, taken, checkpoint) = futures_util::try_join!(
+            self.container.head(&lease),
+            self.container.head(&taken),
+            self.container.head(&checkpoint)
+        )?;
+        let highest = taken.blob.as_ref().and_then(|blob| number(&blob.metadata, EPOCH)).unwrap_or_default();
+        let highest = Epoch::from_stored(highest);
+        let read = |blob: &Blob| ownership::read(partition, blob, highest);
+        let lease = first.blob.as_ref().map(read).transpose();
+        Ok(Standing {
+            now: first.at.max(taken.at).max(checkpoint.at),
+            lease: lease.map_err(|why| damaged("lease", partition, group, &why))?,
+            taken: highest,
+            taken_etag: taken.blob.map(|blob| blob.stamp.etag),
+            checkpoint: checkpoint.blob,
+        })
+    }
+
+    /// The lease as it is now.
+    pub(super) async fn lease_now(
+        &self,
+        group: &GroupId,
+        names: &Names,
+        partition: PartitionId,
+    ) -> Result<Option<(Ownership, Timestamp)>, StoreError> {
+        let read = self.container.head(&names.ownership(partition)).await?;
+        let Some(blob) = read.blob else { return Ok(None) };
+        // A record of ours knows its epoch, and what is foreign is nobody's to renew.
+        let lease = ownership::read(partition, &blob, Epoch::NONE);
+        let lease = lease.map_err(|why| damaged("lease", partition, group, &why))?;
+        Ok(Some((lease, read.at)))
+    }
+
+    /// Takes an epoch: nobody else will ever have it, whatever becomes of the lease. False if somebody took one first.
+    pub(super) async fn take_epoch(
+        &self,
+        names: &Names,
+        partition: PartitionId,
+        standing: &Standing,
+        epoch: Epoch,
+    ) -> Result<bool, StoreError> {
+        let name = names.epoch(partition);
+        let metadata = pairs([(EPOCH, epoch.get().to_string())]);
+        let write = match &standing.taken_etag {
+            None => self.container.create(&name, &metadata, "").await?,
+            Some(etag) => self.container.update(&name, &metadata, etag).await?,
+        };
+        Ok(write != Write::Refused)
+    }
+
+    /// Writes the lease, if it is as it was read.
+    pub(super) async fn write_lease(
+        &self,
+        names: &Names,
+        before: Option<&Ownership>,
+        record: &LeaseRecord,
+    ) -> Result<Option<Ownership>, StoreError> {
+        let name = names.ownership(record.partition);
+        let metadata = ownership::write(record);
+        let write = match before {
+            None => self.container.create(&name, &metadata, "").await?,
+            Some(before) => self.container.update(&name, &metadata, &before.etag).await?,
+        };
+        let Write::Done(stamp) = write else {
+            self.leases.forget(names, record.partition);
+            return Ok(None);
+        };
+        let written = Ownership {
+            record: LeaseRecord { revision: 0, ..record.clone() },
+            etag: stamp.etag,
+            foreign: None,
+        };
+        self.leases.put(names, record.partition, written.clone());
+        Ok(Some(written))
+    }
+}
+
+impl Standing {
+    pub(super) fn record(&self) -> Option<&LeaseRecord> {
+        self.lease.as_ref().map(|lease| &lease.record)
+    }
+
+    pub(super) fn version(&self) -> Option<LeaseVersion> {
+        self.lease.as_ref().map(|lease| LeaseVersion::tag(&lease.etag))
+    }
+
+    /// The lease as a view would show it.
+    pub(super) fn seen_lease(&self) -> Option<Lease> {
+        self.lease.as_ref().map(|lease| lease.seen_at(self.now))
+    }
+
+    /// The epoch that may save.
+    pub(super) fn seal(&self) -> Epoch {
+        self.checkpoint.as_ref().and_then(checkpoint::seal).unwrap_or_default()
+    }
+
+    /// The highest epoch that is written anywhere.
+    pub(super) fn highest(&self) -> Epoch {
+        self.taken.max(self.seal())
+    }
+
+    /// The checkpoint; damage is an error.
+    pub(super) fn checkpoint(
+        &self,
+        group: &GroupId,
+        partition: PartitionId,
+    ) -> Result<CheckpointRecord, StoreError> {
+        read_checkpoint(self.checkpoint.as_ref(), group, partition)
+    }
+}
+
+pub(super) fn read_checkpoint(
+    blob: Option<&Blob>,
+    group: &GroupId,
+    partition: PartitionId,
+) -> Result<CheckpointRecord, StoreError> {
+    let read = blob.map(checkpoint::read).transpose();
+    Ok(read.map_err(|why| damaged("checkpoint", partition, group, &why))?.unwrap_or_default())
+}

@@ -1,0 +1,209 @@
+//! The store itself.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ephor_core::BoxFuture;
+use ephor_core::history::OwnershipChange;
+use ephor_core::host_record::HostRecord;
+use ephor_core::ids::{GroupId, HostId, PartitionId};
+use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
+use ephor_core::store::{
+    Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest, Seek, SeekRequest,
+    Store, StoreError, StoreFuture, View,
+};
+
+use super::CLOCK_RESOLUTION;
+use super::address::BlobAddress;
+use super::container::Container;
+use super::credential::{AccountKey, BlobCredential, Sas};
+use super::options::{BlobOptions, ConnectError};
+use super::session::{Making, Session};
+
+/// A store in a container of an Azure Storage account. Clones share its connections: one store serves all hosts of a
+/// process.
+///
+/// ```no_run
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// use ephor_core::store::Store;
+/// use ephor_stores::azblob::{BlobOptions, BlobStore};
+///
+/// let text = "AccountName=contoso;AccountKey=c2VjcmV0;Container=leases";
+/// let store = BlobStore::connect(text, BlobOptions::default())?;
+/// store.check().await?;
+/// println!("{:?}", store.groups().await?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct BlobStore {
+    session: Arc<Session>,
+}
+
+impl BlobStore {
+    /// A store at `azblob://ACCOUNT/CONTAINER[/PREFIX]`, or at a connection string. It connects when it is first used, and creates
+    /// the container then if it is not there. What opens the account is in the connection string, or in the
+    /// environment (`AZURE_STORAGE_KEY`, `AZURE_STORAGE_SAS_TOKEN`), or comes from Entra ID.
+    pub fn connect(text: &str, options: BlobOptions) -> Result<Self, ConnectError> {
+        let address = BlobAddress::parse(text)?;
+        let credential = find_credential(&address)?;
+        Self::new(&address, credential, options, Making::Allowed)
+    }
+
+    /// The same with a credential of your own.
+    pub fn connect_with(
+        address: &BlobAddress,
+        credential: BlobCredential,
+        options: BlobOptions,
+    ) -> Result<Self, ConnectError> {
+        Self::new(address, credential, options, Making::Allowed)
+    }
+
+    /// A store for tools: it creates no container.
+    pub fn connect_existing(text: &str, options: BlobOptions) -> Result<Self, ConnectError> {
+        let address = BlobAddress::parse(text)?;
+        let credential = find_credential(&address)?;
+        Self::new(&address, credential, options, Making::Never)
+    }
+
+    fn new(
+        address: &BlobAddress,
+        credential: BlobCredential,
+        mut options: BlobOptions,
+        making: Making,
+    ) -> Result<Self, ConnectError> {
+        if let Some(neighbours) = address.neighbours {
+            options.neighbours = neighbours;
+        }
+        if let Some(version) = &address.service_version {
+            options.service_version.clone_from(version);
+        }
+        options.check()?;
+        let container = Container::new(address, credential, &options)?;
+        let session = Session::new(container, address.prefix.clone(), options, making);
+        Ok(Self { session: Arc::new(session) })
+    }
+
+    /// Looks whether the container is there, or makes it if that is allowed: an error that a person must mend is told
+    /// before anything starts.
+    pub async fn check(&self) -> Result<(), StoreError> {
+        self.session.check().await
+    }
+
+    /// Whether the container is there. Unlike all other calls this one creates none.
+    pub async fn exists(&self) -> Result<bool, StoreError> {
+        self.session.container.exists().await
+    }
+}
+
+/// What opens the account: what the text says, or the environment, or Entra ID.
+fn find_credential(address: &BlobAddress) -> Result<BlobCredential, ConnectError> {
+    if let Some(credential) = &address.credential {
+        return Ok(credential.clone());
+    }
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+    let refuse = |what, problem: &str| Err(ConnectError::Option { what, problem: problem.to_owned() });
+    if let Some(key) = variable("AZURE_STORAGE_KEY") {
+        return match AccountKey::from_base64(&key) {
+            Some(key) => Ok(BlobCredential::AccountKey(key)),
+            None => refuse("AZURE_STORAGE_KEY", "it is no base64: copy it once more, to its last ="),
+        };
+    }
+    if let Some(sas) = variable("AZURE_STORAGE_SAS_TOKEN") {
+        return match Sas::new(&sas) {
+            Some(sas) => Ok(BlobCredential::Sas(sas)),
+            None => refuse("AZURE_STORAGE_SAS_TOKEN", "it holds no sig=: copy it once more, to its end"),
+        };
+    }
+    super::entra::credential(&address.account).map(BlobCredential::Entra)
+}
+
+impl fmt::Debug for BlobStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlobStore").field("place", &self.session.container.place).finish_non_exhaustive()
+    }
+}
+
+impl Store for BlobStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            wakes: false,
+            fences_checkpoints: !self.session.shared_with_others(),
+            keeps_history: true,
+            clock_resolution: CLOCK_RESOLUTION,
+        }
+    }
+
+    fn groups(&self) -> StoreFuture<'_, Vec<GroupId>> {
+        Box::pin(self.session.groups())
+    }
+
+    fn found<'a>(&'a self, group: &'a GroupId, founding: &'a Founding) -> StoreFuture<'a, Founding> {
+        Box::pin(self.session.found(group, founding))
+    }
+
+    fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View> {
+        Box::pin(self.session.view(group))
+    }
+
+    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, HostOrders> {
+        Box::pin(self.session.heartbeat(group, record))
+    }
+
+    fn retire<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> StoreFuture<'a, ()> {
+        Box::pin(self.session.retire(group, host))
+    }
+
+    fn order<'a>(
+        &'a self,
+        group: &'a GroupId,
+        host: &'a HostId,
+        orders: HostOrders,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(self.session.order(group, host, orders))
+    }
+
+    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
+        Box::pin(self.session.claim(group, request))
+    }
+
+    fn renew<'a>(
+        &'a self,
+        group: &'a GroupId,
+        duration: Duration,
+        tokens: &'a [LeaseToken],
+    ) -> StoreFuture<'a, Vec<Renewal>> {
+        Box::pin(self.session.renew(group, duration, tokens))
+    }
+
+    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway> {
+        Box::pin(self.session.transfer(group, request))
+    }
+
+    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, GiveAway> {
+        Box::pin(self.session.release(group, request))
+    }
+
+    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
+        Box::pin(self.session.save(group, request))
+    }
+
+    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
+        Box::pin(self.session.seek(group, request))
+    }
+
+    fn history<'a>(
+        &'a self,
+        group: &'a GroupId,
+        partition: Option<PartitionId>,
+        most: usize,
+    ) -> StoreFuture<'a, Vec<OwnershipChange>> {
+        Box::pin(self.session.history(group, partition, most))
+    }
+
+    /// The service tells nobody anything.
+    fn changed<'a>(&'a self, _group: &'a GroupId, _host: &'a HostId) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::pending())
+    }
+}

@@ -1,0 +1,227 @@
+//! Everything that a group keeps, from one list of its blobs.
+//!
+//! The service lists by name: checkpoints come before leases. Whoever finds itself an owner must see a checkpoint that no
+//! earlier owner can still change, and so it is not enough that both are in the list. But a checkpoint that is sealed
+//! with the lease's epoch is such a one, whenever it was listed; where the seal is lower, somebody is in the middle of a change,
+//! or died there: then the seal is raised, as the owner would do, and the checkpoint is the one that was read with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ephor_core::epoch::Epoch;
+use ephor_core::ids::{GroupId, PartitionId};
+use ephor_core::record::CheckpointRecord;
+use ephor_core::store::{FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, Founding, StoreError, View};
+use ephor_core::time::Timestamp;
+
+use super::container::{Blob, Listed, Write};
+use super::hosts::is_drained;
+use super::metadata::{escape, number, pairs, unescape};
+use super::names::{Kind, Names, group_of};
+use super::ownership::{self, Ownership};
+use super::seals::Sealing;
+use super::session::{Session, locked, written_group};
+use super::standing::EPOCH;
+use super::{checkpoint, failure};
+use crate::text::{read_founding, write_founding};
+
+const FOUNDING: &str = "founding";
+
+/// The blobs of a group, sorted out.
+#[derive(Default)]
+struct Sorted {
+    leases: BTreeMap<PartitionId, (Blob, Timestamp)>,
+    checkpoints: BTreeMap<PartitionId, Blob>,
+    epochs: BTreeMap<PartitionId, Epoch>,
+    hosts: Vec<(String, Blob, Timestamp)>,
+    founding: Option<Blob>,
+    group: Option<Blob>,
+}
+
+fn sort(names: &Names, listed: Vec<Listed>) -> Sorted {
+    let mut sorted = Sorted::default();
+    for Listed { name, blob, at } in listed {
+        match names.kind(&name) {
+            Some(Kind::Ownership(partition)) => {
+                sorted.leases.insert(partition, (blob, at));
+            }
+            Some(Kind::Checkpoint(partition)) => {
+                sorted.checkpoints.insert(partition, blob);
+            }
+            Some(Kind::Epoch(partition)) => {
+                let epoch = number(&blob.metadata, EPOCH).unwrap_or_default();
+                sorted.epochs.insert(partition, Epoch::from_stored(epoch));
+            }
+            Some(Kind::Host) => sorted.hosts.push((name, blob, at)),
+            Some(Kind::Founding) => sorted.founding = Some(blob),
+            Some(Kind::Group) => sorted.group = Some(blob),
+            Some(Kind::History(_)) | None => {}
+        }
+    }
+    sorted
+}
+
+impl Session {
+    pub(super) async fn view(&self, group: &GroupId) -> Result<View, StoreError> {
+        self.ready().await?;
+        let names = self.names(group)?;
+        let (at, listed) = self.container.list(&names.all()).await?;
+        let sorted = sort(&names, listed);
+        if let Some(blob) = &sorted.group {
+            self.must_be(group, blob)?;
+        }
+        let mut view = View { at, ..View::default() };
+        let told = |what: &str, why: &str| format!("{what} of {group}: {why}");
+        let mut sealed = self.take_in_leases(group, &names, &sorted, &mut view).await?;
+        for (partition, blob) in &sorted.checkpoints {
+            let read = sealed.remove(partition).map_or_else(|| checkpoint::read(blob), Ok);
+            match read {
+                Ok(record) => {
+                    view.checkpoints.extend(record.checkpoint.map(|checkpoint| (*partition, checkpoint)))
+                }
+                Err(why) => {
+                    view.damaged.push(told(&format!("the checkpoint of partition {partition}"), &why))
+                }
+            }
+        }
+        // Those that were not there yet when their turn came.
+        let late = sealed.into_iter().filter_map(|(partition, record)| Some((partition, record.checkpoint?)));
+        view.checkpoints.extend(late);
+        view.checkpoints.sort_by_key(|(partition, _)| *partition);
+        self.take_in_hosts(group, &names, &sorted, &mut view).await;
+        let founding = sorted.founding.as_ref().map(|blob| self.founding_in(&names, blob));
+        match founding {
+            None => {}
+            Some(founding) => match founding.await {
+                Ok(founding) => view.founding = Some(founding),
+                Err(why) => view.damaged.push(told("the founding", &why)),
+            },
+        }
+        Ok(view)
+    }
+
+    /// Leases, and the checkpoints whose seal had to be raised.
+    async fn take_in_leases(
+        &self,
+        group: &GroupId,
+        names: &Names,
+        sorted: &Sorted,
+        view: &mut View,
+    ) -> Result<BTreeMap<PartitionId, CheckpointRecord>, StoreError> {
+        let mut raised = BTreeMap::new();
+        for (partition, (blob, at)) in &sorted.leases {
+            let taken = sorted.epochs.get(partition).copied().unwrap_or_default();
+            let lease = match ownership::read(*partition, blob, taken) {
+                Ok(lease) => lease,
+                Err(why) => {
+                    view.damaged.push(format!("the lease of partition {partition} of {group}: {why}"));
+                    continue;
+                }
+            };
+            let seen = sorted.checkpoints.get(partition);
+            if self.is_behind(blob, &lease, seen)
+                && let Some(record) = self.raise(group, names, &lease, seen).await?
+            {
+                raised.insert(*partition, record);
+            }
+            view.leases.push(lease.seen_at(*at));
+        }
+        Ok(raised)
+    }
+
+    /// Whether the checkpoint may still be changed by an earlier owner, or was listed before it was.
+    fn is_behind(&self, blob: &Blob, lease: &Ownership, seen: Option<&Blob>) -> bool {
+        let ours = blob.metadata.contains_key(ownership::OURS) && lease.record.epoch > Epoch::NONE;
+        let there = seen.is_some() || !self.shared_with_others();
+        ours && there && seen.and_then(checkpoint::seal).unwrap_or_default() < lease.record.epoch
+    }
+
+    async fn raise(
+        &self,
+        group: &GroupId,
+        names: &Names,
+        lease: &Ownership,
+        seen: Option<&Blob>,
+    ) -> Result<Option<CheckpointRecord>, StoreError> {
+        let (partition, epoch) = (lease.record.partition, lease.record.epoch);
+        match self.seal(group, names, partition, epoch, seen.cloned()).await {
+            Ok(Sealing::Sealed(record)) => Ok(Some(record)),
+            // Another change is under way: the next view shows it.
+            Ok(Sealing::Overtaken) => Ok(None),
+            // Who may only look sees what is there.
+            Err(error) if failure::lacks_right(&error) => Ok(None),
+            Err(StoreError::Damaged { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn take_in_hosts(&self, group: &GroupId, names: &Names, sorted: &Sorted, view: &mut View) {
+        let mut dead = Vec::new();
+        for (name, blob, at) in &sorted.hosts {
+            match self.host_entry(name, blob, *at).await {
+                Ok(entry) => {
+                    let limit = if is_drained(&blob.metadata) {
+                        FORGET_DRAINED_HOSTS_AFTER
+                    } else {
+                        FORGET_HOSTS_AFTER
+                    };
+                    if entry.age >= limit {
+                        dead.push((name.clone(), blob.stamp.etag.clone()));
+                    }
+                    view.hosts.push(entry);
+                }
+                Err(why) => view.damaged.push(format!("the record of a host of {group}: {why}")),
+            }
+        }
+        view.hosts.sort_by(|one, other| one.record.id.cmp(&other.record.id));
+        locked(&self.dead).insert(names.clone(), dead);
+    }
+
+    pub(super) async fn found(&self, group: &GroupId, founding: &Founding) -> Result<Founding, StoreError> {
+        let names = self.introduced(group).await?;
+        let text = escape(&write_founding(founding));
+        let (metadata, body) = match text.len() {
+            short if short <= super::metadata::MOST_METADATA => (pairs([(FOUNDING, text)]), String::new()),
+            _ => (pairs([(FOUNDING, String::new())]), text),
+        };
+        if self.container.create(&names.founding(), &metadata, &body).await? != Write::Refused {
+            return Ok(founding.clone());
+        }
+        let told = |why: &str| StoreError::Damaged { what: format!("the founding of {group}: {why}") };
+        let blob = self.container.head(&names.founding()).await?.blob;
+        let blob = blob.ok_or_else(|| told("it is gone"))?;
+        self.founding_in(&names, &blob).await.map_err(|why| told(&why))
+    }
+
+    async fn founding_in(&self, names: &Names, blob: &Blob) -> Result<Founding, String> {
+        let text = blob.metadata.get(FOUNDING).cloned().unwrap_or_default();
+        if !text.is_empty() {
+            return read_founding(&unescape(&text));
+        }
+        let whole = self.container.body(&names.founding()).await.map_err(|error| error.to_string())?;
+        read_founding(&unescape(&whole.map(|(_, body)| body).unwrap_or_default()))
+    }
+
+    /// All groups that have records, in order: ours by their own word, those of other SDKs by their names.
+    pub(super) async fn groups(&self) -> Result<Vec<GroupId>, StoreError> {
+        self.ready().await?;
+        let prefix = if self.prefix.is_empty() { String::new() } else { format!("{}/", self.prefix) };
+        let (_, listed) = self.container.list(&prefix).await?;
+        let mut ours: BTreeMap<Names, GroupId> = BTreeMap::new();
+        for found in listed.iter().filter(|found| found.name.ends_with("/ephor/group")) {
+            if let Some(group) = written_group(&found.blob)
+                && let Ok(names) = self.names(&group)
+                && names.group() == found.name
+            {
+                ours.insert(names, group);
+            }
+        }
+        let mut groups: BTreeSet<GroupId> = ours.values().cloned().collect();
+        for found in &listed {
+            let Some(group) = group_of(&self.prefix, &found.name) else { continue };
+            if self.names(&group).is_ok_and(|names| !ours.contains_key(&names)) {
+                groups.insert(group);
+            }
+        }
+        Ok(groups.into_iter().collect())
+    }
+}

@@ -51,21 +51,28 @@ def install_eph():
     return install_by_npm("eph-js")
 
 
+HUBS = ("sending:4", "positions:2", "values:1", "ownership:1", "refusals:4", "tls:1", "restart:2")
+
+
 @dataclasses.dataclass
 class Client:
     title: str
     install: callable  # gives the command to start it
-    hubs: tuple = ("sending:4", "positions:2", "values:1", "ownership:1", "refusals:4", "tls:1", "restart:2")
+    hubs: tuple = HUBS
     groups: tuple = ("ownership/six",)
     operations: str = "operations.txt"  # and so the table that it is in
     storage: bool = False  # whether it needs an Azurite
+    trust: str = "EPHOR_CA"  # the variable that names the certificate to trust
     tls_port: int = 0  # any, unless the client cannot be told one
 
 
 CLIENTS = {
     "python": Client("Python azure-eventhub 5.15.1", install_python),
-    "javascript": Client("JavaScript @azure/event-hubs 6.0.4", lambda: install_by_npm("javascript")),
+    "javascript": Client("JavaScript @azure/event-hubs 6.0.4", lambda: install_by_npm("javascript"),
+                         trust="NODE_EXTRA_CA_CERTS"),
+    "rust-sdk": Client("Rust azure_messaging_eventhubs 0.16.0", lambda: install_by_cargo("rust-sdk"),
+                       (*HUBS, "processors:4"), trust="SSL_CERT_FILE"),
     "fe2o3": Client("Rust fe2o3-amqp 0.18.4, a generic AMQP client", lambda: install_by_cargo("fe2o3")),
     "eph-js": Client("JavaScript @azure/event-processor-host 2.1.1", install_eph, ("leases:8",), (), "processors.txt",
-                     storage=True, tls_port=5671),
+                     storage=True, trust="NODE_EXTRA_CA_CERTS", tls_port=5671),
 }

@@ -65,7 +65,7 @@ class Server:
     def environment(self):
         """What a client has to know."""
         return {"EPHOR_CONNECTION": self.connection, "EPHOR_TLS": f"{self.tls_address}:{self.tls_port}",
-                "EPHOR_CA": self.certificate, "NODE_EXTRA_CA_CERTS": self.certificate}
+                "EPHOR_CA": self.certificate, self.client.trust: self.certificate}
 
     def kill(self):
         self.process.kill()

@@ -1,0 +1,72 @@
+//! Runs the operations and prints one line for each: name, `ok` or `failed`, text, seconds.
+//!
+//! The official client of Event Hubs for Rust, as an application uses it. Its lock file holds `tokio-util` back, with
+//! whose newer versions it does not build.
+
+mod client;
+mod ownership;
+mod positions;
+mod processors;
+mod reader;
+mod refusals;
+mod restart;
+mod secure;
+mod sending;
+mod values;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use crate::client::Failure;
+
+/// What an operation leads to: a text about it, or why it failed.
+type Outcome = Result<String, Failure>;
+type Operation = (&'static str, Pin<Box<dyn Future<Output = Outcome> + Send>>);
+
+/// An operation that takes longer has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[tokio::main]
+async fn main() {
+    let only: Vec<String> = std::env::args().skip(1).collect();
+    if only == [secure::WITHOUT_TRUST] {
+        return secure::connect_without_trust().await;
+    }
+    let groups = [
+        sending::operations(),
+        positions::operations(),
+        values::operations(),
+        ownership::operations(),
+        refusals::operations(),
+        secure::operations(),
+        processors::operations(),
+        restart::operations(),
+    ];
+    for (name, operation) in groups.into_iter().flatten() {
+        if only.is_empty() || only.iter().any(|word| name.contains(word.as_str())) {
+            play(name, operation).await;
+        }
+    }
+    std::process::exit(0); // whatever a client still does in the background
+}
+
+async fn play(name: &str, operation: impl Future<Output = Outcome>) {
+    let start = Instant::now();
+    let (result, text) = match tokio::time::timeout(PATIENCE, operation).await {
+        Ok(Ok(text)) => ("ok", text),
+        Ok(Err(error)) => ("failed", error.to_string()),
+        Err(_) => ("failed", format!("not done after {} s", PATIENCE.as_secs())),
+    };
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let text: String = words.join(" ").chars().take(300).collect();
+    println!("{name}\t{result}\t{text}\t{:.1}", start.elapsed().as_secs_f64());
+}
+
+/// An operation of the table.
+fn operation(
+    name: &'static str,
+    run: impl Future<Output = Result<(), Failure>> + Send + 'static,
+) -> Operation {
+    (name, Box::pin(async { run.await.map(|()| String::new()) }))
+}

@@ -12,7 +12,7 @@ pub struct Rules {
     pub takeover_raises_the_epoch: bool,
     /// The final checkpoint is written before the lease is given away.
     pub final_checkpoint_comes_first: bool,
-    /// How old a record is, the store says by its own clock, and no host by the clock on its wall.
+    /// How old a lease is, the store says by its own clock, and no host by the clock on its wall.
     pub ages_are_the_stores: bool,
     /// A deadline counts from before the request was sent, not from its answer.
     pub deadlines_count_from_the_request: bool,

@@ -445,6 +445,21 @@ fn a_view_is_read_into_a_fleet() {
     assert_eq!(fleet.held(), [1, 0, 0]);
 }
 
+#[test]
+fn only_the_planted_bug_counts_who_cannot_serve() {
+    let states = [HostState::Unfit, HostState::Draining, HostState::Active];
+    let hosts = states.iter().enumerate().map(|(number, state)| entry(number, *state, None, vec![]));
+    let view = View { hosts: hosts.collect(), ..View::default() };
+    let judgement = Judgement { alive: vec![host(0), host(1), host(2)], ..Judgement::default() };
+    let counted = |rules: &Rules| {
+        let fleet = Fleet::read(&view, &judgement, &[], Duration::ZERO, rules);
+        fleet.members.iter().map(|member| member.takes_part).collect::<Vec<_>>()
+    };
+    assert_eq!(counted(&Rules::default()), [false, false, true]);
+    let rules = Rules { the_unfit_do_not_count: false, ..Rules::default() };
+    assert_eq!(counted(&rules), [true, false, true]);
+}
+
 proptest! {
     #[test]
     fn any_start_settles_in_one_round_with_the_fewest_moves(

@@ -10,17 +10,15 @@ use ephor_core::lease::{Lease, LeaseToken};
 use ephor_core::store::View;
 use ephor_core::time::Timestamp;
 
+use super::renewer::served;
 use super::shared::HostShared;
 
 /// Believes that the clock on our wall and the store's show the same.
 pub(super) fn ages_by_our_clock(view: &View, wall: Timestamp) -> View {
     let mut view = view.clone();
-    let at = view.at;
     for lease in &mut view.leases {
-        lease.age = wall.since(at - lease.age);
-    }
-    for host in &mut view.hosts {
-        host.age = wall.since(at - host.age);
+        let renewed_at = view.at - lease.age;
+        lease.age = wall.since(renewed_at);
     }
     view
 }
@@ -29,8 +27,8 @@ pub(super) fn ages_by_our_clock(view: &View, wall: Timestamp) -> View {
 pub(super) async fn all_under_our_name(shared: &HostShared) -> Vec<LeaseToken> {
     let store = &shared.store;
     let view = store.call("view", None, store.store().view(store.group())).await;
-    let leases = view.map(|view| view.leases).unwrap_or_default();
-    leases.iter().filter_map(Lease::token).filter(|token| token.owner == shared.me).collect()
+    let Ok(view) = view else { return served(shared, shared.now()) };
+    view.leases.iter().filter_map(Lease::token).filter(|token| token.owner == shared.me).collect()
 }
 
 /// Believes that the owner's record is as we saw it, and that nobody else writes into it. A want in it names

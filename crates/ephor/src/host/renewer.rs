@@ -25,7 +25,8 @@ pub(crate) async fn run(shared: Arc<HostShared>) {
     }
 }
 
-fn served(shared: &HostShared, now: Monotonic) -> Vec<LeaseToken> {
+/// The leases that a pump serves.
+pub(super) fn served(shared: &HostShared, now: Monotonic) -> Vec<LeaseToken> {
     let slots = shared.slots();
     let served = slots.values().filter(|slot| {
         let lease = &slot.context.inner().lease;

@@ -18,6 +18,7 @@ mod memory_store;
 mod observing;
 mod operating;
 mod ownership;
+mod planted;
 mod poor_processors;
 mod positions;
 mod recorder;

@@ -96,8 +96,8 @@ pub(super) fn draw(scale: &Scale) -> String {
             ),
         },
         Panel {
-            title: "Store calls of a host, at rest and in the minute of a change",
-            unit: "calls in a minute (store that wakes)",
+            title: "Calls of one host to a store that wakes its users",
+            unit: "calls a minute, at rest and in the minute that begins with a change",
             range: (10.0, 1_000.0),
             log: true,
             ticks: &[10.0, 30.0, 100.0, 300.0, 1_000.0],
@@ -185,9 +185,10 @@ impl Panel<'_> {
             let _ = writeln!(
                 svg,
                 "<line class=\"grid\" x1=\"0\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
-                 <text class=\"faint\" x=\"-8\" y=\"{:.1}\" text-anchor=\"end\">{tick}</text>",
+                 <text class=\"faint\" x=\"-8\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
                 PLOT.0,
-                y + 4.0
+                y + 4.0,
+                if *tick < 1_000.0 { tick.to_string() } else { grouped(*tick as u64) }
             );
         }
         for size in &self.sizes {
@@ -266,7 +267,7 @@ fn legend(svg: &mut String, top: f64) {
          <text x=\"78\" y=\"{0}\">whole hosts</text>\
          <line class=\"line dashed\" style=\"stroke: var(--faint)\" x1=\"260\" x2=\"290\" y1=\"{y}\" y2=\"{y}\"/>\
          <text x=\"298\" y=\"{0}\">the decisions alone</text>\
-         <text class=\"faint\" x=\"480\" y=\"{0}\">partitions grow from left to right, twofold steps alike</text>",
+         <text class=\"faint\" x=\"480\" y=\"{0}\">across: partitions, on a logarithmic scale</text>",
         y + 4.0
     );
 }

@@ -88,8 +88,8 @@ impl Board {
         self.news
     }
 
-    /// Who is alive, by the ages in the store: what [`ephor_core::expiry::Watch`] says while
-    /// all clocks are right. A test compares the two.
+    /// Who is alive, by the ages in the store: what [`ephor_core::expiry::Watch`] says while all
+    /// clocks are right and whoever looks has looked for a while. A test compares the two.
     pub(super) fn judge(&self, first: bool) -> Judgement {
         let mut judgement = Judgement::default();
         let mut alive = vec![false; self.held.len()];

@@ -113,10 +113,7 @@ impl Host {
         let view = board.view();
         let mut steps = Steps::default();
         for (partition, epoch) in board.owned_by(number) {
-            if !self.serves.contains_key(&partition) {
-                self.serves.insert(partition, epoch);
-                steps.adopted = true;
-            }
+            steps.adopted |= self.serves.insert(partition, epoch).is_none();
         }
         self.answer(view, fleet, plan, me, &mut steps);
         self.ask(view, fleet, plan, me, now, &mut steps);

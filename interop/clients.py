@@ -12,15 +12,15 @@ TARGET = os.path.join(ROOT, "target", "interop")
 INSTALL_AZURITE = os.path.join(ROOT, "demo/homes/azurite/install")
 
 
-def install_python():
-    folder = os.path.join(TARGET, "python")
-    wanted, have = os.path.join(HERE, "python/requirements.txt"), os.path.join(folder, "requirements.txt")
+def install_by_pip(name, folder):
+    """The command that starts its scenario with the packages that it needs."""
+    wanted, have = os.path.join(HERE, name, "requirements.txt"), os.path.join(folder, "requirements.txt")
     if not (os.path.exists(have) and filecmp.cmp(wanted, have, shallow=False)):
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
         pip = [os.path.join(folder, "bin/pip"), "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, "--no-deps", "-r", wanted], check=True)
         shutil.copy(wanted, have)
-    return [os.path.join(folder, "bin/python"), os.path.join(HERE, "python/scenario.py")]
+    return [os.path.join(folder, "bin/python"), os.path.join(HERE, name, "scenario.py")]
 
 
 def install_by_npm(name):
@@ -51,6 +51,12 @@ def install_eph():
     return install_by_npm("eph-js")
 
 
+def install_mixed():
+    subprocess.run([INSTALL_AZURITE], check=True)
+    install_by_npm("mixed")
+    return install_by_pip("mixed", os.path.join(TARGET, "mixed-python"))
+
+
 HUBS = ("sending:4", "positions:2", "values:1", "ownership:1", "refusals:4", "tls:1", "restart:2")
 
 
@@ -63,11 +69,13 @@ class Client:
     operations: str = "operations.txt"  # and so the table that it is in
     storage: bool = False  # whether it needs an Azurite
     trust: str = "EPHOR_CA"  # the variable that names the certificate to trust
-    tls_port: int = 0  # any, unless the client cannot be told one
+    long: bool = False  # whether it takes longer than all the others
+    port: int = 0  # any, unless the client cannot be told one
+    tls_port: int = 0  # the same with TLS
 
 
 CLIENTS = {
-    "python": Client("Python azure-eventhub 5.15.1", install_python),
+    "python": Client("Python azure-eventhub 5.15.1", lambda: install_by_pip("python", os.path.join(TARGET, "python"))),
     "javascript": Client("JavaScript @azure/event-hubs 6.0.4", lambda: install_by_npm("javascript"),
                          trust="NODE_EXTRA_CA_CERTS"),
     "rust-sdk": Client("Rust azure_messaging_eventhubs 0.16.0", lambda: install_by_cargo("rust-sdk"),
@@ -75,4 +83,7 @@ CLIENTS = {
     "fe2o3": Client("Rust fe2o3-amqp 0.18.4, a generic AMQP client", lambda: install_by_cargo("fe2o3")),
     "eph-js": Client("JavaScript @azure/event-processor-host 2.1.1", install_eph, ("leases:8",), (), "processors.txt",
                      storage=True, trust="NODE_EXTRA_CA_CERTS", tls_port=5671),
+    # Python names the port in its blobs, JavaScript does not: without one they meet.
+    "mixed": Client("Python and JavaScript in one group", install_mixed, ("fleet:8",), (), "mixed.txt", storage=True,
+                    long=True, port=5672),
 }

@@ -24,13 +24,13 @@ class Server:
     def __init__(self, name, folder, key_file, running):
         self.name, self.folder, self.key_file, self.running = name, folder, key_file, running
         self.client = CLIENTS[name]
-        self.port, self.tls_port = 0, self.client.tls_port
-        self.tls_address = address_with(self.tls_port)
+        self.port, self.tls_port = self.client.port, self.client.tls_port
+        self.address, self.tls_address = address_with(self.port), address_with(self.tls_port)
         self.start()
 
     def start(self):
         command = [EPHOR, "dev", "--data", os.path.join(self.folder, "data"), "--key-file", self.key_file,
-                   "--amqp", f"127.0.0.1:{self.port}", "--amqps", f"{self.tls_address}:{self.tls_port}",
+                   "--amqp", f"{self.address}:{self.port}", "--amqps", f"{self.tls_address}:{self.tls_port}",
                    "--http", "127.0.0.1:0"]
         for hub in self.client.hubs:
             command += ["--hub", f"{self.name}-{hub}"]
@@ -64,7 +64,8 @@ class Server:
 
     def environment(self):
         """What a client has to know."""
-        return {"EPHOR_CONNECTION": self.connection, "EPHOR_TLS": f"{self.tls_address}:{self.tls_port}",
+        connection = self.connection.replace(":5672", "") if self.client.port else self.connection
+        return {"EPHOR_CONNECTION": connection, "EPHOR_TLS": f"{self.tls_address}:{self.tls_port}",
                 "EPHOR_CA": self.certificate, self.client.trust: self.certificate}
 
     def kill(self):

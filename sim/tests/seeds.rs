@@ -1,12 +1,9 @@
-//! What the simulation must show. The long form is the `ephor-sim` command.
+//! What the simulation must show. The long form is the `ephor-sim` command; the bugs that it must notice
+//! are in `plants.rs`.
 
 use ephor_core::rules::Rules;
 use ephor_sim::moves::{self, Change};
-use ephor_sim::run::{self, Outcome};
-
-fn caught(rules: Rules) -> Option<(u64, Outcome)> {
-    (0..60).map(|seed| (seed, run::play(seed, rules))).find(|(_, outcome)| outcome.violation.is_some())
-}
+use ephor_sim::run;
 
 #[test]
 fn no_seed_breaks_a_promise() {
@@ -28,28 +25,6 @@ fn one_seed_played_twice_is_one_history_to_the_byte() {
     }
     let (a, b) = (run::play(1, Rules::default()), run::play(2, Rules::default()));
     assert_ne!(a.history.fingerprint(), b.history.fingerprint());
-}
-
-#[test]
-fn checkpoints_without_the_fence_are_caught() {
-    let rules = Rules { checkpoints_are_fenced: false, ..Rules::default() };
-    let (_, outcome) = caught(rules).expect("a violation");
-    let violation = outcome.violation.expect("one was found");
-    assert!(violation.contains("save in") || violation.contains("moved back"), "{violation}");
-}
-
-#[test]
-fn a_thief_that_keeps_the_epoch_is_caught() {
-    let rules = Rules { takeover_raises_the_epoch: false, ..Rules::default() };
-    let (_, outcome) = caught(rules).expect("a violation");
-    assert!(outcome.violation.expect("one was found").contains("the epoch went from"));
-}
-
-#[test]
-fn a_release_before_the_final_checkpoint_is_caught() {
-    let rules = Rules { final_checkpoint_comes_first: false, ..Rules::default() };
-    let (_, outcome) = caught(rules).expect("a violation");
-    assert!(outcome.violation.expect("one was found").contains("given away as settled"));
 }
 
 #[test]

@@ -1,0 +1,93 @@
+//! What must hold in every state, and what must happen in some.
+
+use stateright::Property;
+
+use crate::bounds::{MARGIN, USABLE};
+use crate::protocol::Protocol;
+use crate::recovery;
+use crate::state::{Broken, State};
+
+/// All promises.
+pub fn all(recovers: bool) -> Vec<Property<Protocol>> {
+    let mut all = vec![
+        Property::always("an epoch is given out once, and only grows", |_, state: &State| {
+            state.broken != Some(Broken::EpochTwice)
+        }),
+        Property::always("no save under an older epoch than the newest", |_, state: &State| {
+            state.broken != Some(Broken::OldSave)
+        }),
+        Property::always("a checkpoint does not move back without a seek", |_, state: &State| {
+            state.broken != Some(Broken::MovedBack)
+        }),
+        Property::always("what was there before a seek does not return", |_, state: &State| {
+            state.broken != Some(Broken::SeekUndone)
+        }),
+        Property::always("given away as settled means saved", |_, state: &State| {
+            state.broken != Some(Broken::Unsettled)
+        }),
+        Property::always("an epoch goes on right behind the checkpoint", |_, state: &State| {
+            state.broken != Some(Broken::WrongStart)
+        }),
+        Property::always("a host serves an epoch once", |_, state: &State| {
+            state.broken != Some(Broken::ServedTwice)
+        }),
+        Property::always("nobody delivers a margin before its lease is over, or later", in_time),
+        Property::always("no two hosts deliver a partition at a time", alone),
+        Property::sometimes("two hosts believe that a partition is theirs", two_believe),
+        Property::sometimes("a new owner waits until the last one has stopped", |_, state: &State| {
+            slots(state).any(|(_, _, slot)| slot.quiet > 0)
+        }),
+        Property::sometimes("a request of an owner that was robbed is on its way", |_, state: &State| {
+            robbed_request(state)
+        }),
+    ];
+    if recovers {
+        all.push(Property::always("from everywhere it comes right again", recovery::comes_right));
+        all.push(Property::sometimes("all is owned, even, finished and saved", |protocol, state: &State| {
+            recovery::is_right(protocol, state)
+        }));
+    }
+    all
+}
+
+fn slots(state: &State) -> impl Iterator<Item = (usize, usize, crate::state::Slot)> {
+    state.hosts.into_iter().enumerate().flat_map(|(host, record)| {
+        let slots = record.slots.into_iter().enumerate();
+        slots.filter_map(move |(partition, slot)| Some((host, partition, slot?)))
+    })
+}
+
+/// By the store's word, not by the host's: whoever delivers owns the lease and renewed it lately, or it was taken
+/// away and whoever took it waits.
+fn in_time(protocol: &Protocol, state: &State) -> bool {
+    slots(state).all(|(host, partition, slot)| {
+        let Some(lease) = state.partitions[partition].lease else { return false };
+        let owns = lease.owner.map(usize::from) == Some(host) && lease.epoch == slot.epoch;
+        let in_time = if owns { lease.age < USABLE } else { lease.quiet > MARGIN };
+        in_time || !protocol.delivers(state, host, partition)
+    })
+}
+
+fn alone(protocol: &Protocol, state: &State) -> bool {
+    (0..protocol.bounds.partitions).all(|partition| {
+        let hosts = 0..protocol.bounds.hosts;
+        hosts.filter(|host| protocol.delivers(state, *host, partition)).count() <= 1
+    })
+}
+
+fn two_believe(protocol: &Protocol, state: &State) -> bool {
+    (0..protocol.bounds.partitions).any(|partition| {
+        let believers = state.hosts.iter().filter_map(|host| host.slots[partition]);
+        believers.filter(|slot| slot.left > 0).count() > 1
+    })
+}
+
+fn robbed_request(state: &State) -> bool {
+    state.on_the_way().any(|message| match message.call {
+        crate::state::Call::Save { partition, epoch, .. } => {
+            let lease = state.partitions[usize::from(partition)].lease;
+            lease.is_some_and(|lease| lease.epoch > epoch)
+        }
+        _ => false,
+    })
+}

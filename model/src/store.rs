@@ -1,0 +1,362 @@
+//! What the store does with a request: the records of `ephor-core`, and nothing else.
+
+use ephor_core::checkpoint::{Checkpoint, Position};
+use ephor_core::epoch::Epoch;
+use ephor_core::ids::HostId;
+use ephor_core::lease::{
+    ClaimCause, ClaimRequest, LeaseToken, LeaseVersion, ReleaseCause, ReleaseRequest, TransferRequest,
+};
+use ephor_core::position::{SequenceNumber, StartPosition};
+use ephor_core::record::{self, Change, CheckpointRecord, LeaseRecord, SaveVerdict};
+use ephor_core::store::SaveRequest;
+
+use crate::bounds::{LEASE, STORE_NOW, in_ticks, ticks};
+use crate::protocol::Protocol;
+use crate::state::{Broken, Call, EachPartition, Ground, Lease, Message, State, Way};
+use crate::turn::{Kind, Turn};
+
+/// The version of a lease as it is now. Older ones are never seen again.
+const CURRENT: u64 = 101;
+/// The version of a lease as it was once.
+const OUTDATED: u64 = 100;
+
+impl Protocol {
+    fn host_id(&self, host: u8) -> HostId {
+        self.ids[usize::from(host)].clone()
+    }
+
+    fn host_index(&self, id: &HostId) -> Option<u8> {
+        self.ids.iter().position(|other| other == id).and_then(|index| u8::try_from(index).ok())
+    }
+
+    fn token(&self, host: u8, partition: usize, epoch: u8) -> LeaseToken {
+        LeaseToken { partition: Turn::id(partition), owner: self.host_id(host), epoch: stored(epoch) }
+    }
+
+    /// The lease of a partition, as the store of the real code keeps it.
+    pub fn lease_record(&self, state: &State, partition: usize) -> Option<LeaseRecord> {
+        let lease = state.partitions[partition].lease?;
+        Some(LeaseRecord {
+            partition: Turn::id(partition),
+            owner: lease.owner.map(|host| self.host_id(host)),
+            epoch: stored(lease.epoch),
+            duration: lease.owner.map(|_| ticks(LEASE)),
+            acquired_at: STORE_NOW - ticks(lease.age),
+            renewed_at: STORE_NOW - ticks(lease.age),
+            revision: CURRENT,
+            previous: lease.previous.map(|host| self.host_id(host)),
+            previous_until: STORE_NOW + ticks(lease.quiet),
+            heir: lease.heir.map(|host| self.host_id(host)),
+        })
+    }
+
+    fn lease(&self, record: &LeaseRecord) -> Lease {
+        Lease {
+            owner: record.owner.as_ref().and_then(|id| self.host_index(id)),
+            epoch: small(record.epoch),
+            age: in_ticks(STORE_NOW.since(record.renewed_at)),
+            previous: record.previous.as_ref().and_then(|id| self.host_index(id)),
+            quiet: in_ticks(record.previous_until.since(STORE_NOW)),
+            heir: record.heir.as_ref().and_then(|id| self.host_index(id)),
+        }
+    }
+}
+
+fn stored(epoch: u8) -> Epoch {
+    Epoch::from_stored(u64::from(epoch))
+}
+
+fn small(epoch: Epoch) -> u8 {
+    u8::try_from(epoch.get()).unwrap_or(u8::MAX)
+}
+
+fn position(finished: u8) -> Position {
+    match finished.checked_sub(1) {
+        Some(last) => {
+            Position::Finished { sequence: SequenceNumber(u64::from(last)), offset: None, enqueued_at: None }
+        }
+        None => Position::Start(StartPosition::Earliest),
+    }
+}
+
+fn finished(position: &Position) -> u8 {
+    position.finished().map_or(0, |last| u8::try_from(last.0 + 1).unwrap_or(u8::MAX))
+}
+
+impl Turn<'_> {
+    /// The store carries out a request. `message` is no longer on its way.
+    pub fn land(&mut self, message: Message) {
+        let Message { host, awaited, call } = message;
+        match call {
+            Call::Claim { partition, ground, current, age, glimpsed } => {
+                self.land_claim(message, usize::from(partition), ground, current, (age, glimpsed));
+            }
+            Call::Renew { epochs, age } => self.land_renewal(host, awaited, epochs, age),
+            Call::Save { partition, epoch, position, bygone } => {
+                self.land_save(message, usize::from(partition), epoch, position, bygone);
+            }
+            Call::GiveAway { .. } => self.land_give_away(message),
+            Call::Won { .. } | Call::Renewed { .. } => {}
+        }
+    }
+
+    /// Writes a lease. Whoever saw an earlier version of it has seen an outdated one.
+    fn write_lease(&mut self, partition: usize, record: &LeaseRecord) {
+        let changed = record.revision != CURRENT || self.state.partitions[partition].lease.is_none();
+        self.state.partitions[partition].lease = Some(self.protocol.lease(record));
+        for message in self.state.messages.iter_mut().flatten().filter(|_| changed) {
+            match &mut message.call {
+                Call::Claim { partition: of, current, .. } if usize::from(*of) == partition => {
+                    *current = false;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn write_change(&mut self, partition: usize, change: &Change) {
+        let old = self.state.partitions[partition];
+        let newest = old.seal.max(old.lease.map_or(0, |lease| lease.epoch));
+        let new = small(change.lease.epoch);
+        let released = matches!(change.history.reason, ephor_core::history::ChangeReason::Released(_));
+        if if released { new != newest } else { new <= newest } {
+            self.object(Broken::EpochTwice);
+        }
+        self.state.partitions[partition].seal = small(change.seal);
+        self.write_lease(partition, &change.lease);
+    }
+
+    fn land_claim(
+        &mut self,
+        message: Message,
+        partition: usize,
+        ground: Ground,
+        current: bool,
+        (age, glimpsed): (u8, u8),
+    ) {
+        let Message { host, awaited, .. } = message;
+        let old = self.protocol.lease_record(&self.state, partition);
+        let seen = if current { old.as_ref().map(|record| record.revision) } else { Some(OUTDATED) };
+        let request = ClaimRequest {
+            partition: Turn::id(partition),
+            host: self.protocol.host_id(host),
+            duration: ticks(LEASE),
+            seen: seen.map(LeaseVersion::revision),
+            above: Epoch::NONE,
+            cause: match ground {
+                Ground::Unowned => ClaimCause::Unowned,
+                Ground::Expired => ClaimCause::Expired,
+                Ground::Silent => ClaimCause::Silent,
+            },
+        };
+        let seal = stored(self.state.partitions[partition].seal);
+        let change = record::claim(old.as_ref(), seal, &request, STORE_NOW, &self.protocol.rules);
+        let (name, p) = (self.name(host), Turn::id(partition));
+        let Some(change) = change else {
+            self.note(Kind::ClaimRefused);
+            return self
+                .tell(format_args!("the store refuses {name}'s claim of {p:?}: it is not as it was seen"));
+        };
+        self.note(match ground {
+            Ground::Unowned => Kind::Claimed,
+            Ground::Expired => Kind::TakenOver,
+            Ground::Silent => Kind::Stolen,
+        });
+        let reason = &change.history.reason;
+        self.tell(format_args!("the store gives {p:?} to {name} in {:?}: {reason}", change.lease.epoch));
+        self.write_change(partition, &change);
+        if !awaited {
+            return self.landed_late();
+        }
+        let lease = self.protocol.lease(&change.lease);
+        let quiet = if lease.previous == Some(host) { 0 } else { lease.quiet };
+        let position = self.where_to_begin(partition, glimpsed);
+        let partition = u8::try_from(partition).unwrap_or_default();
+        let call = Call::Won { partition, epoch: lease.epoch, age, position, quiet, bygone: false };
+        self.send(Message { host, awaited: true, call });
+    }
+
+    /// A claim tells where to go on: by the checkpoint as it is once the seal is on.
+    fn where_to_begin(&self, partition: usize, glimpsed: u8) -> u8 {
+        // The planted bug, which believes that nobody saved in between.
+        let believed = !self.protocol.rules.claims_bring_the_checkpoint;
+        if believed { glimpsed } else { self.state.partitions[partition].position }
+    }
+
+    fn landed_late(&mut self) {
+        self.note(Kind::LandedLate);
+        self.tell(format_args!("nobody waits for the answer any more"));
+    }
+
+    fn land_renewal(&mut self, host: u8, awaited: bool, epochs: EachPartition<Option<u8>>, age: u8) {
+        let mut answers = [None; crate::state::MOST_PARTITIONS];
+        for (partition, epoch) in epochs.into_iter().enumerate() {
+            let Some(epoch) = epoch else { continue };
+            let old = self.protocol.lease_record(&self.state, partition);
+            let token = self.protocol.token(host, partition, epoch);
+            let renewed = record::renew(old.as_ref(), &token, ticks(LEASE), STORE_NOW);
+            let (name, p, epoch_id) = (self.name(host), Turn::id(partition), token.epoch);
+            match &renewed {
+                Some(record) => {
+                    self.note(Kind::Renewed);
+                    self.tell(format_args!("the store renews {p:?} for {name} in {epoch_id:?}"));
+                    self.write_lease(partition, record);
+                }
+                None => {
+                    self.note(Kind::RenewalRefused);
+                    self.tell(format_args!("the store refuses to renew {p:?} for {name} in {epoch_id:?}"));
+                }
+            }
+            answers[partition] = Some((epoch, renewed.is_some()));
+        }
+        if awaited {
+            self.send(Message { host, awaited, call: Call::Renewed { epochs: answers, age } });
+        } else {
+            self.landed_late();
+        }
+    }
+
+    fn land_save(&mut self, message: Message, partition: usize, epoch: u8, to: u8, bygone: bool) {
+        let Message { host, awaited, .. } = message;
+        let old = self.state.partitions[partition];
+        let log = None;
+        let checkpoint = Checkpoint {
+            position: position(old.position),
+            log: None,
+            epoch: stored(old.seal),
+            saved_at: STORE_NOW,
+        };
+        let record = CheckpointRecord { seal: stored(old.seal), checkpoint: Some(checkpoint) };
+        let token = self.protocol.token(host, partition, epoch);
+        let request = SaveRequest::new(&token, &position(to), log);
+        let verdict = record::save(&record, &request, STORE_NOW, &self.protocol.rules);
+        let (name, p) = (self.name(host), Turn::id(partition));
+        let newest = old.seal.max(old.lease.map_or(0, |lease| lease.epoch));
+        match &verdict {
+            SaveVerdict::Write(written) => {
+                let new = finished(&written.position);
+                self.note(Kind::Saved);
+                self.tell(format_args!(
+                    "the store saves {new} finished of {p:?} for {name} in {:?}",
+                    token.epoch
+                ));
+                if epoch < newest {
+                    self.object(Broken::OldSave);
+                }
+                if new < old.position {
+                    self.object(Broken::MovedBack);
+                }
+                if bygone {
+                    self.object(Broken::SeekUndone);
+                }
+                self.state.partitions[partition].position = new;
+            }
+            SaveVerdict::Behind(_) => {
+                self.tell(format_args!("{p:?} is further ahead than {name} would save"))
+            }
+            SaveVerdict::Fenced { seal } => {
+                self.note(Kind::SaveRefused);
+                self.tell(format_args!(
+                    "the store refuses {name}'s save of {p:?} in {:?}: sealed with {seal:?}",
+                    token.epoch
+                ));
+            }
+        }
+        if !awaited {
+            return self.landed_late();
+        }
+        match verdict {
+            SaveVerdict::Fenced { .. } => self.lose_slot(usize::from(host), partition),
+            SaveVerdict::Write(_) | SaveVerdict::Behind(_) => {
+                if let Some(slot) = self.slot(usize::from(host), partition) {
+                    slot.unsaved = false;
+                }
+            }
+        }
+    }
+
+    fn land_give_away(&mut self, message: Message) {
+        let Message { host, awaited, call } = message;
+        let Call::GiveAway { partition, epoch, way, settled, finished, unserved } = call else { return };
+        let partition = usize::from(partition);
+        let old = self.protocol.lease_record(&self.state, partition);
+        let seal = stored(self.state.partitions[partition].seal);
+        let token = self.protocol.token(host, partition, epoch);
+        let change = match way {
+            Way::HandOver(to) => {
+                let to = self.protocol.host_id(to);
+                let request = TransferRequest { token, to, duration: ticks(LEASE), settled };
+                record::transfer(old.as_ref(), seal, &request, STORE_NOW)
+            }
+            Way::Release(heir) => {
+                let cause = if unserved { ReleaseCause::Unserved } else { ReleaseCause::Shutdown };
+                let heir = heir.map(|heir| self.protocol.host_id(heir));
+                let request = ReleaseRequest { token, cause, heir, settled };
+                record::release(old.as_ref(), seal, &request, STORE_NOW)
+            }
+        };
+        let (name, p) = (self.name(host), Turn::id(partition));
+        match &change {
+            Some(change) => {
+                self.note(match way {
+                    Way::HandOver(_) => Kind::HandedOver,
+                    Way::Release(_) if unserved => Kind::ReleasedUnserved,
+                    Way::Release(_) => Kind::Released,
+                });
+                let to = change.lease.owner.as_ref().map_or("nobody", |id| id.name.as_str());
+                let word = if settled { ", settled" } else { "" };
+                self.tell(format_args!("{p:?} goes from {name} to {to} in {:?}{word}", change.lease.epoch));
+                if settled && self.state.partitions[partition].position < finished {
+                    self.object(Broken::Unsettled);
+                }
+                self.write_change(partition, change);
+            }
+            None => {
+                self.note(Kind::GiveAwayRefused);
+                self.tell(format_args!(
+                    "the store does not take {p:?} from {name}: it is not its own any more"
+                ));
+            }
+        }
+        if !awaited {
+            self.landed_late();
+        } else if !unserved {
+            self.end_slot(usize::from(host), partition);
+        }
+    }
+
+    /// A person moves a partition back to its beginning.
+    pub fn seek(&mut self, partition: usize) {
+        let old = self.protocol.lease_record(&self.state, partition);
+        let seal = stored(self.state.partitions[partition].seal);
+        let p = Turn::id(partition);
+        let change = record::seek(old.as_ref(), seal, p, "a person", STORE_NOW, &self.protocol.rules);
+        self.note(Kind::Sought);
+        self.tell(format_args!("a person moves {p:?} back to its beginning, in {:?}", change.lease.epoch));
+        self.state.seeks += 1;
+        self.write_change(partition, &change);
+        self.state.partitions[partition].position = 0;
+        self.mark_bygone(partition);
+    }
+
+    /// Whoever began before a seek must not save over it. Whose epoch is over cannot: no need to remember.
+    fn mark_bygone(&mut self, partition: usize) {
+        let seal = self.state.partitions[partition].seal;
+        for host in &mut self.state.hosts {
+            if let Some(slot) = &mut host.slots[partition] {
+                slot.bygone |= slot.epoch >= seal;
+            }
+        }
+        for message in self.state.messages.iter_mut().flatten() {
+            match &mut message.call {
+                Call::Won { partition: of, epoch, bygone, .. }
+                | Call::Save { partition: of, epoch, bygone, .. }
+                    if usize::from(*of) == partition =>
+                {
+                    *bygone |= *epoch >= seal;
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! All states within the bounds keep all promises, and everything that can happen does. The long form is
+//! the `ephor-model` command.
+
+#![allow(clippy::print_stdout, reason = "what was found is worth reading")]
+
+use std::collections::BTreeMap;
+
+use ephor_core::rules::Rules;
+use ephor_model::bounds::Bounds;
+use ephor_model::protocol::Protocol;
+use ephor_model::search::{Findings, cores, search};
+
+fn all_hold(bounds: Bounds) -> Findings {
+    let findings = search(Protocol::new(bounds, Rules::KEPT), cores());
+    println!("{bounds:?}\n{findings}");
+    let broken: Vec<_> = findings.promises.iter().filter(|(_, holds)| !holds).collect();
+    assert!(broken.is_empty(), "{broken:?}\n{findings}");
+    findings
+}
+
+#[test]
+fn two_hosts_two_partitions() {
+    let findings = all_hold(Bounds { seeks: 0, ..Bounds::default() });
+    assert!(findings.unique > 100_000, "{findings}");
+    let counted: BTreeMap<&str, u64> = findings.counted.into_iter().collect();
+    // One of each kind, or nothing was proved of it. People and failing processors have a test of their own.
+    for (words, count) in counted {
+        let elsewhere = matches!(words, "sought" | "a host told to stop");
+        assert!(count > 0 || elsewhere, "this never happened: {words}");
+    }
+}
+
+#[test]
+fn two_hosts_one_partition_a_seek_a_stop_and_a_failure() {
+    let bounds = Bounds { partitions: 1, stops: 1, failures: 1, events: 2, ..Bounds::default() };
+    let findings = all_hold(bounds);
+    let counted: BTreeMap<&str, u64> = findings.counted.into_iter().collect();
+    for words in ["sought", "a host told to stop", "released", "a checkpoint of an older epoch refused"] {
+        assert!(counted[words] > 0, "this never happened: {words}");
+    }
+}
+
+#[test]
+fn two_hosts_one_partition_two_messages_at_a_time() {
+    all_hold(Bounds { partitions: 1, messages: 2, ..Bounds::default() });
+}
+
+#[test]
+fn three_hosts_one_partition() {
+    all_hold(Bounds { hosts: 3, partitions: 1, ..Bounds::default() });
+}

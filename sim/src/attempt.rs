@@ -52,11 +52,8 @@ pub fn attempt(scenario: Scenario, rules: Rules) -> Attempt {
 /// What a run broke, by its kind: the one place that reads the judge's verdict.
 fn broken(outcome: &Outcome) -> Option<Broken> {
     let verdict = outcome.violation.as_ref()?;
-    let (what, partition) = match verdict.rsplit_once(" on p") {
-        Some((what, number)) if number.parse::<u32>().is_ok() => (what, number.parse().ok()),
-        _ => (verdict.as_str(), None),
-    };
-    Some(Broken { promise: words(what), partition, what: what.to_owned() })
+    let (partition, what) = (verdict.partition.map(|partition| partition.0), verdict.what.clone());
+    Some(Broken { promise: format!("{}: {}", verdict.promise, words(&what)), partition, what })
 }
 
 /// The words of a sentence without its numbers, names and data.

@@ -27,6 +27,7 @@
 //! | playing a seed | [`run`] |
 //! | a play that may panic | [`attempt`] |
 //! | the least that still fails | [`reduce`] |
+//! | a failure in words | [`story`] |
 //! | how many moves a change takes, and how long nobody reads | [`moves`] |
 //! | how a fleet grows, and what that costs | [`scale`] |
 //! | what must hold, always | [`judge`] |
@@ -55,3 +56,4 @@ pub mod scale;
 pub mod scenario;
 pub mod source;
 pub mod store;
+pub mod story;

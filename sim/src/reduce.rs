@@ -4,16 +4,18 @@
 //! ones, until none can be spared. Then the rest: fewer hosts, partitions and
 //! events, plain options, shorter and rounder times. A smaller scenario may take
 //! another course; all that counts is that it still breaks the same promise.
-//! Every play is deterministic, and so is the reduction.
+//! Where much is left because the course must not change, a few other courses
+//! are tried: the same acts, interleaved by another seed. Every play is
+//! deterministic, and so is the reduction.
 
 use std::time::Duration;
 
-use ephor::{CheckpointPolicy, FailurePolicy};
+use ephor::{CheckpointPolicy, FailurePolicy, StartPosition};
 use ephor_core::rules::Rules;
 
 use crate::attempt::{Broken, attempt};
 use crate::history::History;
-use crate::scenario::{Act, Scenario};
+use crate::scenario::{Act, Ending, Scenario};
 
 /// Where a reduction stops at the latest.
 #[derive(Clone, Copy)]
@@ -26,13 +28,20 @@ pub struct Limits<'a> {
 
 impl Default for Limits<'_> {
     fn default() -> Self {
-        Self { plays: 300, go_on: &|| true }
+        Self { plays: 400, go_on: &|| true }
     }
 }
 
+/// Of other courses, so many are tried for what is to be left out.
+const COURSES: u64 = 6;
+/// With more acts than this, no act is left out one by one in other courses.
+const FEW: usize = 6;
+
 /// What is left of a failing scenario.
 pub struct Reduced {
-    /// The smallest one that was found.
+    /// The seed that failed.
+    pub seed: u64,
+    /// The smallest one that was found. Its own seed says how it is interleaved.
     pub scenario: Scenario,
     /// What it breaks.
     pub broken: Broken,
@@ -48,16 +57,22 @@ pub struct Reduced {
 
 /// Reduces a scenario; `None` if it breaks nothing.
 pub fn reduce(scenario: Scenario, rules: Rules, limits: Limits<'_>) -> Option<Reduced> {
-    let acts_before = scenario.acts.len();
-    let first = attempt(scenario.clone(), rules);
-    let broken = first.broken?;
-    let mut search = Search {
-        rules,
-        limits,
-        plays: 1,
-        best: Reduced { scenario, broken, history: first.history, acts_before, plays: 0, complete: false },
-    };
+    search(scenario, limits, &|scenario| {
+        let played = attempt(scenario, rules);
+        Some((played.broken?, played.history))
+    })
+}
+
+/// What a scenario breaks, and its history.
+type Play<'a> = &'a dyn Fn(Scenario) -> Option<(Broken, History)>;
+
+fn search(scenario: Scenario, limits: Limits<'_>, play: Play<'_>) -> Option<Reduced> {
+    let (seed, acts_before) = (scenario.seed, scenario.acts.len());
+    let (broken, history) = play(scenario.clone())?;
+    let best = Reduced { seed, scenario, broken, history, acts_before, plays: 0, complete: false };
+    let mut search = Search { play, limits, plays: 1, best };
     search.acts();
+    search.other_courses();
     // What was simplified may make an act dispensable that was not before.
     loop {
         search.circumstances();
@@ -72,7 +87,7 @@ pub fn reduce(scenario: Scenario, rules: Rules, limits: Limits<'_>) -> Option<Re
 }
 
 struct Search<'a> {
-    rules: Rules,
+    play: Play<'a>,
     limits: Limits<'a>,
     plays: usize,
     best: Reduced,
@@ -89,13 +104,11 @@ impl Search<'_> {
             return false;
         }
         self.plays += 1;
-        let played = attempt(scenario.clone(), self.rules);
-        let Some(broken) = played.broken.filter(|broken| broken.promise == self.best.broken.promise) else {
+        let same = |broken: &Broken| broken.promise == self.best.broken.promise;
+        let Some((broken, history)) = (self.play)(scenario.clone()).filter(|(broken, _)| same(broken)) else {
             return false;
         };
-        self.best.scenario = scenario;
-        self.best.broken = broken;
-        self.best.history = played.history;
+        self.best = Reduced { scenario, broken, history, ..self.best };
         true
     }
 
@@ -137,6 +150,31 @@ impl Search<'_> {
         }
     }
 
+    /// Leaves out acts that only kept the course as it was: another seed may do without them.
+    fn other_courses(&mut self) {
+        let all = self.best.scenario.acts.len();
+        // What came last is the likeliest cause.
+        let _ = (1..all.min(4)).any(|last| {
+            let acts = self.best.scenario.acts[all - last..].to_vec();
+            self.keeps_in_another_course(&acts)
+        });
+        while (2..=FEW).contains(&self.best.scenario.acts.len()) {
+            let acts = self.best.scenario.acts.clone();
+            let spared = (0..acts.len())
+                .any(|spared| self.keeps_in_another_course(&[&acts[..spared], &acts[spared + 1..]].concat()));
+            if !spared {
+                return;
+            }
+        }
+    }
+
+    fn keeps_in_another_course(&mut self, acts: &[Act]) -> bool {
+        (1..=COURSES).any(|course| {
+            let seed = self.best.seed.wrapping_add(course << 32);
+            self.keeps(Scenario { seed, acts: acts.to_vec(), ..self.best.scenario.clone() })
+        })
+    }
+
     /// What was to happen after the promise broke cannot have been its cause.
     fn drop_what_came_later(&mut self) {
         if let Some(end) = self.best.history.time_of("VIOLATION") {
@@ -172,11 +210,14 @@ impl Search<'_> {
     }
 
     fn options(&mut self) {
+        self.keeps_change(|scenario| replace(&mut scenario.ending, Ending::Well));
         self.keeps_change(|scenario| replace(&mut scenario.by_hand, 0.0));
-        self.keeps_change(|scenario| replace(&mut scenario.process_timeout, None));
         self.keeps_change(|scenario| replace(&mut scenario.wakes, true));
-        self.keeps_change(|scenario| replace(&mut scenario.checkpoint, CheckpointPolicy::default()));
-        self.keeps_change(|scenario| replace(&mut scenario.failure, FailurePolicy::default()));
+        self.keeps_change(|scenario| replace(&mut scenario.initial, StartPosition::Earliest));
+        self.keeps_change(|scenario| replace(&mut scenario.style.process_timeout, None));
+        self.keeps_change(|scenario| replace(&mut scenario.style.max_partitions, None));
+        self.keeps_change(|scenario| replace(&mut scenario.style.checkpoint, CheckpointPolicy::default()));
+        self.keeps_change(|scenario| replace(&mut scenario.style.failure, FailurePolicy::default()));
     }
 
     fn times(&mut self) {
@@ -200,12 +241,17 @@ impl Search<'_> {
             rounded && scenario.acts.is_sorted_by_key(|act| act.at)
         });
         // The story begins sooner if its first act does.
-        self.keeps_change(|scenario| {
-            let first = scenario.acts.first().map_or(Duration::ZERO, |act| act.at);
-            let sooner = first.saturating_sub(Duration::from_secs(10));
-            scenario.acts.iter_mut().for_each(|act| act.at -= sooner);
-            !sooner.is_zero()
-        });
+        for seconds in [10, 30, 60, 120, 240] {
+            let sooner = self.keeps_change(|scenario| {
+                let first = scenario.acts.first().map_or(Duration::ZERO, |act| act.at);
+                let by = first.saturating_sub(Duration::from_secs(seconds));
+                scenario.acts.iter_mut().for_each(|act| act.at -= by);
+                !by.is_zero()
+            });
+            if sooner {
+                break;
+            }
+        }
     }
 }
 
@@ -214,4 +260,46 @@ fn replace<T: PartialEq>(place: &mut T, value: T) -> bool {
     let changes = *place != value;
     *place = value;
     changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ephor::environment::SystemClock;
+
+    /// A scenario of forty acts that fails, in whatever course, while these are among them.
+    fn left_of(needed: &[usize], own_course_needs: &[usize]) -> Vec<usize> {
+        let drawn = Scenario::draw(1);
+        let act = |target| Act { at: Duration::from_secs(10 + target as u64), target, ..drawn.acts[0] };
+        let scenario = Scenario { acts: (0..40).map(act).collect(), ..drawn };
+        let own = scenario.seed;
+        let reduced = search(scenario, Limits::default(), &|scenario| {
+            let there = |number: &usize| scenario.acts.iter().any(|act| act.target == *number);
+            let fails =
+                needed.iter().all(there) && (scenario.seed != own || own_course_needs.iter().all(there));
+            let what = if fails { "this" } else { "something else" }.to_owned();
+            let broken = Broken { promise: what.clone(), partition: None, what };
+            // Whatever is left out breaks something, only not the same.
+            Some((broken, History::new(SystemClock)))
+        });
+        let reduced = reduced.expect("it fails");
+        assert!(reduced.complete, "{} plays", reduced.plays);
+        assert_eq!(reduced.broken.promise, "this");
+        reduced.scenario.acts.iter().map(|act| act.target).collect()
+    }
+
+    #[test]
+    fn what_is_needed_is_left_wherever_it_stands_and_nothing_else() {
+        assert_eq!(left_of(&[], &[]), [0_usize; 0]);
+        assert_eq!(left_of(&[17], &[]), [17]);
+        assert_eq!(left_of(&[0, 39], &[]), [0, 39]);
+        assert_eq!(left_of(&[3, 17, 18, 30], &[]), [3, 17, 18, 30]);
+        assert_eq!(left_of(&[1, 2, 9, 20, 25, 33, 38], &[]), [1, 2, 9, 20, 25, 33, 38]);
+    }
+
+    #[test]
+    fn what_only_the_own_course_needs_is_left_out_in_another() {
+        assert_eq!(left_of(&[38, 39], &[1, 2, 9, 20, 25, 33]), [38, 39]);
+        assert_eq!(left_of(&[9], &[2, 30]), [9]);
+    }
 }

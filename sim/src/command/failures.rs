@@ -1,0 +1,111 @@
+//! Failing seeds: the first of each kind is cut down and told as a story, all are listed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ephor::environment::SystemClock;
+use ephor_core::time::Clock;
+use ephor_sim::attempt::Broken;
+use ephor_sim::reduce::{Limits, reduce};
+use ephor_sim::scenario::Scenario;
+use ephor_sim::story::Story;
+
+use super::arguments::Play;
+use super::stop::Stop;
+
+/// So many stories are enough to begin with.
+const STORIES: usize = 3;
+/// So many failing seeds are listed.
+const LISTED: usize = 30;
+/// All reductions together take no longer than this, even if the story could be shorter.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What is to be done about failing seeds.
+pub(crate) struct Failures<'a> {
+    pub(crate) asked: &'a Play,
+    pub(crate) jobs: usize,
+    pub(crate) stop: &'a Stop,
+}
+
+impl Failures<'_> {
+    /// Reduces the first failing seed of each kind, and tells their stories.
+    pub(crate) fn tell(&self, broken: &BTreeMap<u64, Broken>) {
+        if !self.asked.reduce {
+            return;
+        }
+        let seeds = first_of_each_kind(broken);
+        if !seeds.is_empty() {
+            println!("reducing the first failing seed of each kind, {} in all\n", seeds.len());
+        }
+        let begun = SystemClock.now();
+        let go_on = || !self.stop.asked() && SystemClock.now().since(begun) < PATIENCE;
+        let (left, stories) = (Mutex::new(seeds.iter().copied()), Mutex::new(BTreeMap::new()));
+        std::thread::scope(|scope| {
+            for _ in 0..self.jobs.min(seeds.len()) {
+                scope.spawn(|| {
+                    // Not `while let`: the lock would be held meanwhile.
+                    loop {
+                        let Some(seed) = lock(&left).next() else { return };
+                        let story = self.story(seed, &go_on);
+                        lock(&stories).insert(seed, story);
+                    }
+                });
+            }
+        });
+        for story in lock(&stories).values() {
+            println!("{story}\n");
+        }
+    }
+
+    fn story(&self, seed: u64, go_on: &dyn Fn() -> bool) -> String {
+        let limits = Limits { go_on, ..Limits::default() };
+        match reduce(Scenario::draw(seed), self.asked.rules(), limits) {
+            Some(reduced) => {
+                format!("{}\nreplay: {}", Story::new(&reduced, self.asked.plant), self.replay(seed))
+            }
+            None => format!(
+                "seed {seed} failed once and does not fail again: a run depends on more than its seed"
+            ),
+        }
+    }
+
+    fn replay(&self, seed: u64) -> String {
+        let plant = self.asked.plant.map_or(String::new(), |plant| format!(" --plant {}", plant.name));
+        format!("./check sim --from {seed} --count 1{plant}")
+    }
+
+    /// Lists what failed, with the command that plays each alone.
+    pub(crate) fn list(&self, broken: &BTreeMap<u64, Broken>) {
+        for (seed, what) in broken.iter().take(LISTED) {
+            println!("seed {seed}: {what}\n    replay: {}", self.replay(*seed));
+        }
+        if broken.len() > LISTED {
+            println!("… and {} more failing seeds", broken.len() - LISTED);
+        }
+    }
+}
+
+fn lock<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
+    place.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn first_of_each_kind(broken: &BTreeMap<u64, Broken>) -> Vec<u64> {
+    let mut kinds = BTreeSet::new();
+    let first = broken.iter().filter(|(_, what)| kinds.insert(what.promise.as_str()));
+    first.map(|(seed, _)| *seed).take(STORIES).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_of_each_kind_is_reduced_and_not_more_than_a_few() {
+        let broken = |promise: &str| Broken { promise: promise.into(), partition: None, what: String::new() };
+        let all: BTreeMap<u64, Broken> = [(7, "a"), (8, "a"), (9, "b"), (11, "c"), (12, "d"), (13, "b")]
+            .map(|(seed, of)| (seed, broken(of)))
+            .into();
+        assert_eq!(first_of_each_kind(&all), [7, 9, 11]);
+    }
+}

@@ -1,0 +1,162 @@
+//! What a run that is stopped leaves behind, so that it can go on.
+//!
+//! A small file, written every few seconds and removed when the run is over. It
+//! says which build wrote it: the results of two builds are never mixed.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ephor_sim::fingerprint::Fingerprint;
+use ephor_sim::plants;
+use serde::{Deserialize, Serialize};
+
+use super::arguments::{Play, Resume};
+use super::seeds::Seeds;
+use super::total::Total;
+
+/// How far a run is, and what came of it so far.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Progress {
+    program: String,
+    from: u64,
+    count: u64,
+    plant: Option<String>,
+    pub(crate) seeds: Seeds,
+    pub(crate) total: Total,
+}
+
+/// A run at its beginning, or where it was stopped.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    /// What is played: the file knows, if there is one.
+    pub(crate) asked: Play,
+    pub(crate) progress: Progress,
+    /// Where progress is kept.
+    pub(crate) file: PathBuf,
+    /// What to tell the user about where it begins.
+    pub(crate) said: Option<String>,
+}
+
+impl Progress {
+    fn new(asked: &Play, program: &str) -> Self {
+        Self {
+            program: program.into(),
+            from: asked.from,
+            count: asked.count,
+            plant: asked.plant.map(|plant| plant.name.into()),
+            seeds: Seeds::new(asked.from, asked.count),
+            total: Total::default(),
+        }
+    }
+
+    /// Reads a file, or says why nothing can go on from it.
+    fn read(file: &Path, program: &str) -> Result<Self, String> {
+        let text = fs::read_to_string(file)
+            .map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
+        let read: Self = serde_json::from_str(&text)
+            .map_err(|error| format!("{} is not the progress of a run: {error}", file.display()))?;
+        if read.program != program {
+            return Err(format!("{} was written by another build: results are not mixed", file.display()));
+        }
+        let plants = read.plant.iter().all(|plant| plants::find(plant).is_some());
+        if !(plants && read.seeds.are(read.from, read.count) && read.total.runs == read.seeds.count_done()) {
+            return Err(format!("{} contradicts itself", file.display()));
+        }
+        Ok(read)
+    }
+
+    /// Writes the file as a whole or not at all.
+    pub(crate) fn write(&self, file: &Path) -> io::Result<()> {
+        if let Some(folder) = file.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let beside = file.with_extension(format!("{}.new", std::process::id()));
+        fs::write(&beside, serde_json::to_vec(self)?)?;
+        fs::rename(&beside, file)
+    }
+
+    fn is_of(&self, asked: &Play) -> bool {
+        (self.from, self.count, self.plant.as_deref())
+            == (asked.from, asked.count, asked.plant.map(|plant| plant.name))
+    }
+}
+
+/// Finds out where to begin. An error if a file was named that does not exist.
+pub(crate) fn begin(asked: &Play, program: &str) -> Result<Begun, String> {
+    let folder = asked.folder.clone().unwrap_or_else(default_folder);
+    let own = folder.join(file_name(asked));
+    let anew = |said: Option<String>| Begun {
+        asked: asked.clone(),
+        progress: Progress::new(asked, program),
+        file: own.clone(),
+        said: said.map(|why| format!("{why}; begins anew")),
+    };
+    let file = match &asked.resume {
+        Resume::No => return Ok(anew(None)),
+        Resume::SameCommand if !own.exists() => return Ok(anew(None)),
+        Resume::SameCommand => own.clone(),
+        Resume::Last => match newest(&folder) {
+            Some(file) => file,
+            None => {
+                return Ok(anew(Some(format!(
+                    "no run was stopped that left its progress in {}",
+                    folder.display()
+                ))));
+            }
+        },
+        Resume::File(file) if !file.exists() => return Err(format!("there is no file {}", file.display())),
+        Resume::File(file) => file.clone(),
+    };
+    let progress = match Progress::read(&file, program) {
+        Ok(progress) => progress,
+        Err(why) => return Ok(anew(Some(why))),
+    };
+    if asked.resume == Resume::SameCommand && !progress.is_of(asked) {
+        return Ok(anew(Some(format!("{} is of another command", file.display()))));
+    }
+    let plant = progress.plant.as_deref().and_then(plants::find);
+    let asked = Play { from: progress.from, count: progress.count, plant, ..asked.clone() };
+    let said = format!(
+        "goes on where it was stopped: {} of {} seeds from {} on{} are done ({}; --anew begins again)",
+        progress.seeds.count_done(),
+        progress.count,
+        progress.from,
+        plant.map_or(String::new(), |plant| format!(" with --plant {}", plant.name)),
+        file.display()
+    );
+    Ok(Begun { asked, progress, file, said: Some(said) })
+}
+
+fn file_name(asked: &Play) -> String {
+    let plant = asked.plant.map_or(String::new(), |plant| format!("-{}", plant.name));
+    format!("progress-{}-{}{plant}.json", asked.from, asked.count)
+}
+
+/// `sim` in the folder that the build went to, which is `target` as a rule.
+fn default_folder() -> PathBuf {
+    let built = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.parent()?.to_owned()));
+    let target = built.filter(|folder| folder.file_name().is_some_and(|name| name == "target"));
+    target.unwrap_or_else(|| "target".into()).join("sim")
+}
+
+/// The file that was written last.
+fn newest(folder: &Path) -> Option<PathBuf> {
+    let files = fs::read_dir(folder).ok()?.flatten().filter(|entry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.starts_with("progress-") && name.ends_with(".json")
+    });
+    files.max_by_key(|entry| entry.metadata().and_then(|data| data.modified()).ok()).map(|entry| entry.path())
+}
+
+/// The fingerprint of this program, to the byte.
+pub(crate) fn program() -> String {
+    let mut fingerprint = Fingerprint::default();
+    match std::env::current_exe().and_then(fs::read) {
+        Ok(bytes) => fingerprint.add(&bytes),
+        // Whoever cannot read itself goes on with nobody's results but its own.
+        Err(_) => fingerprint.add(&std::process::id().to_le_bytes()),
+    }
+    fingerprint.to_string()
+}

@@ -1,0 +1,99 @@
+//! What is shown while seeds are played: how far it is, how fast, and how long it will take.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+/// How often a line is written where nobody sees it rewritten.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// A terminal, on which one line is rewritten; or a file, to which lines are added now and then.
+pub(crate) struct Screen {
+    terminal: bool,
+    shown: Option<Duration>,
+    /// Seeds that were done before this process began: they say nothing about its speed.
+    before: u64,
+}
+
+/// How far a run is.
+pub(crate) struct Far {
+    /// Since this process began.
+    pub(crate) elapsed: Duration,
+    pub(crate) done: u64,
+    pub(crate) count: u64,
+    pub(crate) broken: usize,
+}
+
+impl Screen {
+    pub(crate) fn new(before: u64) -> Self {
+        Self { terminal: std::io::stdout().is_terminal(), shown: None, before }
+    }
+
+    /// Shows how far it is, if it is time to.
+    pub(crate) fn show(&mut self, far: &Far) {
+        let every = if self.terminal { Duration::from_millis(500) } else { EVERY };
+        if far.elapsed < self.shown.unwrap_or_default() + every {
+            return;
+        }
+        self.shown = Some(far.elapsed);
+        let line = self.line(far);
+        if self.terminal {
+            print!("\r\x1b[K{line}");
+            // A line that is not seen at once is seen with the next.
+            let _ = std::io::stdout().flush();
+        } else {
+            println!("{line}");
+        }
+    }
+
+    /// Prints a line that stays.
+    pub(crate) fn say(&self, what: impl std::fmt::Display) {
+        println!("{}{what}", if self.terminal { "\r\x1b[K" } else { "" });
+    }
+
+    fn line(&self, far: &Far) -> String {
+        let rate = self.rate(far);
+        let left = far.count.saturating_sub(far.done);
+        let left = match rate {
+            rate if rate > 0.0 => format!("{} left", minutes(Duration::from_secs_f64(left as f64 / rate))),
+            _ => "no end in sight".into(),
+        };
+        format!("{} of {} seeds, {rate:.1} a second, {}, {left}", far.done, far.count, violations(far.broken))
+    }
+
+    /// Seeds a second, of this process.
+    pub(crate) fn rate(&self, far: &Far) -> f64 {
+        far.done.saturating_sub(self.before) as f64 / far.elapsed.as_secs_f64().max(0.001)
+    }
+}
+
+/// `1 violation`, `2 violations`.
+pub(crate) fn violations(count: usize) -> String {
+    format!("{count} violation{}", if count == 1 { "" } else { "s" })
+}
+
+fn minutes(duration: Duration) -> String {
+    match duration.as_secs() {
+        seconds @ ..60 => format!("{seconds} s"),
+        seconds @ ..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        seconds => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_how_far_it_is_how_fast_and_how_long_it_will_take() {
+        let screen = Screen { terminal: false, shown: None, before: 100 };
+        let far =
+            |seconds, done| Far { elapsed: Duration::from_secs(seconds), done, count: 1_000, broken: 1 };
+        assert_eq!(screen.line(&far(10, 300)), "300 of 1000 seeds, 20.0 a second, 1 violation, 35 s left");
+        assert_eq!(
+            screen.line(&far(10, 100)),
+            "100 of 1000 seeds, 0.0 a second, 1 violation, no end in sight"
+        );
+        assert_eq!(minutes(Duration::from_secs(61)), "1 min 1 s");
+        assert_eq!(minutes(Duration::from_secs(2 * 3_600 + 65)), "2 h 1 min");
+    }
+}

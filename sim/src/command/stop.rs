@@ -1,0 +1,59 @@
+//! Ctrl-C and kill: the seeds under way are finished, the rest is left for the next time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether somebody asked to stop. Clones hear of the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Listens for Ctrl-C and SIGTERM from now on. The second one ends the process at once.
+    pub(crate) fn listen() -> Self {
+        let stop = Self::default();
+        let flag = stop.clone();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        match runtime {
+            Ok(runtime) => drop(std::thread::spawn(move || {
+                runtime.block_on(async {
+                    asked().await;
+                    flag.ask();
+                    asked().await;
+                });
+                std::process::exit(i32::from(super::STOPPED));
+            })),
+            Err(error) => println!("Ctrl-C ends at once, without a summary: {error}"),
+        }
+        stop
+    }
+
+    /// Asks to stop.
+    pub(crate) fn ask(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was asked for.
+    pub(crate) fn asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Waits for the next signal. Where signals cannot be heard, nobody asks.
+async fn asked() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let heard =
+            signal(SignalKind::interrupt()).and_then(|int| Ok((int, signal(SignalKind::terminate())?)));
+        match heard {
+            Ok((mut interrupt, mut terminate)) => {
+                futures_util::future::select(Box::pin(interrupt.recv()), Box::pin(terminate.recv())).await;
+            }
+            Err(_) => std::future::pending().await,
+        }
+    }
+    #[cfg(not(unix))]
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
+}

@@ -1,0 +1,64 @@
+//! What the runs of many seeds add up to.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use ephor_sim::attempt::{Attempt, Broken};
+use ephor_sim::coverage::Coverage;
+use ephor_sim::judge::Figures;
+use serde::{Deserialize, Serialize};
+
+/// The sum of all runs so far.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Total {
+    pub(crate) runs: u64,
+    pub(crate) acts: u64,
+    figures: Figures,
+    coverage: Coverage,
+    /// What broke, by seed.
+    pub(crate) broken: BTreeMap<u64, Broken>,
+}
+
+impl Total {
+    /// Adds a run. One that ended in a panic has no figures.
+    pub(crate) fn add(&mut self, seed: u64, attempt: &Attempt) {
+        self.runs += 1;
+        if let Some(broken) = &attempt.broken {
+            self.broken.insert(seed, broken.clone());
+        }
+        if let Some(outcome) = &attempt.outcome {
+            self.acts += outcome.acts as u64;
+            self.coverage.add(&outcome.coverage);
+            add_figures(&mut self.figures, &outcome.figures);
+        }
+    }
+}
+
+fn add_figures(sum: &mut Figures, one: &Figures) {
+    // Named one by one: a new figure is an error here until it is added.
+    let Figures { finished, repeated, skipped, changes, unsettled, saves } = one;
+    sum.finished += finished;
+    sum.repeated += repeated;
+    sum.skipped += skipped;
+    sum.unsettled += unsettled;
+    sum.saves += saves;
+    for (reason, count) in changes {
+        *sum.changes.entry(reason.clone()).or_default() += count;
+    }
+}
+
+impl fmt::Display for Total {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let figures = &self.figures;
+        writeln!(f, "{}", self.coverage)?;
+        writeln!(f, "\nchanges of owner:")?;
+        for (reason, count) in &figures.changes {
+            writeln!(f, "{count:>10}  {reason}")?;
+        }
+        write!(
+            f,
+            "\n{} events finished, {} of them again, {} skipped by policy; {} checkpoints; {} given away unsettled",
+            figures.finished, figures.repeated, figures.skipped, figures.saves, figures.unsettled
+        )
+    }
+}

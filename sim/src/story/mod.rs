@@ -1,0 +1,99 @@
+//! A failing run as a story: what the fleet was, what went wrong, who did what, and which promise broke.
+//!
+//! Of the thousands of lines of a [`history`](crate::history) it keeps those
+//! that matter: of the partition concerned, of the hosts that owned it, of what
+//! was done to them, in the last epochs before the promise broke.
+
+mod cast;
+mod choice;
+mod words;
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::plants::Plant;
+use crate::reduce::Reduced;
+use choice::Part;
+use words::Words;
+
+/// A failing run, ready to be told by `Display`.
+pub struct Story<'a> {
+    reduced: &'a Reduced,
+    plant: Option<&'a Plant>,
+    lines: Vec<(Duration, String)>,
+    words: Words,
+}
+
+impl<'a> Story<'a> {
+    /// The story of a reduced run, and of the bug that was planted for it.
+    pub fn new(reduced: &'a Reduced, plant: Option<&'a Plant>) -> Self {
+        let lines = reduced.history.lines();
+        Self { reduced, plant, words: Words::new(&lines), lines }
+    }
+
+    fn prologue(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Reduced { seed, scenario, broken, acts_before, plays, complete, .. } = self.reduced;
+        writeln!(f, "THE STORY OF SEED {seed}: {}", self.words.plain(&broken.to_string()))?;
+        if let Some(plant) = self.plant {
+            writeln!(f, "planted: {} (--plant {})", plant.what, plant.name)?;
+        }
+        let left = scenario.acts.len();
+        let end = match (complete, left) {
+            (false, _) => "the search was ended early",
+            (true, 0) => "it needs none",
+            (true, 1) => "it cannot be left out",
+            (true, _) => "none of them can be left out",
+        };
+        let course =
+            if scenario.seed == *seed { "" } else { "; in another interleaving than the seed's own" };
+        writeln!(f, "reduced from {acts_before} faults to {left} in {plays} plays: {end}{course}")?;
+        writeln!(f, "\nTHE FLEET")?;
+        cast::of(scenario).iter().try_for_each(|line| writeln!(f, "  {line}"))
+    }
+
+    fn faults(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\nWHAT GOES WRONG")?;
+        for act in &self.reduced.scenario.acts {
+            let line = choice::line_of(act, &self.lines).map(|line| self.lines[line].1.as_str());
+            writeln!(f, "{}  {}", time(act.at), self.words.act(act, line))?;
+        }
+        if self.reduced.scenario.acts.is_empty() {
+            writeln!(f, "  nothing")?;
+        }
+        Ok(())
+    }
+
+    fn course(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let partition = self.reduced.broken.partition();
+        match partition {
+            Some(partition) => writeln!(f, "\nWHAT HAPPENS TO {partition:?}")?,
+            None => writeln!(f, "\nWHAT HAPPENS")?,
+        }
+        for part in choice::of(&self.reduced.scenario.acts, partition, &self.lines) {
+            match part {
+                Part::Line(line) => {
+                    let (at, text) = &self.lines[line];
+                    writeln!(f, "{}  {}", time(*at), self.words.plain(text))?;
+                }
+                Part::LeftOut(what) => writeln!(f, "{:>11}  … {what}", "")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Story<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.prologue(f)?;
+        self.faults(f)?;
+        self.course(f)?;
+        write!(
+            f,
+            "\n(pN: a partition. eN: an epoch, a new one with every owner. #N: an event of the partition.)"
+        )
+    }
+}
+
+fn time(at: Duration) -> String {
+    format!("{:>9.3} s", at.as_secs_f64())
+}

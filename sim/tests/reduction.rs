@@ -1,0 +1,94 @@
+//! A failing seed is cut down to little, and what is left is told so that a person understands it.
+
+use ephor_core::rules::Rules;
+use ephor_sim::attempt::attempt;
+use ephor_sim::plants::{self, Plant};
+use ephor_sim::reduce::{Limits, Reduced, reduce};
+use ephor_sim::scenario::Scenario;
+use ephor_sim::story::Story;
+
+fn planted(name: &str) -> (&'static Plant, Reduced) {
+    let plant = plants::find(name).expect("a bug of this name");
+    let failing = (0..100).find(|seed| attempt(Scenario::draw(*seed), plant.rules).broken.is_some());
+    let scenario = Scenario::draw(failing.expect("a failing seed"));
+    (plant, reduce(scenario, plant.rules, Limits::default()).expect("what fails, fails again"))
+}
+
+/// What is left is little, breaks the same promise, and nothing of it can be spared.
+fn is_minimal(plant: &Plant, reduced: &Reduced) {
+    let Reduced { scenario, broken, acts_before, .. } = reduced;
+    assert!(reduced.complete, "{} plays were not enough", reduced.plays);
+    assert!(*acts_before >= 20 && scenario.acts.len() <= 4, "{acts_before} acts became {:?}", scenario.acts);
+    let again = attempt(scenario.clone(), plant.rules);
+    assert_eq!(again.broken.as_ref(), Some(broken));
+    assert_eq!(again.history.fingerprint(), reduced.history.fingerprint());
+    for left_out in 0..scenario.acts.len() {
+        let mut fewer = scenario.clone();
+        let act = fewer.acts.remove(left_out);
+        let other = attempt(fewer, plant.rules).broken;
+        assert_ne!(other.map(|other| other.promise), Some(broken.promise.clone()), "{act:?} can be spared");
+    }
+}
+
+/// Short, in words, with a beginning and an end.
+fn reads_well(plant: &Plant, reduced: &Reduced) {
+    let story = Story::new(reduced, Some(plant)).to_string();
+    assert!(story.contains(plant.what), "{story}");
+    assert!(story.lines().count() < 100, "{story}");
+    assert_eq!(story.matches("VIOLATION").count(), 1, "{story}");
+    for act in &reduced.scenario.acts {
+        assert!(story.contains(&format!("{:>9.3} s", act.at.as_secs_f64())), "{act:?}:\n{story}");
+    }
+    if let Some(partition) = reduced.broken.partition() {
+        assert!(story.contains(&format!("WHAT HAPPENS TO {partition:?}")), "{story}");
+        assert!(story.contains(&format!("{partition:?} goes from nobody to host-")), "{story}");
+    }
+    for program in ["Some(", "Finished {", "None"] {
+        assert!(!story.contains(program), "{program} is not for people:\n{story}");
+    }
+}
+
+#[test]
+fn a_takeover_in_an_old_epoch_is_reduced_and_told() {
+    let (plant, reduced) = planted("epoch");
+    is_minimal(plant, &reduced);
+    reads_well(plant, &reduced);
+}
+
+#[test]
+fn a_release_before_the_final_checkpoint_is_reduced_and_told() {
+    let (plant, reduced) = planted("order");
+    is_minimal(plant, &reduced);
+    reads_well(plant, &reduced);
+}
+
+#[test]
+fn a_seek_that_keeps_the_epoch_is_reduced_and_told() {
+    let (plant, reduced) = planted("seek");
+    is_minimal(plant, &reduced);
+    reads_well(plant, &reduced);
+}
+
+#[test]
+fn the_same_seed_is_reduced_to_the_same_story() {
+    let ((plant, first), (_, second)) = (planted("order"), planted("order"));
+    assert_eq!(Story::new(&first, Some(plant)).to_string(), Story::new(&second, Some(plant)).to_string());
+    assert_eq!(first.plays, second.plays);
+}
+
+#[test]
+fn a_reduction_ends_where_its_limits_say() {
+    let plant = plants::find("epoch").expect("a bug of this name");
+    let limits = Limits { plays: 5, ..Limits::default() };
+    let reduced = reduce(Scenario::draw(0), plant.rules, limits).expect("a failing seed");
+    assert!(reduced.plays <= 5 && !reduced.complete);
+    let limits = Limits { go_on: &|| false, ..Limits::default() };
+    let reduced = reduce(Scenario::draw(0), plant.rules, limits).expect("a failing seed");
+    assert_eq!((reduced.plays, reduced.scenario.acts.len()), (1, reduced.acts_before));
+}
+
+#[test]
+fn what_does_not_fail_is_not_reduced() {
+    let scenario = Scenario { acts: vec![], ..Scenario::draw(10_000) };
+    assert!(reduce(scenario, Rules::default(), Limits::default()).is_none());
+}

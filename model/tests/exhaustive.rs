@@ -49,3 +49,13 @@ fn two_hosts_one_partition_two_messages_at_a_time() {
 fn three_hosts_one_partition() {
     all_hold(Bounds { hosts: 3, partitions: 1, ..Bounds::default() });
 }
+
+#[test]
+fn three_hosts_two_partitions() {
+    // Two changes of owner: one more takes minutes.
+    let bounds = Bounds { hosts: 3, changes: 2, seeks: 0, ..Bounds::default() };
+    let findings = search(Protocol::new(bounds, Rules::KEPT), cores());
+    println!("{bounds:?}\n{findings}");
+    assert!(findings.broken.is_none(), "{findings}");
+    assert!(findings.unique > 100_000, "{findings}");
+}

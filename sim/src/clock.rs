@@ -14,7 +14,8 @@ const MILLION: i128 = 1_000_000;
 /// How one machine's clocks follow virtual time.
 ///
 /// The monotonic clock may be ahead, and run fast or slow; it may jump forward
-/// (the machine was suspended) and never back. The wall clock follows it, and
+/// (the machine was suspended), stand still (a virtual machine that its host
+/// stopped) and never goes back. The wall clock follows it, and
 /// can be set to anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MachineClock {
@@ -51,15 +52,18 @@ impl MachineClock {
             return Monotonic::NEVER;
         }
         let left = reading.since(self.reads);
-        if self.rate_ppm == 0 {
+        if self.rate_ppm == 0 || left.is_zero() {
             return self.since + left;
         }
         let rate = MILLION + i128::from(self.rate_ppm);
+        if rate == 0 {
+            return Monotonic::NEVER;
+        }
         let nanoseconds = (as_i128(left) * MILLION + rate - 1) / rate;
         self.since + Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
     }
 
-    /// From `now` on, runs at another rate.
+    /// From `now` on, runs at another rate. At -1,000,000 it stands still.
     pub fn run_at(&mut self, now: Monotonic, rate_ppm: i32) {
         assert_ppm(rate_ppm);
         self.anchor(now);
@@ -108,10 +112,7 @@ fn as_i128(duration: Duration) -> i128 {
 }
 
 fn assert_ppm(rate_ppm: i32) {
-    assert!(
-        i128::from(rate_ppm) > -MILLION,
-        "a clock that stands still or runs back is none: {rate_ppm} ppm"
-    );
+    assert!(i128::from(rate_ppm) >= -MILLION, "a clock that runs back is none: {rate_ppm} ppm");
 }
 
 /// A machine's clock, to hand out: the store's and the hub's is the world's.
@@ -186,8 +187,21 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "a clock that stands still")]
-    fn a_clock_does_not_stand_still() {
-        MachineClock::new(Duration::ZERO, -1_000_000);
+    #[should_panic(expected = "a clock that runs back")]
+    fn a_clock_does_not_run_back() {
+        MachineClock::new(Duration::ZERO, -1_000_001);
+    }
+
+    #[test]
+    fn a_clock_may_stand_still_and_go_on() {
+        let mut clock = MachineClock::default();
+        clock.run_at(seconds(5), -1_000_000);
+        assert_eq!(
+            (clock.read(seconds(9)), clock.wall(seconds(9))),
+            (seconds(5), FIRST_DAY + Duration::from_secs(5))
+        );
+        assert_eq!((clock.when(seconds(5)), clock.when(seconds(6))), (seconds(5), Monotonic::NEVER));
+        clock.run_at(seconds(9), 0);
+        assert_eq!((clock.read(seconds(10)), clock.when(seconds(6))), (seconds(6), seconds(10)));
     }
 }

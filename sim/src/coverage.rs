@@ -1,71 +1,227 @@
-//! Which fault hit a partition in which state, counted.
+//! Which fault hit a partition and a host in which state, counted; and what never occurred.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::menu::Fault;
+
 /// What a partition was doing when a fault hit it.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum PartitionState {
     /// Nobody owns it.
     Unowned,
-    /// Owned, and its processor is not open yet or closed already.
+    /// Owned, and its processor is not open yet.
     Opening,
     /// Open, between two calls.
     Idle,
     /// In a call.
     InCall,
+    /// Owned, and its processor is closed already.
+    Closing,
+    /// A person holds it.
+    Held,
 }
 
 impl PartitionState {
-    const ALL: [Self; 4] = [Self::Unowned, Self::Opening, Self::Idle, Self::InCall];
+    const ALL: [Self; 6] =
+        [Self::Unowned, Self::Opening, Self::Idle, Self::InCall, Self::Closing, Self::Held];
+}
+
+/// What a host was doing when a fault hit it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+pub enum HostCondition {
+    /// Started, and has not looked at the fleet yet.
+    Starting,
+    /// Owns something, or will.
+    Active,
+    /// Ready, with nothing to own.
+    Standby,
+    /// Drained by a person.
+    Draining,
+    /// It cannot serve.
+    Unfit,
+    /// On its way out.
+    Stopping,
+    /// Its process stands still.
+    Paused,
+    /// It does not run.
+    Down,
+}
+
+impl HostCondition {
+    const ALL: [Self; 8] = [
+        Self::Starting,
+        Self::Active,
+        Self::Standby,
+        Self::Draining,
+        Self::Unfit,
+        Self::Stopping,
+        Self::Paused,
+        Self::Down,
+    ];
 }
 
 /// Counts by fault and state.
-#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub struct Coverage(BTreeMap<String, BTreeMap<PartitionState, u64>>);
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Coverage {
+    partitions: BTreeMap<String, BTreeMap<PartitionState, u64>>,
+    hosts: BTreeMap<String, BTreeMap<HostCondition, u64>>,
+    /// What went wrong on the way, by the call that it hit.
+    calls: BTreeMap<String, u64>,
+}
 
 impl Coverage {
     /// A fault hit a partition in this state.
-    pub fn count(&mut self, fault: &str, state: PartitionState) {
-        match self.0.get_mut(fault) {
-            Some(states) => *states.entry(state).or_default() += 1,
-            None => {
-                self.0.insert(fault.to_owned(), BTreeMap::from([(state, 1)]));
-            }
-        }
+    pub fn partition(&mut self, fault: &str, state: PartitionState) {
+        *entry(&mut self.partitions, fault).entry(state).or_default() += 1;
+    }
+
+    /// A fault hit a host in this state.
+    pub fn host(&mut self, fault: &str, state: HostCondition) {
+        *entry(&mut self.hosts, fault).entry(state).or_default() += 1;
+    }
+
+    /// Something went wrong on the way with a call.
+    pub fn call(&mut self, what: String) {
+        *self.calls.entry(what).or_default() += 1;
     }
 
     /// Adds another run's counts.
     pub fn add(&mut self, other: &Self) {
-        for (fault, states) in &other.0 {
-            let mine = self.0.entry(fault.clone()).or_default();
-            for (state, count) in states {
-                *mine.entry(*state).or_default() += count;
-            }
+        for (fault, states) in &other.partitions {
+            let mine = entry(&mut self.partitions, fault);
+            states.iter().for_each(|(state, count)| *mine.entry(*state).or_default() += count);
+        }
+        for (fault, states) in &other.hosts {
+            let mine = entry(&mut self.hosts, fault);
+            states.iter().for_each(|(state, count)| *mine.entry(*state).or_default() += count);
+        }
+        for (call, count) in &other.calls {
+            *self.calls.entry(call.clone()).or_default() += count;
         }
     }
 
     /// How often this fault hit a partition in this state.
-    pub fn of(&self, fault: &str, state: PartitionState) -> u64 {
-        self.0.get(fault).and_then(|states| states.get(&state)).copied().unwrap_or(0)
+    pub fn of_partition(&self, fault: &str, state: PartitionState) -> u64 {
+        self.partitions.get(fault).and_then(|states| states.get(&state)).copied().unwrap_or(0)
     }
+
+    /// How often this fault hit a host in this state.
+    pub fn of_host(&self, fault: &str, state: HostCondition) -> u64 {
+        self.hosts.get(fault).and_then(|states| states.get(&state)).copied().unwrap_or(0)
+    }
+
+    /// Every combination that can occur and never did, in words.
+    pub fn holes(&self) -> Vec<String> {
+        let mut holes = vec![];
+        for fault in Fault::ALL {
+            let name = format!("{fault:?}");
+            for state in PartitionState::ALL.into_iter().filter(|state| reaches_partition(*fault, *state)) {
+                if self.of_partition(&name, state) == 0 {
+                    holes.push(format!("{name} on a partition that is {state:?}"));
+                }
+            }
+            for state in HostCondition::ALL.into_iter().filter(|state| reaches_host(*fault, *state)) {
+                if self.of_host(&name, state) == 0 {
+                    holes.push(format!("{name} on a host that is {state:?}"));
+                }
+            }
+        }
+        holes
+    }
+}
+
+fn entry<'a, T: Default>(map: &'a mut BTreeMap<String, T>, key: &str) -> &'a mut T {
+    if !map.contains_key(key) {
+        map.insert(key.to_owned(), T::default());
+    }
+    map.get_mut(key).expect("it was just put there")
+}
+
+/// Whether this fault can hit a partition in this state at all.
+fn reaches_partition(fault: Fault, state: PartitionState) -> bool {
+    match (fault, state) {
+        // A person holds a partition that is not held yet.
+        (Fault::Hold, PartitionState::Held) => false,
+        // Who joins owns nothing yet.
+        (Fault::Join | Fault::Namesake, _) => false,
+        // It hits the partitions that a host owns.
+        (fault, PartitionState::Unowned) => !hits_a_host(fault),
+        _ => true,
+    }
+}
+
+/// Whether this fault can hit a host in this state at all.
+fn reaches_host(fault: Fault, state: HostCondition) -> bool {
+    match (fault, state) {
+        (fault, _) if !hits_a_host(fault) => false,
+        // What is done to a process needs one.
+        (Fault::ClockDrift | Fault::ClockJump | Fault::WallClockSet, HostCondition::Down) => true,
+        (_, HostCondition::Down) => false,
+        // Nobody is stopped twice, and who stands still cannot be asked to stop.
+        (
+            Fault::Restart | Fault::Upgrade | Fault::Leave | Fault::Pause | Fault::Freeze,
+            HostCondition::Paused,
+        ) => false,
+        (Fault::Restart | Fault::Upgrade | Fault::Leave, HostCondition::Stopping) => false,
+        _ => true,
+    }
+}
+
+/// Whether it happens to one host, and so to the partitions that this host owns.
+fn hits_a_host(fault: Fault) -> bool {
+    !matches!(
+        fault,
+        Fault::Join
+            | Fault::Namesake
+            | Fault::StoreThrottles
+            | Fault::StoreWakesNobody
+            | Fault::StoreOutage
+            | Fault::StoreFailover
+            | Fault::StoreRestored
+            | Fault::HubRestart
+            | Fault::LinkCut
+            | Fault::HubRecreated
+            | Fault::HubGrows
+            | Fault::Retention
+            | Fault::ForeignReader
+            | Fault::Seek
+    )
+}
+
+fn table<S: Copy + Ord + fmt::Debug>(
+    f: &mut fmt::Formatter<'_>,
+    title: &str,
+    states: &[S],
+    rows: &BTreeMap<String, BTreeMap<S, u64>>,
+) -> fmt::Result {
+    write!(f, "{title:<34}")?;
+    for state in states {
+        write!(f, "{:>10}", format!("{state:?}"))?;
+    }
+    for (fault, counts) in rows {
+        write!(f, "\n{fault:<34}")?;
+        for state in states {
+            write!(f, "{:>10}", counts.get(state).copied().unwrap_or(0))?;
+        }
+    }
+    writeln!(f)
 }
 
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:<34}", "fault \\ state of a partition")?;
-        for state in PartitionState::ALL {
-            write!(f, "{:>12}", format!("{state:?}"))?;
+        table(f, "fault \\ state of a partition", &PartitionState::ALL, &self.partitions)?;
+        writeln!(f)?;
+        table(f, "fault \\ state of a host", &HostCondition::ALL, &self.hosts)?;
+        writeln!(f, "\nfaults on the way, by call:")?;
+        for (call, count) in &self.calls {
+            writeln!(f, "{call:<34}{count:>10}")?;
         }
-        for (fault, states) in &self.0 {
-            write!(f, "\n{fault:<34}")?;
-            for state in PartitionState::ALL {
-                write!(f, "{:>12}", states.get(&state).copied().unwrap_or(0))?;
-            }
+        let holes = self.holes();
+        match holes.len() {
+            0 => write!(f, "\nevery combination that can occur has occurred"),
+            count => write!(f, "\n{count} combinations never occurred: {}", holes.join("; ")),
         }
-        Ok(())
     }
 }
 
@@ -74,18 +230,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_add_up_and_print_as_a_table() {
+    fn counts_add_up_and_print_as_tables_that_name_what_is_missing() {
         let mut a = Coverage::default();
-        a.count("crash", PartitionState::Idle);
+        a.partition("Crash", PartitionState::Idle);
         let mut b = Coverage::default();
-        b.count("crash", PartitionState::Idle);
-        b.count("pause", PartitionState::InCall);
+        b.partition("Crash", PartitionState::Idle);
+        b.host("Crash", HostCondition::Active);
+        b.call("store: Slow in Claim".into());
         a.add(&b);
-        assert_eq!(a.of("crash", PartitionState::Idle), 2);
-        assert_eq!(a.of("crash", PartitionState::InCall), 0);
-        assert_eq!(a.of("other", PartitionState::InCall), 0);
-        let table = a.to_string();
-        assert_eq!(table.lines().count(), 3, "{table}");
-        assert!(table.contains("crash") && table.contains("InCall"));
+        assert_eq!(a.of_partition("Crash", PartitionState::Idle), 2);
+        assert_eq!(a.of_partition("Crash", PartitionState::InCall), 0);
+        assert_eq!(a.of_host("Crash", HostCondition::Active), 1);
+        let holes = a.holes();
+        assert!(holes.contains(&"Crash on a partition that is InCall".to_owned()));
+        assert!(!holes.contains(&"Crash on a partition that is Idle".to_owned()));
+        assert!(!holes.iter().any(|hole| hole == "Crash on a partition that is Unowned"));
+        assert!(!holes.iter().any(|hole| hole == "Seek on a host that is Active"));
+        let text = a.to_string();
+        assert!(text.contains("store: Slow in Claim") && text.contains("never occurred"), "{text}");
     }
 }

@@ -21,12 +21,16 @@ pub enum FaultKind {
     ErrorBefore,
     /// An error, and yet it happened.
     ErrorAfter,
+    /// Asked to come less often, and nothing happened.
+    Throttled,
     /// Somebody else was faster, or so it seemed.
     Conflict,
     /// A wake-up call that never came.
     LostNotification,
     /// An established link broke.
     BrokenLink,
+    /// What an established link carries does not arrive.
+    Deaf,
 }
 
 /// Told of every fault when it takes effect: what, in which call, for which partition.

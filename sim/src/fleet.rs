@@ -1,21 +1,26 @@
 //! The hosts of a run: starting them, and doing things to them.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ephor::environment::Environment;
 use ephor::memory::{MemoryHub, MemoryStore};
-use ephor::{EventProcessorHost, EventProcessorOptions, PartitionManagerOptions};
-use ephor_core::ids::PartitionId;
+use ephor::{
+    ErrorHandler, EventProcessorHost, EventProcessorOptions, EventSource, HostError, HostId, PartitionError,
+};
+use ephor_core::host_record::HostState;
+use ephor_core::ids::{GroupId, LogId, PartitionId};
 use ephor_core::rules::Rules;
+use futures_util::FutureExt;
 
-use crate::coverage::Coverage;
+use crate::coverage::{Coverage, HostCondition};
 use crate::executor::{Handle, Machine};
 use crate::faults::FaultKind;
 use crate::history::History;
 use crate::judge::Judge;
 use crate::processor::{ProcessorFaults, SimProcessor};
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Style};
 use crate::source::{SlowSource, SourceFaults};
 use crate::store::{FaultyStore, StoreFaults};
 
@@ -29,6 +34,10 @@ pub(crate) struct World {
     pub(crate) scenario: Arc<Scenario>,
     pub(crate) hub: MemoryHub,
     pub(crate) store: MemoryStore,
+    /// Whose clock the store goes by.
+    pub(crate) store_clock: Machine,
+    /// What goes wrong with the store for all of them.
+    pub(crate) common: Arc<Mutex<StoreFaults>>,
     pub(crate) judge: Judge,
     pub(crate) history: History,
     pub(crate) coverage: Arc<Mutex<Coverage>>,
@@ -40,18 +49,48 @@ impl World {
     pub(crate) fn cover(&self, fault: &str, partitions: &[PartitionId]) {
         let mut coverage = self.coverage.lock().unwrap_or_else(PoisonError::into_inner);
         for partition in partitions {
-            coverage.count(fault, self.judge.state_of(*partition));
+            coverage.partition(fault, self.judge.state_of(*partition));
         }
     }
+
+    /// Counts a fault that hit a host, and the partitions that it owns.
+    pub(crate) fn cover_host(&self, fault: &str, host: &SimHost) {
+        let condition = host.condition(self);
+        self.coverage.lock().unwrap_or_else(PoisonError::into_inner).host(fault, condition);
+        self.cover(fault, &self.judge.owned_by(host.machine));
+    }
+
+    /// The partitions that the hub has now.
+    pub(crate) fn partitions(&self) -> Vec<PartitionId> {
+        self.hub.ends().into_iter().map(|(partition, _)| partition).collect()
+    }
+
+    /// The group that all hosts work for.
+    pub(crate) fn group(&self) -> GroupId {
+        let group = ephor::ConsumerGroup::default_group();
+        GroupId { namespace: self.hub.namespace().clone(), hub: self.hub.hub().clone(), group }
+    }
+}
+
+/// The hub's log as it is called now. A hub in memory answers at once.
+pub(crate) fn log_of(hub: &MemoryHub) -> Option<LogId> {
+    hub.hub_properties().now_or_never()?.ok()?.log
 }
 
 /// A host: its machine, its ways to store and hub, and its process, if it runs.
 pub(crate) struct SimHost {
     pub(crate) name: String,
     pub(crate) machine: Machine,
+    pub(crate) style: Style,
     pub(crate) process: Option<Arc<EventProcessorHost>>,
+    /// On its way out; true once it is.
+    stopping: Option<Arc<AtomicBool>>,
     /// Left for good: it is not started again.
     pub(crate) gone: bool,
+    /// Its clock stands still.
+    frozen: bool,
+    /// How fast its clock runs otherwise.
+    rate_ppm: i32,
     pub(crate) store: Arc<Mutex<StoreFaults>>,
     pub(crate) source: Arc<Mutex<SourceFaults>>,
     pub(crate) processor: Arc<Mutex<ProcessorFaults>>,
@@ -63,65 +102,73 @@ pub(crate) fn good_day(scenario: &Scenario) -> ProcessorFaults {
         call: scenario.call,
         fail: 0.0,
         panic: 0.0,
+        block: 0.0,
+        hang: 0.0,
         open_fails: 0.0,
         close_fails: 0.0,
         by_hand: scenario.by_hand,
+        odd: 0.0,
     }
 }
 
 impl SimHost {
     pub(crate) fn new(world: &World, number: usize) -> Self {
-        let name = format!("host-{number}");
+        Self::named(world, &format!("host-{number}"))
+    }
+
+    pub(crate) fn named(world: &World, name: &str) -> Self {
         Self {
-            machine: world.handle.add_machine(&name),
-            name,
+            machine: world.handle.add_machine(name),
+            name: name.to_owned(),
+            style: world.scenario.style.clone(),
             process: None,
+            stopping: None,
             gone: false,
+            frozen: false,
+            rate_ppm: 0,
             store: Arc::default(),
             source: Arc::default(),
             processor: Arc::new(Mutex::new(good_day(&world.scenario))),
         }
     }
 
-    /// Starts the process, unless it runs.
-    pub(crate) fn start(&mut self, world: &World) {
+    /// Starts the process, unless it runs. False if one is still on its way out.
+    pub(crate) fn start(&mut self, world: &World) -> bool {
+        self.reap();
+        if self.stopping.is_some() {
+            return false;
+        }
         if self.process.is_some() || self.gone {
-            return;
+            return true;
         }
         world.history.tell(format_args!("{} starts", self.name));
+        world.judge.lets_go(self.machine);
         let environment: Arc<dyn Environment> = Arc::new(world.handle.environment(self.machine));
-        let store = FaultyStore::new(&world.handle, Arc::new(world.store.clone()), self.store.clone());
-        let store = store.with_observer(self.observer(world, "store"));
-        let source = SlowSource::with_observer(
-            &world.handle,
-            Arc::new(world.hub.clone()),
-            self.source.clone(),
-            self.observer(world, "hub"),
-        );
-        let scenario = &world.scenario;
-        let options = EventProcessorOptions {
-            max_batch_size: scenario.max_batch_size,
-            prefetch_count: scenario.max_batch_size * 3,
-            checkpoint: scenario.checkpoint.clone(),
-            failure: scenario.failure,
-            process_timeout: scenario.process_timeout,
-            ..EventProcessorOptions::default()
-        };
         let (judge, machine, faults) = (world.judge.clone(), self.machine, self.processor.clone());
         let (users, random) = (environment.clone(), Mutex::new(world.handle.fork_random()));
-        let built = EventProcessorHost::builder_from(Arc::new(source), Arc::new(store))
-            .host_name(self.name.clone())
-            .environment(environment)
-            .options(options)
-            .manager_options(PartitionManagerOptions::default())
-            .rules(world.rules)
-            .processor(move |_| SimProcessor {
-                judge: judge.clone(),
-                machine,
-                environment: users.clone(),
-                faults: faults.clone(),
-                random: random.lock().unwrap_or_else(PoisonError::into_inner).fork(),
-            });
+        let (handle, afterthoughts) = (world.handle.clone(), Arc::new(Mutex::new(vec![])));
+        let built = EventProcessorHost::builder_from(
+            Arc::new(self.way_to_hub(world)),
+            Arc::new(self.way_to_store(world)),
+        )
+        .host_name(self.name.clone())
+        .environment(environment)
+        .options(EventProcessorOptions {
+            on_error: Some(self.ears(world)),
+            ..self.style.options(&world.scenario)
+        })
+        .manager_options(self.style.manager_options())
+        .rules(world.rules)
+        .processor(move |_| SimProcessor {
+            judge: judge.clone(),
+            handle: handle.clone(),
+            machine,
+            environment: users.clone(),
+            faults: faults.clone(),
+            random: random.lock().unwrap_or_else(PoisonError::into_inner).fork(),
+            old: None,
+            afterthoughts: afterthoughts.clone(),
+        });
         let process = Arc::new(built.expect("the options of a scenario are valid"));
         self.process = Some(process.clone());
         let (history, name) = (world.history.clone(), self.name.clone());
@@ -130,6 +177,30 @@ impl SimHost {
                 history.tell(format_args!("{name} does not start: {error}"));
             }
         });
+        true
+    }
+
+    /// What the host reports reaches the judge.
+    fn ears(&self, world: &World) -> ErrorHandler {
+        let (judge, machine) = (world.judge.clone(), self.machine);
+        ErrorHandler::new(move |error| {
+            if let HostError::Partition { partition, error: PartitionError::LostGround(ground) } = error {
+                judge.lost_ground(machine, *partition, ground);
+            }
+        })
+    }
+
+    fn way_to_store(&self, world: &World) -> FaultyStore {
+        let (judge, machine, style) = (world.judge.clone(), self.machine, self.style.clone());
+        FaultyStore::new(&world.handle, Arc::new(world.store.clone()), self.store.clone())
+            .with_common(world.common.clone())
+            .with_observer(self.observer(world, "store"))
+            .with_introduction(Arc::new(move |record| judge.meets(record, machine, &style)))
+    }
+
+    fn way_to_hub(&self, world: &World) -> SlowSource {
+        let observer = self.observer(world, "hub");
+        SlowSource::with_observer(&world.handle, Arc::new(world.hub.clone()), self.source.clone(), observer)
     }
 
     /// Counts a fault on the way, and tells of it.
@@ -138,39 +209,121 @@ impl SimHost {
         world: &World,
         place: &'static str,
     ) -> Arc<dyn Fn(FaultKind, Call, Option<PartitionId>) + Send + Sync> {
-        let (world, name) = (world.clone(), self.name.clone());
+        let (world, name, machine) = (world.clone(), self.name.clone(), self.machine);
         Arc::new(move |kind, call, partition| {
             world.history.tell(format_args!("{place}: {kind:?} hits {call:?} of {name} {partition:?}"));
-            let hit = partition.map_or_else(|| world.judge.owned_by(&name), |partition| vec![partition]);
-            world.cover(&format!("{place}: {kind:?} in {call:?}"), &hit);
+            let hit = partition.map_or_else(|| world.judge.owned_by(machine), |partition| vec![partition]);
+            world.cover(&format!("{place}: {kind:?}"), &hit);
+            let mut coverage = world.coverage.lock().unwrap_or_else(PoisonError::into_inner);
+            coverage.call(format!("{place}: {kind:?} in {call:?}"));
         })
     }
 
     /// The process is gone from one moment to the next.
     pub(crate) fn crash(&mut self, world: &World) {
         if self.process.is_some() {
-            world.handle.resume(self.machine);
+            self.wake(world);
             world.handle.crash(self.machine);
+            world.judge.lets_go(self.machine);
             self.process = None;
+            self.stopping = None;
         }
     }
 
     /// Stops the process in good order, in its own time.
     pub(crate) fn stop(&mut self, world: &World) {
-        let Some(process) = self.process.take() else { return };
-        let (history, name) = (world.history.clone(), self.name.clone());
+        let Some(process) = self.process.clone().filter(|_| self.stopping.is_none()) else { return };
+        let (history, judge, name) = (world.history.clone(), world.judge.clone(), self.name.clone());
+        let stopped = Arc::new(AtomicBool::new(false));
+        self.stopping = Some(stopped.clone());
         world.handle.spawn_on(self.machine, async move {
+            let host = process.snapshot().map(|snapshot| snapshot.host);
             match process.stop(STOP_WITHIN).await {
-                Ok(report) => history.tell(format_args!("{name} stopped: {report}")),
+                Ok(report) => {
+                    history.tell(format_args!("{name} stopped: {report}"));
+                    if let Some(host) = host {
+                        judge.stopped(&host, &report);
+                    }
+                }
                 Err(error) => history.tell(format_args!("{name} does not stop: {error}")),
             }
+            stopped.store(true, Ordering::Relaxed);
         });
     }
 
+    /// Notices that a stop is over.
+    pub(crate) fn reap(&mut self) {
+        if self.stopping.as_ref().is_some_and(|stopped| stopped.load(Ordering::Relaxed)) {
+            self.stopping = None;
+            self.process = None;
+        }
+    }
+
+    /// The process stands still, and its clock with it if `frozen`.
+    pub(crate) fn pause(&mut self, world: &World, frozen: bool) {
+        world.handle.pause(self.machine);
+        world.judge.disturbed(self.machine);
+        self.frozen |= frozen;
+        if frozen {
+            world.handle.change_clock(self.machine, |clock, now| clock.run_at(now, STANDS_STILL));
+        }
+    }
+
+    /// The process goes on, and so does its clock.
+    pub(crate) fn wake(&mut self, world: &World) {
+        if std::mem::take(&mut self.frozen) {
+            let rate = self.rate_ppm;
+            world.handle.change_clock(self.machine, |clock, now| clock.run_at(now, rate));
+            world.judge.clock_stood(self.machine);
+        }
+        world.judge.disturbed(self.machine);
+        world.handle.resume(self.machine);
+    }
+
+    /// Its clock runs fast or slow from now on.
+    pub(crate) fn drift(&mut self, world: &World, rate_ppm: i32) {
+        self.rate_ppm = rate_ppm;
+        if !self.frozen {
+            world.handle.change_clock(self.machine, |clock, now| clock.run_at(now, rate_ppm));
+        }
+    }
+
+    /// Its way to the store becomes this.
+    pub(crate) fn set_store(&self, world: &World, faults: StoreFaults) {
+        world.judge.store_is_bad(self.machine, faults.is_bad());
+        set(&self.store, faults);
+    }
+
+    /// Whether it runs and means to go on.
     pub(crate) fn runs(&self) -> bool {
-        self.process.is_some()
+        self.process.is_some() && self.stopping.is_none()
+    }
+
+    /// Who it is in this life, once it has started.
+    pub(crate) fn id(&self) -> Option<HostId> {
+        Some(self.process.as_ref()?.snapshot()?.host)
+    }
+
+    pub(crate) fn condition(&self, world: &World) -> HostCondition {
+        let Some(process) = &self.process else { return HostCondition::Down };
+        if world.handle.is_paused(self.machine) {
+            return HostCondition::Paused;
+        }
+        if self.stopping.is_some() {
+            return HostCondition::Stopping;
+        }
+        match process.snapshot().filter(|snapshot| snapshot.scans > 0).map(|snapshot| snapshot.state) {
+            None => HostCondition::Starting,
+            Some(HostState::Active) => HostCondition::Active,
+            Some(HostState::Standby) => HostCondition::Standby,
+            Some(HostState::Draining) => HostCondition::Draining,
+            Some(HostState::Unfit) => HostCondition::Unfit,
+        }
     }
 }
+
+/// The rate of a clock that does not move.
+const STANDS_STILL: i32 = -1_000_000;
 
 /// Changes what is behind a lock.
 pub(crate) fn set<T>(place: &Mutex<T>, value: T) {

@@ -31,21 +31,24 @@
 //! | how many moves a change takes, and how long nobody reads | [`moves`] |
 //! | how a fleet grows, and what that costs | [`scale`] |
 //! | what must hold, always | [`judge`] |
-//! | which fault hit what | [`coverage`] |
 //! | bugs that it must notice | [`plants`] |
+//! | which fault hit what | [`coverage`] |
 //! | what happened, line by line | [`history`] |
 //! | comparing two runs | [`fingerprint`] |
 
 pub mod attempt;
+mod acts;
 pub mod clock;
 pub mod coverage;
 pub mod environment;
+mod events;
 pub mod executor;
 pub mod faults;
 pub mod fingerprint;
 mod fleet;
 pub mod history;
 pub mod judge;
+pub mod menu;
 pub mod moves;
 mod network;
 pub mod plants;

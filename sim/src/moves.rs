@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use ephor::StartPosition;
 use ephor_core::ids::PartitionId;
 use ephor_core::rules::Rules;
 use ephor_core::time::Monotonic;
 
 use crate::run::Run;
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Style};
 
+const LEASE: Duration = ephor::DEFAULT_LEASE_DURATION;
 /// How long a fleet has to come to rest after a change.
 const REST: Duration = Duration::from_secs(90);
 
@@ -56,7 +58,10 @@ pub fn measure(from: u64, count: u64) -> Moves {
 }
 
 fn one_fleet(seed: u64, moves: &mut Moves) {
-    let scenario = Scenario { acts: vec![], process_timeout: None, by_hand: 0.0, ..Scenario::draw(seed) };
+    let drawn = Scenario::draw(seed);
+    let style = Style { process_timeout: None, max_partitions: None, lease: LEASE, ..drawn.style };
+    let initial = StartPosition::Earliest;
+    let scenario = Scenario { acts: vec![], by_hand: 0.0, style, initial, ..drawn };
     let wakes = scenario.wakes;
     let mut run = Run::new(scenario, Rules::default());
     run.send_events();
@@ -99,7 +104,7 @@ fn one_fleet(seed: u64, moves: &mut Moves) {
 /// How many partitions each running host has, by its number.
 fn held(run: &Run) -> BTreeMap<usize, usize> {
     let running = run.hosts.iter().enumerate().filter(|(_, host)| host.runs());
-    running.map(|(number, host)| (number, run.world.judge.owned_by(&host.name).len())).collect()
+    running.map(|(number, host)| (number, run.world.judge.owned_by(host.machine).len())).collect()
 }
 
 /// Everything above a share has to move, and as many as possible keep the larger share.

@@ -55,7 +55,7 @@ where
         let failure = || error("a fault that the simulation injected".into());
         let answer = match journey.fault {
             Some(FaultKind::LostRequest) => return,
-            Some(FaultKind::ErrorBefore) => Err(failure()),
+            Some(FaultKind::ErrorBefore | FaultKind::Throttled) => Err(failure()),
             Some(FaultKind::LostResponse) => {
                 drop(apply.await);
                 return;

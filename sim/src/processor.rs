@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ephor::environment::Environment;
+use ephor::environment::{Environment, TaskHandle};
 use ephor::{BoxError, CloseReason, Event, EventProcessor, PartitionContext, PartitionError};
 use fastrand::Rng;
 
-use crate::executor::Machine;
+use crate::executor::{Handle, Machine};
 use crate::faults::happens;
-use crate::judge::Judge;
+use crate::judge::{Caller, Judge, Span};
 
 /// How well the user's code works at the moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,33 +20,43 @@ pub struct ProcessorFaults {
     pub fail: f64,
     /// A call panics.
     pub panic: f64,
+    /// A call blocks its thread, for up to a minute and a half.
+    pub block: f64,
+    /// A call does not return as long as this stands.
+    pub hang: f64,
     /// `open` fails.
     pub open_fails: f64,
     /// `close` fails.
     pub close_fails: f64,
     /// A call checkpoints by hand: all of its batch, or a part of it.
     pub by_hand: f64,
+    /// It checkpoints twice, what it finished long ago, and after it was closed.
+    pub odd: f64,
 }
 
 /// A processor on one machine.
 pub struct SimProcessor {
     pub(crate) judge: Judge,
+    pub(crate) handle: Handle,
     pub(crate) machine: Machine,
     pub(crate) environment: Arc<dyn Environment>,
     pub(crate) faults: Arc<Mutex<ProcessorFaults>>,
     pub(crate) random: Rng,
+    /// An event that was finished a while ago.
+    pub(crate) old: Option<Event>,
+    /// Checkpoints that it has set out to write later: they end with the process, not with the partition.
+    pub(crate) afterthoughts: Arc<Mutex<Vec<TaskHandle>>>,
 }
 
 /// Tells the judge when a call is over, however it ends.
-struct CallEnds<'a> {
-    judge: &'a Judge,
-    context: &'a PartitionContext,
-    machine: Machine,
+struct CallEnds {
+    judge: Judge,
+    caller: Caller,
 }
 
-impl Drop for CallEnds<'_> {
+impl Drop for CallEnds {
     fn drop(&mut self) {
-        self.judge.ended(self.context.partition(), self.context.epoch(), self.machine);
+        self.judge.ended(&self.caller);
     }
 }
 
@@ -55,38 +65,44 @@ impl SimProcessor {
         *self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn caller(&self, context: &PartitionContext) -> Caller {
+        Caller {
+            partition: context.partition(),
+            epoch: context.epoch(),
+            host: context.host().clone(),
+            machine: self.machine,
+        }
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.environment.sleep_until(self.environment.now() + duration).await;
+    }
+
     /// Works for a while, in steps, and is seen at each of them.
-    async fn work(&mut self, context: &PartitionContext, most: Duration) {
+    async fn work(&mut self, caller: &Caller, most: Duration) {
         let whole = Duration::from_micros(self.random.u64(0..=most.as_micros() as u64));
         for _ in 0..3 {
-            let until = self.environment.now() + whole / 3;
-            self.environment.sleep_until(until).await;
-            self.judge.runs(context.partition(), context.epoch());
+            self.sleep(whole / 3).await;
+            self.judge.runs(caller);
         }
     }
-}
 
-impl EventProcessor for SimProcessor {
-    async fn open(&mut self, context: &PartitionContext) -> Result<(), BoxError> {
-        let who = context.host().name.to_string();
-        self.judge.opened(context.partition(), context.epoch(), &who);
-        self.work(context, Duration::from_millis(20)).await;
-        let faults = self.faults();
-        if happens(&mut self.random, faults.open_fails) {
-            self.judge.closed(context.partition(), context.epoch(), &who, "did not open");
-            return Err("does not open".into());
+    /// Blocks the thread, does not return, panics or fails, as things stand.
+    async fn stumble(&mut self, caller: &Caller, faults: ProcessorFaults) -> Result<(), BoxError> {
+        if happens(&mut self.random, faults.block) {
+            let duration = Duration::from_millis(self.random.u64(100..90_000));
+            self.judge.blocks(caller, duration);
+            self.handle.block(duration);
+            // The poll ends here, and the task is not polled again until the block is over.
+            self.handle.sleep(Duration::from_nanos(1)).await;
         }
-        Ok(())
-    }
-
-    async fn process_events(&mut self, context: &PartitionContext, events: &[Event]) -> Result<(), BoxError> {
-        let (partition, epoch) = (context.partition(), context.epoch());
-        let range = events.first().zip(events.last()).map(|(first, last)| (first.sequence, last.sequence));
-        self.judge.begins(partition, epoch, self.machine, range);
-        let judge = self.judge.clone();
-        let _ends = CallEnds { judge: &judge, context, machine: self.machine };
-        let faults = self.faults();
-        self.work(context, faults.call).await;
+        loop {
+            let hang = self.faults().hang;
+            if !happens(&mut self.random, hang) {
+                break;
+            }
+            self.sleep(Duration::from_secs(1)).await;
+        }
         if happens(&mut self.random, faults.panic) {
             // Not `panic!`: a thousand backtraces on the screen help nobody.
             std::panic::resume_unwind(Box::new("the processor panics"));
@@ -94,36 +110,98 @@ impl EventProcessor for SimProcessor {
         if happens(&mut self.random, faults.fail) {
             return Err("the processor fails".into());
         }
-        if let Some((first, last)) = range.filter(|_| happens(&mut self.random, faults.by_hand)) {
-            // What a checkpoint covers is done, by the processor's own word. How
-            // it ended is the store's to tell; a failure changes nothing here.
-            if self.random.bool() {
-                self.judge.vouches(partition, first, last);
-                let _ = context.checkpoint().await;
-            } else {
-                let event = &events[self.random.usize(0..events.len())];
-                self.judge.vouches(partition, first, event.sequence);
-                let _ = context.checkpoint_at(event).await;
-            }
-            self.judge.runs(partition, epoch);
+        Ok(())
+    }
+
+    /// Checkpoints by hand. What a checkpoint covers is done, by the processor's own word. How it
+    /// ended is the store's to tell; a failure changes nothing here.
+    async fn checkpoint(&mut self, context: &PartitionContext, caller: &Caller, events: &[Event]) {
+        let Some(span) = Span::of(events) else { return };
+        if self.random.bool() {
+            self.judge.vouches(caller, span);
+            let _ = context.checkpoint().await;
+        } else {
+            let index = self.random.usize(0..events.len());
+            self.judge.vouches(caller, Span { last: events[index].sequence, ..span });
+            let _ = context.checkpoint_at(&events[index]).await;
         }
-        if let Some((first, last)) = range {
-            self.judge.finished(partition, epoch, first, last);
+        self.judge.runs(caller);
+    }
+
+    /// Writes what is written already, what is long past, or what comes too late.
+    async fn checkpoint_oddly(&mut self, context: &PartitionContext, caller: &Caller, events: &[Event]) {
+        let (Some(span), Some(last)) = (Span::of(events), events.last().cloned()) else { return };
+        match (self.random.u32(0..3), self.old.clone()) {
+            (0, _) => {
+                self.judge.vouches(caller, span);
+                let _ = context.checkpoint().await;
+                let _ = context.checkpoint().await;
+            }
+            (1, Some(old)) => {
+                let _ = context.checkpoint_at(&old).await;
+            }
+            _ => {
+                self.judge.vouches(caller, span);
+                let (context, environment) = (context.clone(), self.environment.clone());
+                let after = Duration::from_millis(self.random.u64(0..60_000));
+                let task = self.environment.spawn(Box::pin(async move {
+                    environment.sleep_until(environment.now() + after).await;
+                    let _ = context.checkpoint_at(&last).await;
+                }));
+                self.afterthoughts.lock().unwrap_or_else(PoisonError::into_inner).push(task);
+            }
+        }
+        self.judge.runs(caller);
+    }
+}
+
+impl EventProcessor for SimProcessor {
+    async fn open(&mut self, context: &PartitionContext) -> Result<(), BoxError> {
+        let caller = self.caller(context);
+        self.judge.opened(&caller);
+        self.work(&caller, Duration::from_millis(20)).await;
+        let faults = self.faults();
+        if happens(&mut self.random, faults.open_fails) {
+            self.judge.closed(&caller, "did not open");
+            return Err("does not open".into());
+        }
+        Ok(())
+    }
+
+    async fn process_events(&mut self, context: &PartitionContext, events: &[Event]) -> Result<(), BoxError> {
+        let caller = self.caller(context);
+        let span = Span::of(events);
+        self.judge.begins(&caller, span);
+        let _ends = CallEnds { judge: self.judge.clone(), caller: caller.clone() };
+        let faults = self.faults();
+        self.work(&caller, faults.call).await;
+        self.stumble(&caller, faults).await?;
+        if happens(&mut self.random, faults.by_hand) {
+            self.checkpoint(context, &caller, events).await;
+        }
+        if happens(&mut self.random, faults.odd) {
+            self.checkpoint_oddly(context, &caller, events).await;
+        }
+        if let Some(span) = span {
+            self.judge.finished(&caller, span);
+        }
+        if self.old.is_none() || self.random.u32(0..8) == 0 {
+            self.old = events.last().cloned();
         }
         Ok(())
     }
 
     async fn process_error(&mut self, context: &PartitionContext, error: &PartitionError) {
         if let PartitionError::Skipped { sequence, .. } = error {
-            self.judge.skipped(context.partition(), context.epoch(), *sequence);
+            self.judge.skipped(&self.caller(context), *sequence);
         }
     }
 
     async fn close(&mut self, context: &PartitionContext, reason: CloseReason) -> Result<(), BoxError> {
-        let who = context.host().name.to_string();
-        self.judge.closed(context.partition(), context.epoch(), &who, &format!("{reason:?}"));
-        let until = self.environment.now() + Duration::from_millis(self.random.u64(0..=30));
-        self.environment.sleep_until(until).await;
+        let caller = self.caller(context);
+        self.judge.closed(&caller, &format!("{reason:?}"));
+        let pause = Duration::from_millis(self.random.u64(0..=30));
+        self.sleep(pause).await;
         let faults = self.faults();
         if happens(&mut self.random, faults.close_fails) {
             return Err("does not close".into());

@@ -2,78 +2,61 @@
 
 use std::time::Duration;
 
-use ephor::{Backoff, CheckpointPolicy, FailurePolicy};
+use ephor::{
+    Backoff, CheckpointPolicy, EventProcessorOptions, FailurePolicy, OnInvalidPosition,
+    PartitionManagerOptions, StartPosition,
+};
 use fastrand::Rng;
+
+pub use crate::menu::Fault;
 
 /// How long faults are injected: ten simulated minutes.
 pub const TROUBLE: Duration = Duration::from_secs(600);
 /// How long the fleet has to come to rest afterwards.
-pub const SETTLE: Duration = Duration::from_secs(240);
+pub const SETTLE: Duration = Duration::from_secs(300);
 /// How long nothing may move then.
 pub const STILL: Duration = Duration::from_secs(120);
 
-/// One thing that goes wrong, or that an operator does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Fault {
-    /// The process is gone, and comes back later under the same name.
-    Crash,
-    /// The process stands still and comes back as a zombie.
-    Pause,
-    /// The process is stopped in good order, and started again later.
-    Restart,
-    /// A host joins.
-    Join,
-    /// A host leaves in good order, for good.
-    Leave,
-    /// The way to the store is slow, loses, fails and conflicts for a while.
-    StoreTrouble,
-    /// The store is out of reach for a while.
-    StoreCutOff,
-    /// The way to the hub is slow and breaks for a while.
-    HubTrouble,
-    /// The hub is out of reach for a while.
-    HubCutOff,
-    /// The hub restarts: links are gone, epochs forgotten.
-    HubRestart,
-    /// The links to one partition break.
-    LinkCut,
-    /// The processor takes its time for a while.
-    SlowProcessor,
-    /// The processor fails, panics and does not open for a while.
-    FailingProcessor,
-}
-
-impl Fault {
-    /// All of them.
-    pub const ALL: [Self; 13] = [
-        Self::Crash,
-        Self::Pause,
-        Self::Restart,
-        Self::Join,
-        Self::Leave,
-        Self::StoreTrouble,
-        Self::StoreCutOff,
-        Self::HubTrouble,
-        Self::HubCutOff,
-        Self::HubRestart,
-        Self::LinkCut,
-        Self::SlowProcessor,
-        Self::FailingProcessor,
-    ];
-}
-
 /// A fault, when and for how long. Which host or partition it hits is drawn
 /// by number, and taken modulo what is there.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Act {
     /// When, from the start.
     pub at: Duration,
     /// What.
     pub fault: Fault,
-    /// Whom or where.
+    /// Whom or where, and how bad.
     pub target: usize,
     /// For how long.
     pub lasting: Duration,
+}
+
+/// How things stand when the trouble is over, and stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// All is well.
+    Well,
+    /// A person has drained one host, and leaves it so.
+    OneDrained,
+    /// One host's processor does not open any more.
+    OneBroken,
+}
+
+/// The options of a host, and the ways of the code that it runs.
+#[derive(Clone, Debug)]
+pub struct Style {
+    /// Most events in one call.
+    pub max_batch_size: usize,
+    /// When the host checkpoints by itself.
+    pub checkpoint: CheckpointPolicy,
+    /// What happens when the processor fails.
+    pub failure: FailurePolicy,
+    /// A limit on calls, in some runs.
+    pub process_timeout: Option<Duration>,
+    /// How long a lease lasts.
+    pub lease: Duration,
+    /// A limit on what one host may own, in some runs.
+    pub max_partitions: Option<u32>,
 }
 
 /// Everything a run depends on besides the interleaving.
@@ -83,26 +66,28 @@ pub struct Scenario {
     pub seed: u64,
     /// Hosts at the start, 2 to 8.
     pub hosts: usize,
-    /// Partitions, 4 to 32.
+    /// Partitions, 2 to 32.
     pub partitions: u32,
     /// Events sent during the trouble, at least 2,000.
     pub events: u32,
     /// What goes wrong, in order of time; at least 20 acts.
     pub acts: Vec<Act>,
-    /// Most events in one call.
-    pub max_batch_size: usize,
-    /// When the host checkpoints by itself.
-    pub checkpoint: CheckpointPolicy,
-    /// What happens when the processor fails.
-    pub failure: FailurePolicy,
+    /// How hosts are configured.
+    pub style: Style,
+    /// How they are after an upgrade.
+    pub upgraded: Style,
     /// How long a call usually takes at most.
     pub call: Duration,
-    /// A limit on calls, in some runs.
-    pub process_timeout: Option<Duration>,
     /// How often the processor checkpoints by hand, per call.
     pub by_hand: f64,
     /// Whether the store can wake its users.
     pub wakes: bool,
+    /// Where a group without checkpoints begins.
+    pub initial: StartPosition,
+    /// What is done about a position that does not exist.
+    pub on_invalid: OnInvalidPosition,
+    /// How things stand after the trouble.
+    pub ending: Ending,
 }
 
 impl Scenario {
@@ -110,8 +95,36 @@ impl Scenario {
     pub fn draw(seed: u64) -> Self {
         // A stream of its own: the executor draws from another.
         let mut random = Rng::with_seed(seed ^ 0x5ce7_a110);
-        let hosts = random.usize(2..=8);
-        let partitions = random.u32(4..=32);
+        let style = Style::draw(&mut random);
+        let upgraded = Style { max_partitions: style.max_partitions, ..Style::draw(&mut random) };
+        Self {
+            seed,
+            hosts: random.usize(2..=8),
+            partitions: random.u32(2..=32),
+            events: random.u32(2_000..=4_000),
+            acts: acts(&mut random),
+            style,
+            upgraded,
+            call: Duration::from_millis(random.u64(1..=400)),
+            by_hand: if random.bool() { 0.0 } else { 0.3 },
+            wakes: random.u32(0..4) != 0,
+            initial: if random.u32(0..5) == 0 { StartPosition::Latest } else { StartPosition::Earliest },
+            on_invalid: match random.u32(0..10) {
+                0..=6 => OnInvalidPosition::Earliest,
+                7..=8 => OnInvalidPosition::Latest,
+                _ => OnInvalidPosition::Stop,
+            },
+            ending: match random.u32(0..10) {
+                0..=6 => Ending::Well,
+                7 => Ending::OneDrained,
+                _ => Ending::OneBroken,
+            },
+        }
+    }
+}
+
+impl Style {
+    fn draw(random: &mut Rng) -> Self {
         let backoff = Backoff { first: Duration::from_millis(200), most: Duration::from_secs(5) };
         let failure = match random.u32(0..10) {
             0..=5 => FailurePolicy::Retry(backoff),
@@ -125,30 +138,49 @@ impl Scenario {
             3 => CheckpointPolicy::every(Duration::from_secs(random.u64(1..=10))),
             _ => CheckpointPolicy::every(Duration::from_secs(5)).or_events(random.u64(5..=50)),
         };
-        let checkpoint = checkpoint.spaced(Duration::from_millis([0, 100, 3_000][random.usize(0..3)]));
         Self {
-            seed,
-            hosts,
-            partitions,
-            events: random.u32(2_000..=4_000),
-            acts: acts(&mut random),
             max_batch_size: random.usize(1..=20),
-            checkpoint,
+            checkpoint: checkpoint.spaced(Duration::from_millis([0, 100, 3_000][random.usize(0..3)])),
             failure,
-            call: Duration::from_millis(random.u64(1..=400)),
             process_timeout: (random.u32(0..3) == 0).then(|| Duration::from_secs(random.u64(5..=20))),
-            by_hand: if random.bool() { 0.0 } else { 0.3 },
-            wakes: random.u32(0..4) != 0,
+            lease: Duration::from_secs([20, 30, 30, 30, 60][random.usize(0..5)]),
+            max_partitions: (random.u32(0..10) == 0).then(|| random.u32(1..=8)),
+        }
+    }
+
+    /// As the host takes them: what it does with its partition's events.
+    pub fn options(&self, scenario: &Scenario) -> EventProcessorOptions {
+        EventProcessorOptions {
+            max_batch_size: self.max_batch_size,
+            prefetch_count: self.max_batch_size * 3,
+            checkpoint: self.checkpoint.clone(),
+            failure: self.failure,
+            process_timeout: self.process_timeout,
+            initial_position: scenario.initial.clone().into(),
+            on_invalid_position: scenario.on_invalid,
+            ..EventProcessorOptions::default()
+        }
+    }
+
+    /// As the host takes them: how it owns.
+    pub fn manager_options(&self) -> PartitionManagerOptions {
+        PartitionManagerOptions {
+            lease_duration: self.lease,
+            renew_interval: self.lease / 3,
+            fence_margin: self.lease / 10,
+            max_partitions: self.max_partitions,
+            ..PartitionManagerOptions::default()
         }
     }
 }
 
 fn acts(random: &mut Rng) -> Vec<Act> {
+    let menu = crate::menu::choose(random);
     let count = random.usize(20..=40);
     let mut acts: Vec<Act> = (0..count)
         .map(|_| Act {
             at: Duration::from_millis(random.u64(5_000..TROUBLE.as_millis() as u64)),
-            fault: Fault::ALL[random.usize(0..Fault::ALL.len())],
+            fault: menu[random.usize(0..menu.len())],
             target: random.usize(0..1_000),
             // Sometimes a moment, sometimes longer than any lease.
             lasting: Duration::from_millis(match random.u32(0..3) {
@@ -171,10 +203,14 @@ mod tests {
         for seed in 0..500 {
             let scenario = Scenario::draw(seed);
             assert!((2..=8).contains(&scenario.hosts));
-            assert!((4..=32).contains(&scenario.partitions));
+            assert!((2..=32).contains(&scenario.partitions));
             assert!(scenario.events >= 2_000 && scenario.acts.len() >= 20);
             assert!(TROUBLE >= Duration::from_secs(600));
             assert!(scenario.acts.is_sorted_by_key(|act| act.at));
+            for style in [&scenario.style, &scenario.upgraded] {
+                assert_eq!(style.manager_options().validate(), Ok(()));
+                assert_eq!(style.options(&scenario).validate(), Ok(()));
+            }
         }
     }
 }

@@ -7,6 +7,11 @@
 //! watcher falls back to what it saw itself; if it was set back, what the
 //! watcher saw is what ends the wait.
 //!
+//! If our own clock may have jumped ahead, what we saw proves nothing, and the
+//! watch begins anew. And whoever begins to watch does not know whether the
+//! store's clock has just been set forward: it takes the store's word for an
+//! age only once it has seen for half a lease that nobody renews.
+//!
 //! If the store was away, everybody's records are old, and nobody is to blame.
 //! Whoever looks first would find itself alone and take everything, only to hand
 //! it over again as the others come back: so they are given a while to do so.
@@ -41,6 +46,18 @@ impl Default for Tolerance {
     fn default() -> Self {
         Self { fixed: Duration::from_secs(1), one_in: 20 }
     }
+}
+
+/// No server takes over with a clock that is off by this much: a record that old is old.
+const BEYOND_ANY_JUMP: Duration = Duration::from_secs(60 * 60);
+
+/// How two clocks disagree about the time between two views.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Skew {
+    /// The store's went back, or ahead of ours.
+    StoreWasSet,
+    /// Ours went ahead of the store's: whose fault that is cannot be told.
+    OursIsAhead,
 }
 
 /// When a view was taken, on both clocks.
@@ -78,6 +95,8 @@ pub struct Watch {
     /// Applies to records whose owner did not say how long they last.
     foreign_expiry: Duration,
     last: Option<Reading>,
+    /// When the first view had arrived.
+    watching_since: Option<Monotonic>,
     /// What was unchanged since before this instant has an age that only we know.
     jumped_at: Option<Monotonic>,
     /// When the first look failed of those that failed without a success in between.
@@ -95,6 +114,7 @@ impl Watch {
             tolerance,
             foreign_expiry,
             last: None,
+            watching_since: None,
             jumped_at: None,
             lost_sight_at: None,
             back: None,
@@ -112,13 +132,19 @@ impl Watch {
     pub fn observe(&mut self, view: &View, sent: Monotonic, received: Monotonic) -> Judgement {
         let reading = Reading { store: view.at, sent, received };
         let first = self.last.is_none();
-        let skewed = self.last.is_some_and(|last| self.disagree(last, reading));
+        let watched = sent.since(*self.watching_since.get_or_insert(received));
+        let skew = self.last.and_then(|last| self.disagree(last, reading));
+        let skewed = skew.is_some();
         self.last = Some(reading);
         if let Some(lost) = self.lost_sight_at.take() {
             self.back = Some((received, received.since(lost)));
         }
         if skewed {
             self.jumped_at = Some(received);
+        }
+        if skew == Some(Skew::OursIsAhead) {
+            self.leases.values_mut().for_each(|sighting| sighting.since = received);
+            self.hosts.values_mut().for_each(|sighting| sighting.since = received);
         }
         let leases = std::mem::take(&mut self.leases);
         self.leases =
@@ -131,12 +157,14 @@ impl Watch {
         let mut faltering = BTreeSet::new();
         for lease in view.leases.iter().filter(|lease| lease.owner.is_some()) {
             let sighting = self.leases.get(&lease.partition);
-            let age = self.age(sighting, lease.age, sent);
             let lasts = lease.duration.unwrap_or(self.foreign_expiry);
+            let age = self.age(sighting, lease.age, sent);
             let excused = age >= lasts && self.excuses(sighting, lasts, sent);
             judgement.lenient |= excused;
+            // Owners renew at least twice in a lease: who watches for less cannot tell.
+            let seen_enough = watched >= lasts / 2 || age >= BEYOND_ANY_JUMP;
             // The first view has no other to compare clocks with: it buries nobody.
-            if !skewed && !first && age >= lasts && !excused {
+            if !skewed && !first && seen_enough && age >= lasts && !excused {
                 judgement.expired.push(lease.partition);
                 faltering.extend(lease.owner.as_ref());
             } else {
@@ -145,10 +173,10 @@ impl Watch {
         }
         for host in &view.hosts {
             let sighting = self.hosts.get(&host.record.id);
-            let age = self.age(sighting, host.age, sent);
             // A host that lets a lease expire is given less credit: its last heartbeat may be
             // younger than its last renewal, and a plan should not count on the dead.
             let lasts = host.record.lease_duration;
+            let age = self.age(sighting, host.age, sent);
             let credit = if faltering.contains(&host.record.id) { lasts * 2 / 3 } else { lasts };
             let excused = age >= credit && self.excuses(sighting, lasts, sent);
             judgement.lenient |= excused;
@@ -177,13 +205,19 @@ impl Watch {
         })
     }
 
-    fn disagree(&self, last: Reading, now: Reading) -> bool {
+    fn disagree(&self, last: Reading, now: Reading) -> Option<Skew> {
         let at_least = now.sent.since(last.received);
         let at_most = now.received.since(last.sent);
         let tolerated = self.tolerance.fixed + at_most / self.tolerance.one_in;
         let went_back = last.store.since(now.store);
         let by_store = now.store.since(last.store);
-        went_back > tolerated || by_store + tolerated < at_least || by_store > at_most + tolerated
+        if went_back > tolerated || by_store > at_most + tolerated {
+            Some(Skew::StoreWasSet)
+        } else if by_store + tolerated < at_least {
+            Some(Skew::OursIsAhead)
+        } else {
+            None
+        }
     }
 }
 

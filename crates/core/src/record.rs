@@ -78,9 +78,20 @@ impl LeaseRecord {
             age_known: true,
             version: LeaseVersion::revision(self.revision),
             previous: self.previous.clone(),
-            quiet: self.previous_until.since(now),
+            quiet: self.quiet_at(now),
             heir: self.heir.clone(),
         }
+    }
+
+    /// How long the previous owner may still be at work. A clock that was set back since does not
+    /// make that any longer than it was when the owner changed.
+    fn quiet_at(&self, now: Timestamp) -> Duration {
+        self.previous_until.since(now.max(self.acquired_at))
+    }
+
+    /// Until when that is, to be written into the next record.
+    fn previous_until_at(&self, now: Timestamp) -> Timestamp {
+        self.previous_until.min(now + self.quiet_at(now))
     }
 
     fn is_held_by(&self, token: &LeaseToken) -> bool {
@@ -94,10 +105,11 @@ impl LeaseRecord {
                 // A clock that was set back must not make anybody wait longer than a lease lasts.
                 let until = (self.renewed_at + duration).min(now + duration);
                 // If somebody before it may be at work for longer, its own word is not enough.
-                let alone = self.previous_until <= until;
-                (alone.then(|| owner.clone()), until.max(self.previous_until))
+                let before = self.previous_until_at(now);
+                let alone = before <= until;
+                (alone.then(|| owner.clone()), until.max(before))
             }
-            _ => (self.previous.clone(), self.previous_until),
+            _ => (self.previous.clone(), self.previous_until_at(now)),
         }
     }
 }
@@ -149,7 +161,7 @@ pub fn claim(
         ClaimCause::Silent => old.unaware_if_taken(now),
         // The owner's own time is over; that of whoever it was taken from may not be.
         ClaimCause::Expired | ClaimCause::Unowned | ClaimCause::Foreign => {
-            (old.previous.clone(), old.previous_until)
+            (old.previous.clone(), old.previous_until_at(now))
         }
     };
     let lease = LeaseRecord {
@@ -202,6 +214,7 @@ pub fn transfer(
         acquired_at: now,
         renewed_at: now,
         revision: old.revision + 1,
+        previous_until: old.previous_until_at(now),
         heir: None,
         ..old.clone()
     };
@@ -231,6 +244,7 @@ pub fn release(
         acquired_at: now,
         renewed_at: now,
         revision: old.revision + 1,
+        previous_until: old.previous_until_at(now),
         heir: request.heir.clone(),
         ..old.clone()
     };

@@ -133,6 +133,14 @@ impl Handle {
         drop(lost);
     }
 
+    /// The task that calls this blocks its thread for this long: as soon as it
+    /// returns from its poll it is neither polled nor dropped until then,
+    /// unless its machine crashes.
+    pub fn block(&self, duration: Duration) {
+        let until = self.now() + duration;
+        self.0.lock().block_current(until);
+    }
+
     /// How many tasks there are.
     pub fn tasks(&self) -> usize {
         self.0.lock().tasks.len()

@@ -66,7 +66,9 @@ impl Shared {
         let wake = Arc::new(TaskWaker { id, queued: AtomicBool::new(false), woken: self.woken.clone() });
         wake.wake_by_ref();
         let waker = Waker::from(wake.clone());
-        state.tasks.insert(id, TaskEntry { machine, future: Some(future), wake, waker, aborted: false });
+        let task =
+            TaskEntry { machine, future: Some(future), wake, waker, aborted: false, blocked_until: None };
+        state.tasks.insert(id, task);
         Ok(id)
     }
 }
@@ -108,6 +110,8 @@ pub(super) struct TaskEntry {
     wake: Arc<TaskWaker>,
     waker: Waker,
     aborted: bool,
+    /// It blocks its thread until then: nothing polls or drops it, but a crash.
+    blocked_until: Option<Monotonic>,
 }
 
 pub(super) struct MachineState {
@@ -148,6 +152,8 @@ pub(super) struct State {
     /// Emptied and refilled at every step, kept for its memory.
     batch: Vec<TaskId>,
     polls_now: (Monotonic, u64),
+    /// The task that is polled at this moment.
+    current: Option<TaskId>,
     next_task: u64,
     next_timer: u64,
 }
@@ -175,6 +181,7 @@ impl State {
             woken,
             batch: Vec::new(),
             polls_now: (Monotonic(0), 0),
+            current: None,
             next_task: 0,
             next_timer: 0,
         };
@@ -206,6 +213,11 @@ impl State {
             let index = self.picks.usize(..self.ready.len());
             let id = self.ready.swap_remove(index);
             let Some(task) = self.tasks.get_mut(&id) else { continue };
+            if task.blocked_until.is_some_and(|until| now < until) {
+                // The timer of the block wakes it, whatever it misses meanwhile.
+                task.wake.queued.store(false, Ordering::Relaxed);
+                continue;
+            }
             if task.aborted {
                 return self.tasks.remove(&id).map_or(Next::Nothing, Next::Drop);
             }
@@ -213,6 +225,7 @@ impl State {
             task.wake.queued.store(false, Ordering::Relaxed);
             let (waker, machine) = (task.waker.clone(), task.machine);
             self.count(id, machine, now);
+            self.current = Some(id);
             return Next::Poll { id, future, waker };
         }
         Next::Nothing
@@ -268,6 +281,14 @@ impl State {
         let task = self.tasks.get_mut(&id)?;
         task.aborted = true;
         Some(task.waker.clone())
+    }
+
+    /// The task that is polled now will not be polled again before `until`.
+    pub(super) fn block_current(&mut self, until: Monotonic) {
+        let Some(task) = self.current.and_then(|id| self.tasks.get_mut(&id)) else { return };
+        task.blocked_until = Some(until);
+        let waker = task.waker.clone();
+        self.set_timer(until, Timer { machine: None, waker });
     }
 
     pub(super) fn pause(&mut self, machine: Machine) {

@@ -1,6 +1,6 @@
 //! What the rest of the simulation relies on.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -368,4 +368,32 @@ fn nothing_outlives_its_executor() {
     assert_eq!(history.len(), 1);
     assert!(handle.spawn_on(host, async {}).is_finished());
     assert_eq!((handle.tasks(), handle.timers()), (0, 0));
+}
+
+#[test]
+fn a_task_that_blocks_is_neither_polled_nor_dropped_until_it_is_over() {
+    let mut executor = Executor::new(1);
+    let machine = executor.add_machine("host");
+    let dropped = Arc::new(AtomicBool::new(false));
+    let (handle, mark) = ((*executor).clone(), SetOnDrop(dropped.clone()));
+    let task = executor.spawn_on(machine, async move {
+        let _mark = mark;
+        handle.block(Duration::from_secs(10));
+        handle.sleep(Duration::from_secs(1)).await;
+        std::future::pending::<()>().await;
+    });
+    executor.run_for(Duration::from_secs(2));
+    task.abort();
+    executor.run_for(Duration::from_secs(7));
+    assert!(!dropped.load(Ordering::Relaxed) && !task.is_finished());
+    executor.run_for(Duration::from_secs(1));
+    assert!(dropped.load(Ordering::Relaxed) && task.is_finished());
+}
+
+struct SetOnDrop(Arc<AtomicBool>);
+
+impl Drop for SetOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }

@@ -49,6 +49,8 @@ pub struct SourceFaults {
     pub unavailable: f64,
     /// A link breaks while a batch is awaited.
     pub broken_link: f64,
+    /// What the hub says does not arrive: no answers, no events, no word that the link is gone.
+    pub deaf: bool,
 }
 
 impl Default for SourceFaults {
@@ -60,6 +62,7 @@ impl Default for SourceFaults {
             slow_latency: Latency::milliseconds(1_000, 20_000),
             unavailable: 0.0,
             broken_link: 0.0,
+            deaf: false,
         }
     }
 }
@@ -70,6 +73,11 @@ impl SourceFaults {
         Self { unavailable: 1.0, broken_link: 1.0, ..Self::default() }
     }
 
+    /// Deaf: links stand, and nothing comes.
+    pub fn deaf() -> Self {
+        Self { deaf: true, ..Self::default() }
+    }
+
     fn journey(&self, random: &mut Rng, call: SourceCall) -> Journey {
         let slow = happens(random, self.slow);
         let there = if slow { self.slow_latency } else { self.latency }.draw(random);
@@ -77,6 +85,7 @@ impl SourceFaults {
         let (kind, probability) = match call {
             SourceCall::Receive => (FaultKind::BrokenLink, self.broken_link),
             SourceCall::Close => (FaultKind::LostRequest, 0.0),
+            _ if self.deaf => (FaultKind::LostResponse, 1.0),
             _ => (FaultKind::ErrorBefore, self.unavailable),
         };
         let fault = happens(random, probability).then_some(kind);
@@ -93,6 +102,10 @@ struct Network {
 }
 
 impl Network {
+    fn is_deaf(&self) -> bool {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).deaf
+    }
+
     fn journey(&self, call: SourceCall) -> Journey {
         let faults = *self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         faults.journey(&mut self.random.lock().unwrap_or_else(PoisonError::into_inner), call)

@@ -1,6 +1,7 @@
 //! A receiver whose events take their time to arrive.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ephor_core::BoxFuture;
 use ephor_core::event::Event;
@@ -11,6 +12,9 @@ use ephor_core::time::Monotonic;
 use super::{Network, SourceCall};
 use crate::executor::Machine;
 use crate::faults::FaultKind;
+
+/// How often it is looked whether something arrives again.
+const DEAF_STEP: Duration = Duration::from_secs(1);
 
 pub(super) struct SlowReceiver {
     network: Arc<Network>,
@@ -54,6 +58,12 @@ impl SlowReceiver {
             }
         };
         network.handle.sleep_until(under_way.due).await;
+        if network.is_deaf() {
+            report(FaultKind::Deaf);
+            while network.is_deaf() {
+                network.handle.sleep(DEAF_STEP).await;
+            }
+        }
         if under_way.breaks {
             report(FaultKind::BrokenLink);
             self.hang_up();

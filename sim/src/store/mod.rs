@@ -69,6 +69,8 @@ pub struct StoreFaults {
     pub error_before: f64,
     /// Applied, answered with an error.
     pub error_after: f64,
+    /// Not applied, answered with a plea for fewer calls.
+    pub throttled: f64,
     /// A claim is answered with whoever holds the lease, and not applied.
     pub conflict: f64,
     /// A wake-up call is lost.
@@ -88,6 +90,7 @@ impl Default for StoreFaults {
             lost_response: 0.0,
             error_before: 0.0,
             error_after: 0.0,
+            throttled: 0.0,
             conflict: 0.0,
             lost_notification: 0.0,
         }
@@ -98,6 +101,35 @@ impl StoreFaults {
     /// Cut off: nothing gets through any more. What is on its way still arrives.
     pub fn cut_off() -> Self {
         Self { lost_request: 1.0, lost_notification: 1.0, ..Self::default() }
+    }
+
+    /// Deaf: everything gets there, and no answer comes back.
+    pub fn deaf() -> Self {
+        Self { lost_response: 1.0, lost_notification: 1.0, ..Self::default() }
+    }
+
+    /// Whether calls may fail or come late.
+    pub fn is_bad(&self) -> bool {
+        let harmless = Self { lost_notification: 0.0, ..*self };
+        harmless != Self::default()
+    }
+
+    /// What goes wrong here, and what goes wrong with all: the worse of both.
+    fn and(self, all: Self) -> Self {
+        let worse = |a: Latency, b: Latency| if a.most >= b.most { a } else { b };
+        Self {
+            latency: worse(self.latency, all.latency),
+            slow: self.slow.max(all.slow),
+            slow_answer: self.slow_answer.max(all.slow_answer),
+            lost_request: self.lost_request.max(all.lost_request),
+            lost_response: self.lost_response.max(all.lost_response),
+            error_before: self.error_before.max(all.error_before),
+            error_after: self.error_after.max(all.error_after),
+            throttled: self.throttled.max(all.throttled),
+            conflict: self.conflict.max(all.conflict),
+            lost_notification: self.lost_notification.max(all.lost_notification),
+            ..self
+        }
     }
 
     fn journey(&self, random: &mut Rng, call: StoreCall) -> Journey {
@@ -111,6 +143,7 @@ impl StoreFaults {
             (FaultKind::LostResponse, self.lost_response),
             (FaultKind::ErrorBefore, self.error_before),
             (FaultKind::ErrorAfter, self.error_after),
+            (FaultKind::Throttled, self.throttled),
             (FaultKind::Conflict, self.conflict),
         ] {
             let applies = kind != FaultKind::Conflict || call == StoreCall::Claim;
@@ -127,7 +160,11 @@ pub struct FaultyStore {
     handle: Handle,
     inner: Arc<dyn Store>,
     faults: Arc<Mutex<StoreFaults>>,
+    /// What goes wrong for everybody.
+    common: Arc<Mutex<StoreFaults>>,
     observer: FaultObserver<StoreCall>,
+    /// Hears of every heartbeat when it sets out.
+    introduction: Arc<dyn Fn(&HostRecord) + Send + Sync>,
     random: Mutex<Rng>,
     /// Wake-up calls that have come and were not yet heard.
     unheard: Mutex<BTreeSet<(GroupId, HostId)>>,
@@ -140,7 +177,9 @@ impl FaultyStore {
             handle: handle.clone(),
             inner,
             faults,
+            common: Arc::default(),
             observer: Arc::new(|_, _, _| {}),
+            introduction: Arc::new(|_| {}),
             random: Mutex::new(handle.fork_random()),
             unheard: Mutex::default(),
         }
@@ -151,8 +190,19 @@ impl FaultyStore {
         Self { observer, ..self }
     }
 
+    /// Shares these faults with others, on top of its own.
+    pub fn with_common(self, common: Arc<Mutex<StoreFaults>>) -> Self {
+        Self { common, ..self }
+    }
+
+    /// Tells `introduction` of every heartbeat when it sets out.
+    pub fn with_introduction(self, introduction: Arc<dyn Fn(&HostRecord) + Send + Sync>) -> Self {
+        Self { introduction, ..self }
+    }
+
     fn faults(&self) -> StoreFaults {
-        *self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+        let own = *self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        own.and(*self.common.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn draw<T>(&self, draw: impl FnOnce(&mut Rng) -> T) -> T {
@@ -179,7 +229,11 @@ impl FaultyStore {
             let observer = self.observer.clone();
             let report = move |fault| observer(fault, call, partition);
             let apply = apply(self.inner.clone(), journey.fault);
-            carry(&self.handle, journey, report, StoreError::Unavailable, apply).await
+            let error = match journey.fault {
+                Some(FaultKind::Throttled) => StoreError::Throttled,
+                _ => StoreError::Unavailable,
+            };
+            carry(&self.handle, journey, report, error, apply).await
         })
     }
 }
@@ -210,6 +264,7 @@ impl Store for FaultyStore {
     }
 
     fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, HostOrders> {
+        (self.introduction)(record);
         let (group, record) = (group.clone(), record.clone());
         self.call(
             StoreCall::Heartbeat,

@@ -53,7 +53,12 @@ fn beat(name: &str, beat: u64, age: u64) -> HostEntry {
     HostEntry { record, age: Duration::from_secs(age), age_known: true }
 }
 
+/// A watch that has seen nothing yet, and has been at it for long enough.
 fn watch() -> Watch {
+    Watch { watching_since: Some(seconds(0)), ..new_watch() }
+}
+
+fn new_watch() -> Watch {
     Watch::new(Tolerance::default(), Duration::from_secs(60))
 }
 
@@ -92,9 +97,53 @@ fn a_record_without_a_duration_gets_the_foreign_expiry() {
     let mut at = |own: u64, age| {
         watch.observe(&view(own as i64, vec![lease(age, age, None)]), seconds(own), seconds(own)).expired
     };
-    assert!(at(1, 59).is_empty());
-    assert!(at(2, 59).is_empty());
-    assert_eq!(at(3, 60), vec![P]);
+    assert!(at(101, 59).is_empty());
+    assert!(at(102, 59).is_empty());
+    assert_eq!(at(103, 60), vec![P]);
+}
+
+#[test]
+fn who_has_just_begun_to_watch_buries_nobody_on_the_word_of_the_store_alone() {
+    let mut watch = new_watch();
+    // The store's clock may have been set forward a moment before.
+    for (own, age) in [(100, 500), (101, 501), (114, 514)] {
+        let judged = show(&mut watch, own, 900 + own as i64, age, 1);
+        assert_eq!((judged.expired, judged.alive), (vec![], vec![host("a")]), "{own}");
+    }
+    assert_eq!(show(&mut watch, 115, 1_015, 515, 1).expired, vec![P]);
+    // By no clock that was ever set is anybody this old.
+    let mut watch = new_watch();
+    assert!(show(&mut watch, 100, 1_000, 3_700, 1).expired.is_empty());
+    assert_eq!(show(&mut watch, 101, 1_001, 3_701, 1).expired, vec![P]);
+}
+
+#[test]
+fn our_own_clock_that_jumps_ahead_kills_nobody() {
+    let mut watch = watch();
+    show(&mut watch, 100, 1_000, 1, 1);
+    show(&mut watch, 102, 1_002, 3, 1);
+    let jumped = show(&mut watch, 150, 1_003, 4, 1);
+    assert!(jumped.skewed && jumped.expired.is_empty());
+    // What was seen before the jump proves nothing: the watch begins anew.
+    let after = show(&mut watch, 151, 1_004, 5, 1);
+    assert!(!after.skewed);
+    assert_eq!((after.expired, after.alive), (vec![], vec![host("a")]));
+    assert!(show(&mut watch, 179, 1_032, 33, 1).expired.is_empty());
+    assert_eq!(show(&mut watch, 180, 1_033, 34, 1).expired, vec![P]);
+}
+
+#[test]
+fn our_own_clock_that_jumps_ahead_makes_no_host_look_dead() {
+    let mut watch = watch();
+    let mut look = |own: u64, store: i64, age| {
+        let view = View { hosts: vec![beat("b", 1, age)], ..view(store, vec![]) };
+        watch.observe(&view, seconds(own), seconds(own)).alive
+    };
+    look(100, 1_000, 2);
+    for own in [150, 151, 179] {
+        assert_eq!(look(own, 851 + own as i64, 3), vec![host("b")], "{own}");
+    }
+    assert!(look(180, 1_031, 33).is_empty());
 }
 
 #[test]
@@ -198,14 +247,14 @@ fn a_host_is_alive_by_heartbeat_or_by_lease() {
         let view = View { at: Timestamp(own as i64 * 1_000), leases, hosts, ..View::default() };
         watch.observe(&view, seconds(own), seconds(own)).alive
     };
-    look(1, vec![], vec![]);
-    assert_eq!(look(2, vec![lease(5, 1, Some(LEASE))], vec![beat("a", 1, 99)]), vec![host("a")]);
-    assert_eq!(look(3, vec![], vec![beat("b", 1, 29)]), vec![host("b")]);
-    assert_eq!(look(4, vec![], vec![beat("b", 1, 30)]), Vec::<HostId>::new());
-    assert_eq!(look(5, vec![lease(30, 2, Some(LEASE))], vec![beat("a", 2, 30)]), Vec::<HostId>::new());
+    look(101, vec![], vec![]);
+    assert_eq!(look(102, vec![lease(5, 1, Some(LEASE))], vec![beat("a", 1, 99)]), vec![host("a")]);
+    assert_eq!(look(103, vec![], vec![beat("b", 1, 29)]), vec![host("b")]);
+    assert_eq!(look(104, vec![], vec![beat("b", 1, 30)]), Vec::<HostId>::new());
+    assert_eq!(look(105, vec![lease(30, 2, Some(LEASE))], vec![beat("a", 2, 30)]), Vec::<HostId>::new());
     // It let a lease expire: alive only if its heartbeat is younger than two thirds of it.
-    assert_eq!(look(6, vec![lease(30, 3, Some(LEASE))], vec![beat("a", 3, 19)]), vec![host("a")]);
-    assert_eq!(look(7, vec![lease(30, 4, Some(LEASE))], vec![beat("a", 4, 20)]), Vec::<HostId>::new());
+    assert_eq!(look(106, vec![lease(30, 3, Some(LEASE))], vec![beat("a", 3, 19)]), vec![host("a")]);
+    assert_eq!(look(107, vec![lease(30, 4, Some(LEASE))], vec![beat("a", 4, 20)]), Vec::<HostId>::new());
 }
 
 #[test]

@@ -237,6 +237,28 @@ fn a_clock_set_back_makes_nobody_wait_longer_than_a_lease() {
 }
 
 #[test]
+fn a_clock_set_back_afterwards_does_not_either_whatever_becomes_of_the_lease() {
+    let rules = Rules::default();
+    let first = owned("a", at(1_000));
+    let robbed = request("b", Some(&first), ClaimCause::Silent);
+    let stolen = claim(Some(&first), first.epoch, &robbed, at(1_010), &rules).unwrap().lease;
+    let twenty = Duration::from_secs(20);
+    assert_eq!(stolen.seen_at(at(500)).quiet, twenty);
+    let to_c = TransferRequest { token: token(&stolen), to: host("c"), duration: LEASE, settled: true };
+    let given = transfer(Some(&stolen), stolen.epoch, &to_c, at(500)).unwrap().lease;
+    assert_eq!(given.seen_at(at(500)).quiet, twenty);
+    let back =
+        ReleaseRequest { token: token(&given), cause: ReleaseCause::Shutdown, heir: None, settled: true };
+    let free = release(Some(&given), given.epoch, &back, at(100)).unwrap().lease;
+    assert_eq!(free.seen_at(at(100)).quiet, twenty);
+    let taken = request("d", Some(&free), ClaimCause::Unowned);
+    let taken = claim(Some(&free), free.epoch, &taken, at(50), &rules).unwrap().lease;
+    assert_eq!((taken.seen_at(at(50)).quiet, taken.seen_at(at(69)).quiet), (twenty, Duration::from_secs(1)));
+    let sought = seek(Some(&free), free.epoch, P, "ada", at(50), &rules).lease;
+    assert_eq!(sought.seen_at(at(40)).quiet, twenty);
+}
+
+#[test]
 fn a_seek_takes_the_lease_away_and_remembers_whose_it_was() {
     let first = owned("a", at(0));
     let sought = seek(Some(&first), first.epoch, P, "ada", at(10), &Rules::default());

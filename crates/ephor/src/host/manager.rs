@@ -78,6 +78,8 @@ pub(crate) struct Manager {
     pub(super) answers: BTreeMap<PartitionId, Answer>,
     /// The highest epoch that a pump of ours has served: none is served twice.
     pub(super) served: BTreeMap<PartitionId, Epoch>,
+    /// The highest epoch that was ever seen: claims go above it, also if the store has forgotten it.
+    pub(super) known: BTreeMap<PartitionId, Epoch>,
     pub(super) cooling: BTreeMap<PartitionId, Cooling>,
     pub(super) fitness: Fitness,
     pub(super) draining: bool,
@@ -136,6 +138,7 @@ impl Manager {
             asks: BTreeMap::new(),
             answers: BTreeMap::new(),
             served: BTreeMap::new(),
+            known: BTreeMap::new(),
             cooling: BTreeMap::new(),
             fitness: Fitness::default(),
             draining: false,
@@ -309,12 +312,22 @@ impl Manager {
             self.damaged = view.damaged.clone();
         }
         self.notice_namesakes(&view);
+        for lease in &view.leases {
+            self.know(lease.partition, lease.epoch);
+        }
         let patience = shared.manager.slow_scan.saturating_mul(2);
         let mut fleet = Fleet::read(&view, &judgement, &self.partitions, patience, &shared.rules);
         let me = fleet.member(&shared.me)?;
         fleet.members[me].takes_part = self.takes_part();
         let plan = balance::plan(&fleet);
         Some(Sight { view, fleet, plan, me, lenient: judgement.lenient, sent, received })
+    }
+
+    /// Remembers an epoch that the store gave out. A store that is restored from an old copy would
+    /// give it out again, to another.
+    pub(super) fn know(&mut self, partition: PartitionId, epoch: Epoch) {
+        let known = self.known.entry(partition).or_default();
+        *known = epoch.max(*known);
     }
 
     /// Two hosts under one name are two hosts; people should know. A record

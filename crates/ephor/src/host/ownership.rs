@@ -225,8 +225,12 @@ impl Manager {
         let mine = sight.plan.claims_of(&sight.fleet, sight.me);
         let requests = {
             let slots = self.shared.slots();
+            // What is served counts, whatever the store says of it at the moment.
+            let most = self.shared.manager.max_partitions.map_or(usize::MAX, |most| most as usize);
+            let room = most.saturating_sub(slots.len());
             mine.into_iter()
                 .filter(|partition| !slots.contains_key(partition) && !self.is_cooling(*partition))
+                .take(room)
                 .map(|partition| {
                     let lease = sight.view.lease(partition);
                     let expired = lease.is_some_and(|lease| lease.owner.is_some());
@@ -252,7 +256,7 @@ impl Manager {
             host: self.shared.me.clone(),
             duration: self.shared.manager.lease_duration,
             seen: lease.map(|lease| lease.version.clone()),
-            above,
+            above: self.known.get(&partition).map_or(above, |known| above.max(*known)),
             cause,
         }
     }

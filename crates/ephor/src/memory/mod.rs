@@ -5,4 +5,4 @@ mod hub;
 mod store;
 
 pub use hub::MemoryHub;
-pub use store::{MemoryStore, StoreEvent};
+pub use store::{MemoryStore, StoreCopy, StoreEvent};

@@ -57,6 +57,10 @@ pub enum StoreEvent {
     },
 }
 
+/// What a [`MemoryStore`] held at one moment.
+#[derive(Clone, Debug)]
+pub struct StoreCopy(BTreeMap<GroupId, Records>);
+
 type Observer = Arc<dyn Fn(&GroupId, &StoreEvent) + Send + Sync>;
 
 /// A store in memory. Clones share what is stored.
@@ -100,6 +104,22 @@ impl MemoryStore {
     /// Unable to wake anybody, as a blob store is: [`Store::changed`] never returns.
     pub fn without_wakes(self) -> Self {
         Self { wakes: false, ..self }
+    }
+
+    /// All that is stored now, to be put back later.
+    pub fn copy(&self) -> StoreCopy {
+        let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        StoreCopy(groups.iter().map(|(group, records)| (group.clone(), records.copy())).collect())
+    }
+
+    /// Puts an old copy in the place of all that is stored, as after a restored backup. The observer is not
+    /// told; everybody who waits is woken.
+    pub fn restore(&self, copy: &StoreCopy) {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        for (group, old) in &copy.0 {
+            groups.entry(group.clone()).or_default().restore(old);
+        }
+        groups.retain(|group, _| copy.0.contains_key(group));
     }
 
     /// Tells `observer` of every step once it is carried out, in order and

@@ -18,13 +18,13 @@ use ephor_core::time::Timestamp;
 use tokio::sync::Notify;
 
 /// A host's record and when it was written.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct HostRow {
     record: HostRecord,
     at: Timestamp,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Records {
     pub(super) founding: Option<Founding>,
     pub(super) leases: BTreeMap<PartitionId, LeaseRecord>,
@@ -53,6 +53,20 @@ impl Records {
     /// Whether nothing would be lost with it.
     pub(super) fn is_unused(&self) -> bool {
         !self.any() && self.orders.is_empty() && self.bells.is_empty()
+    }
+
+    /// All of it but the bells: whoever waits at one is a process, and in no backup.
+    pub(super) fn copy(&self) -> Self {
+        let mut copy = self.clone();
+        copy.bells.clear();
+        copy
+    }
+
+    /// Becomes what `old` was.
+    pub(super) fn restore(&mut self, old: &Self) {
+        let bells = std::mem::take(&mut self.bells);
+        *self = Self { bells, ..old.copy() };
+        self.bells.values().for_each(|bell| bell.notify_one());
     }
 
     pub(super) fn view(&self, now: Timestamp) -> View {

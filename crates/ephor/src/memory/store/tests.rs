@@ -14,6 +14,7 @@ use ephor_core::position::SequenceNumber;
 use ephor_core::store::{FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, HISTORY_PER_PARTITION};
 
 use ephor_core::checkpoint::Position;
+use futures_util::FutureExt;
 
 use super::*;
 
@@ -303,4 +304,22 @@ fn the_store_survives_an_observer_that_panics() {
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| claim(&store, "a")));
     assert!(panicked.is_err());
     assert_eq!(done(store.view(&group())).leases[0].owner, Some(host("a")));
+}
+
+#[test]
+fn a_copy_that_is_restored_brings_back_what_was_stored_and_wakes_those_who_wait() {
+    let store = MemoryStore::default();
+    beat(&store, "a");
+    let old = claim(&store, "a");
+    let copy = store.copy();
+    release(&store, &old, None);
+    let request = SaveRequest::new(&old, &finished(5), None);
+    assert!(matches!(done(store.save(&group(), &request)), Save::Saved(_)));
+    let (group, me) = (group(), host("a"));
+    let waiting = store.changed(&group, &me);
+    store.restore(&copy);
+    let view = done(store.view(&group));
+    assert_eq!((view.leases[0].owner.clone(), view.checkpoints.len()), (Some(host("a")), 0));
+    assert!(waiting.now_or_never().is_some());
+    assert_eq!(done(store.renew(&group, LEASE, &[old])), [Renewal::Renewed]);
 }

@@ -1,0 +1,101 @@
+//! What happens to the hub, and who else reads it.
+
+use std::time::Duration;
+
+use ephor::memory::MemoryHub;
+use ephor::{Epoch, EventSource, PartitionId, SequenceNumber, StartPosition};
+use ephor_core::source::OpenRequest;
+
+use crate::executor::Machine;
+use crate::fleet::log_of;
+use crate::run::Run;
+use crate::scenario::{Act, Fault};
+
+/// A hub grows no further than this.
+const MOST_PARTITIONS: u32 = 40;
+/// How long a stranger waits between two attempts to read.
+const STRANGER_WAITS: Duration = Duration::from_secs(2);
+
+impl Run {
+    pub(super) fn happens_to_the_hub(&mut self, act: &Act) -> bool {
+        let world = self.world.clone();
+        let all = world.partitions();
+        let partition = all[act.target % all.len()];
+        let name = format!("{:?}", act.fault);
+        match act.fault {
+            Fault::HubRestart => {
+                world.history.tell("the hub restarts");
+                world.cover(&name, &all);
+                world.hub.restart();
+                true
+            }
+            Fault::LinkCut => {
+                world.history.tell(format_args!("the links of {partition:?} are cut"));
+                world.cover(&name, &[partition]);
+                world.hub.disconnect(partition).is_ok()
+            }
+            Fault::HubRecreated => {
+                let now = all.len() as u32;
+                let partitions = if act.target.is_multiple_of(3) { now.div_ceil(2) } else { now };
+                world.history.tell(format_args!("the hub is made anew with {partitions} partitions"));
+                world.cover(&name, &all);
+                world.hub.recreate(partitions);
+                world.judge.hub_was_made_anew(log_of(&world.hub));
+                true
+            }
+            Fault::HubGrows => {
+                let to = (all.len() as u32 + 1 + act.target as u32 % 4).min(MOST_PARTITIONS);
+                world.history.tell(format_args!("the hub grows to {to} partitions"));
+                world.cover(&name, &all);
+                world.hub.grow(to);
+                true
+            }
+            Fault::Retention => {
+                let last = world.hub.ends()[act.target % all.len()].1;
+                let Some(end) = last.map(|last| last.next()) else { return false };
+                let kept = SequenceNumber(end.0 * (act.target as u64 % 101) / 100);
+                world.history.tell(format_args!("the events of {partition:?} before {kept:?} are removed"));
+                world.cover(&name, &[partition]);
+                world.judge.removed_before(partition, kept);
+                world.hub.forget_before(partition, kept).is_ok()
+            }
+            _ => {
+                let epoch =
+                    (0..=act.target % 3).fold(world.judge.epoch_of(partition), |epoch, _| epoch.next());
+                world.history.tell(format_args!(
+                    "somebody else reads {partition:?} in {epoch:?} for {:?}",
+                    act.lasting
+                ));
+                world.cover(&name, &[partition]);
+                let until = world.handle.now() + act.lasting;
+                let (hub, handle) = (world.hub.clone(), world.handle.clone());
+                let task = world.handle.spawn_on(Machine::WORLD, async move {
+                    while handle.now() < until {
+                        tokio::select! {
+                            biased;
+                            () = handle.sleep_until(until) => {}
+                            () = read(&hub, partition, epoch) => {}
+                        }
+                        handle.sleep(STRANGER_WAITS).await;
+                    }
+                });
+                self.strangers.push(task);
+                true
+            }
+        }
+    }
+}
+
+/// Reads until the link ends, and drops what it reads.
+async fn read(hub: &MemoryHub, partition: PartitionId, epoch: Epoch) {
+    let request = OpenRequest {
+        epoch: Some(epoch),
+        start: StartPosition::Earliest,
+        ..OpenRequest::probe(&ephor::ConsumerGroup::default_group(), partition, "stranger")
+    };
+    let Ok(mut receiver) = hub.open(request).await else { return };
+    let mut events = vec![];
+    while receiver.receive(&mut events, 100).await.is_ok() {
+        events.clear();
+    }
+}

@@ -1,0 +1,208 @@
+//! What happens to one process: its life, its clock, its ways to store and hub, its users' code.
+
+use std::time::Duration;
+
+use super::Undo;
+use crate::faults::Latency;
+use crate::fleet::{SimHost, good_day, set};
+use crate::processor::ProcessorFaults;
+use crate::run::Run;
+use crate::scenario::{Act, Fault};
+use crate::source::SourceFaults;
+use crate::store::StoreFaults;
+
+/// How long a store is out of reach after trouble: longer than most leases.
+const CUT_OFF: Duration = Duration::from_secs(40);
+/// How far off a clock runs: two percent.
+const DRIFT_PPM: i32 = 20_000;
+/// How far a wall clock is set forward or back, at most.
+const AN_HOUR: i64 = 3_600_000;
+/// A process that is still on its way out is started again a little later.
+const SOON: Duration = Duration::from_secs(1);
+
+impl Run {
+    pub(super) fn somebody_joins(&mut self, act: &Act) -> bool {
+        let world = self.world.clone();
+        let running = self.hosts.iter().filter(|host| host.runs()).count();
+        let mut host = match act.fault {
+            Fault::Namesake if running > 0 => {
+                let number = self.pick(act, SimHost::runs).unwrap_or_default();
+                SimHost::named(&world, &self.hosts[number].name)
+            }
+            _ => SimHost::new(&world, self.hosts.len()),
+        };
+        world.history.tell(format_args!("{:?}: another {}", act.fault, host.name));
+        host.start(&world);
+        world.cover_host(&format!("{:?}", act.fault), &host);
+        self.hosts.push(host);
+        true
+    }
+
+    /// The host that an act hits, of those to whom it can happen.
+    pub(super) fn pick(&self, act: &Act, can: impl Fn(&SimHost) -> bool) -> Option<usize> {
+        let hosts: Vec<usize> = (0..self.hosts.len()).filter(|&i| can(&self.hosts[i])).collect();
+        (!hosts.is_empty()).then(|| hosts[act.target % hosts.len()])
+    }
+
+    pub(super) fn happens_to_a_machine(&mut self, act: &Act) -> bool {
+        let world = self.world.clone();
+        let awake = |host: &SimHost| !world.handle.is_paused(host.machine);
+        let running = self.hosts.iter().filter(|host| host.runs()).count();
+        let picked = match act.fault {
+            Fault::ClockDrift | Fault::ClockJump | Fault::WallClockSet => self.pick(act, |host| !host.gone),
+            Fault::Restart | Fault::Upgrade => self.pick(act, |host| host.runs() && awake(host)),
+            // Somebody has to stay.
+            Fault::Leave if running < 2 => None,
+            Fault::Leave => self.pick(act, |host| host.runs() && awake(host)),
+            Fault::Pause | Fault::Freeze => self.pick(act, |host| host.process.is_some() && awake(host)),
+            _ => self.pick(act, |host| host.process.is_some()),
+        };
+        let Some(number) = picked else { return false };
+        world
+            .history
+            .tell(format_args!("{}: {:?} for {:?}", self.hosts[number].name, act.fault, act.lasting));
+        world.cover_host(&format!("{:?}", act.fault), &self.hosts[number]);
+        world.judge.disturbed(self.hosts[number].machine);
+        if let Some(undo) = self.hit(number, act) {
+            self.later(act.lasting, undo);
+        }
+        true
+    }
+
+    /// Does it, and says what undoes it.
+    fn hit(&mut self, number: usize, act: &Act) -> Option<Undo> {
+        let world = self.world.clone();
+        let host = &mut self.hosts[number];
+        let usual = good_day(&world.scenario);
+        let code = |faults: ProcessorFaults| {
+            set(&host.processor, faults);
+            Some(Undo::Processor(number))
+        };
+        match act.fault {
+            Fault::SlowProcessor => code(ProcessorFaults { call: Duration::from_secs(40), ..usual }),
+            Fault::FailingProcessor => {
+                code(ProcessorFaults { fail: 0.3, panic: 0.1, open_fails: 0.3, close_fails: 0.2, ..usual })
+            }
+            Fault::BlockedProcessor => code(ProcessorFaults { block: 0.05, ..usual }),
+            Fault::HangingProcessor => code(ProcessorFaults { hang: 0.97, ..usual }),
+            Fault::OddCheckpoints => code(ProcessorFaults { odd: 0.5, ..usual }),
+            Fault::Crash => {
+                host.crash(&world);
+                Some(Undo::Start(number))
+            }
+            Fault::Restart => {
+                host.stop(&world);
+                Some(Undo::Start(number))
+            }
+            Fault::Upgrade => {
+                host.stop(&world);
+                host.style = world.scenario.upgraded.clone();
+                Some(Undo::Start(number))
+            }
+            Fault::Leave => {
+                host.stop(&world);
+                host.gone = true;
+                None
+            }
+            Fault::Pause | Fault::Freeze => {
+                host.pause(&world, act.fault == Fault::Freeze);
+                Some(Undo::Resume(number))
+            }
+            Fault::ClockDrift => {
+                host.drift(&world, if act.target.is_multiple_of(2) { DRIFT_PPM } else { -DRIFT_PPM });
+                Some(Undo::Drift(number))
+            }
+            Fault::ClockJump => {
+                world.handle.change_clock(host.machine, |clock, now| clock.jump(now, act.lasting));
+                None
+            }
+            Fault::WallClockSet => {
+                let by = (act.target as i64 - 500) * AN_HOUR / 500;
+                world.handle.change_clock(host.machine, |clock, _| clock.shift_wall(by));
+                None
+            }
+            Fault::StoreTrouble => {
+                host.set_store(&world, store_trouble());
+                let undo = if act.target.is_multiple_of(2) { Undo::Store } else { Undo::StoreCutOff };
+                Some(undo(number))
+            }
+            Fault::StoreCutOff => {
+                host.set_store(&world, StoreFaults::cut_off());
+                Some(Undo::Store(number))
+            }
+            Fault::StoreDeaf => {
+                host.set_store(&world, StoreFaults::deaf());
+                Some(Undo::Store(number))
+            }
+            Fault::HubTrouble => {
+                let latency = Latency::milliseconds(1, 300);
+                let trouble = SourceFaults {
+                    latency,
+                    slow: 0.05,
+                    unavailable: 0.2,
+                    broken_link: 0.1,
+                    ..SourceFaults::default()
+                };
+                set(&host.source, trouble);
+                Some(Undo::Source(number))
+            }
+            Fault::HubCutOff => {
+                set(&host.source, SourceFaults::cut_off());
+                Some(Undo::Source(number))
+            }
+            Fault::HubDeaf => {
+                set(&host.source, SourceFaults::deaf());
+                Some(Undo::Source(number))
+            }
+            other => unreachable!("{other:?} does not happen to one machine"),
+        }
+    }
+
+    pub(super) fn undo_on_a_machine(&mut self, undo: Undo) {
+        let world = self.world.clone();
+        let (Undo::Start(number)
+        | Undo::Resume(number)
+        | Undo::Drift(number)
+        | Undo::Store(number)
+        | Undo::StoreCutOff(number)
+        | Undo::Source(number)
+        | Undo::Processor(number)) = undo
+        else {
+            return;
+        };
+        let host = &mut self.hosts[number];
+        world.history.tell(format_args!("{}: {undo:?} again", host.name));
+        match undo {
+            Undo::Start(_) => {
+                if !host.start(&world) {
+                    self.later(SOON, undo);
+                }
+            }
+            Undo::Resume(_) => host.wake(&world),
+            Undo::Drift(_) => host.drift(&world, 0),
+            Undo::StoreCutOff(_) => {
+                host.set_store(&world, StoreFaults::cut_off());
+                self.later(CUT_OFF, Undo::Store(number));
+            }
+            Undo::Source(_) => set(&host.source, SourceFaults::default()),
+            Undo::Processor(_) => set(&host.processor, good_day(&world.scenario)),
+            _ => host.set_store(&world, StoreFaults::default()),
+        }
+    }
+}
+
+/// A store that does everything a store should not do.
+fn store_trouble() -> StoreFaults {
+    StoreFaults {
+        latency: Latency::milliseconds(1, 800),
+        slow: 0.05,
+        slow_answer: 0.2,
+        lost_request: 0.05,
+        lost_response: 0.08,
+        error_before: 0.08,
+        error_after: 0.08,
+        conflict: 0.1,
+        lost_notification: 0.3,
+        ..StoreFaults::default()
+    }
+}

@@ -1,0 +1,79 @@
+//! What the judge knows of one partition.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ephor::{Epoch, HostId, SequenceNumber};
+use ephor_core::time::Monotonic;
+
+use crate::executor::Machine;
+
+/// Where the stored checkpoint says that reading goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// In which life of the hub's log.
+    pub(super) life: usize,
+    /// The next event to read.
+    pub(super) next: SequenceNumber,
+}
+
+/// When the store last granted an epoch the lease's full time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Grant {
+    /// In virtual time.
+    pub(super) at: Monotonic,
+    /// By the owner's own clock.
+    pub(super) reading: Monotonic,
+}
+
+/// How one epoch reads.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reading {
+    /// The next event that it has not finished, and in which life of the log; none as long as it
+    /// has not begun.
+    pub(super) next: Option<Standing>,
+    /// It said that its position does not exist, and will write down where it goes on.
+    pub(super) moving: bool,
+    /// Since when something is finished and not saved, and how many events that is.
+    pub(super) unsaved: Option<(Monotonic, u64)>,
+}
+
+/// A call under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call {
+    pub(super) machine: Machine,
+    pub(super) epoch: Epoch,
+    /// It blocks its thread until then.
+    pub(super) blocked_until: Monotonic,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Case {
+    pub(super) owner: Option<HostId>,
+    /// The newest epoch that the store gave out.
+    pub(super) epoch: Epoch,
+    /// The newest epoch whose user code has run.
+    pub(super) begun: Epoch,
+    pub(super) granted: BTreeMap<Epoch, Grant>,
+    pub(super) standing: Option<Standing>,
+    pub(super) readings: BTreeMap<Epoch, Reading>,
+    pub(super) call: Option<Call>,
+    /// Epochs whose processor is open.
+    pub(super) open: BTreeSet<Epoch>,
+    /// The epoch whose processor was closed last.
+    pub(super) closing: Option<Epoch>,
+    /// Events of the present log finished at least once, or skipped by policy.
+    pub(super) done: BTreeSet<SequenceNumber>,
+    /// The oldest event of the present log that is kept.
+    pub(super) kept: SequenceNumber,
+    /// Where a person has moved it, until the store carries it out.
+    pub(super) sought: Option<SequenceNumber>,
+    /// The epoch that the last seek took: what older ones finish counts for nothing.
+    pub(super) sought_in: Epoch,
+}
+
+impl Case {
+    /// Everything before this event is done, by a person's will or because reading began there.
+    pub(super) fn excuse_before(&mut self, next: SequenceNumber) {
+        self.done.extend((0..next.0).map(SequenceNumber));
+    }
+}

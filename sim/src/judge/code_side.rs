@@ -1,0 +1,336 @@
+//! What the user's code was called with, and when.
+
+use std::time::Duration;
+
+use ephor::{Epoch, Event, HostId, LostGround, PartitionId, SequenceNumber};
+
+use super::case::{Call, Case, Standing};
+use super::store_side::goes_on_at_the_oldest;
+use super::{Docket, Judge, Promise, Turn};
+use crate::events::life_of;
+use crate::executor::Machine;
+
+/// Who calls: a processor, on behalf of an epoch.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The epoch in which it is served.
+    pub epoch: Epoch,
+    /// The host that serves it.
+    pub host: HostId,
+    /// Where that runs.
+    pub machine: Machine,
+}
+
+/// A run of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Of which life of the hub's log.
+    pub life: usize,
+    /// The first of them.
+    pub first: SequenceNumber,
+    /// The last of them.
+    pub last: SequenceNumber,
+}
+
+impl Span {
+    /// These events.
+    pub fn of(events: &[Event]) -> Option<Self> {
+        let (first, last) = (events.first()?, events.last()?);
+        Some(Self { life: life_of(first), first: first.sequence, last: last.sequence })
+    }
+
+    fn events(self) -> impl Iterator<Item = SequenceNumber> {
+        (self.first.0..=self.last.0).map(SequenceNumber)
+    }
+}
+
+/// What a policy asks for is written within this time, if nothing is in the way.
+const CHECKPOINT_GRACE: Duration = Duration::from_secs(2);
+
+impl Judge {
+    /// A processor is opened.
+    pub fn opened(&self, caller: &Caller) {
+        let Caller { partition, epoch, host, .. } = caller;
+        self.history.tell(format_args!("{} opens {partition:?} in {epoch:?}", host.name));
+        let mut docket = self.docket();
+        docket.turns.push(Turn { at: self.handle.now(), partition: *partition, opens: true });
+        docket.cases.entry(*partition).or_default().open.insert(*epoch);
+        drop(docket);
+        self.runs(caller);
+    }
+
+    /// A processor is closed.
+    pub fn closed(&self, caller: &Caller, reason: &str) {
+        let Caller { partition, epoch, host, .. } = caller;
+        self.history.tell(format_args!("{} closes {partition:?} in {epoch:?}: {reason}", host.name));
+        let mut docket = self.docket();
+        docket.turns.push(Turn { at: self.handle.now(), partition: *partition, opens: false });
+        let case = docket.cases.entry(*partition).or_default();
+        case.open.remove(epoch);
+        case.closing = Some(*epoch);
+    }
+
+    /// A call begins, with these events.
+    pub fn begins(&self, caller: &Caller, span: Option<Span>) {
+        let Caller { partition, epoch, host, .. } = caller;
+        if let Some(Span { first, last, .. }) = span {
+            let name = &host.name;
+            self.history
+                .tell(format_args!("{name} is called with {partition:?} {first:?} to {last:?} in {epoch:?}"));
+        }
+        let objections = {
+            let mut docket = self.docket();
+            let mut objections = self.overlaps(&docket, caller);
+            objections.extend(self.comes_too_late(&docket, caller));
+            objections.extend(self.checkpoint_is_overdue(&docket, caller));
+            if docket.held.contains(&(caller.partition, caller.machine)) {
+                objections
+                    .push((Promise::StopMeansStopped, "a call began while a person holds it".to_owned()));
+            }
+            let present = docket.life();
+            let case = docket.cases.entry(caller.partition).or_default();
+            if let Some(span) = span.filter(|span| span.life == present) {
+                objections.extend(out_of_order(case, caller.epoch, span));
+            }
+            let call =
+                Call { machine: caller.machine, epoch: caller.epoch, blocked_until: self.handle.now() };
+            case.call = Some(call);
+            objections
+        };
+        for (promise, what) in objections {
+            self.object(promise, Some(caller.partition), what);
+        }
+        self.runs(caller);
+    }
+
+    /// Two calls at a time, where both could know better.
+    fn overlaps(&self, docket: &Docket, caller: &Caller) -> Vec<(Promise, String)> {
+        let Some(case) = docket.cases.get(&caller.partition) else { return vec![] };
+        let Some(call) = case.call else { return vec![] };
+        let granted = |epoch| case.granted.get(&epoch).copied().unwrap_or_default().at;
+        let now = self.handle.now();
+        let excused = self.handle.is_paused(call.machine)
+            || now < call.blocked_until
+            || docket.misled(call.machine, granted(call.epoch))
+            || docket.misled(caller.machine, granted(caller.epoch))
+            || docket.in_amnesty(now);
+        if excused {
+            return vec![];
+        }
+        let (other, of) = (self.handle.name_of(call.machine), call.epoch);
+        let what = format!("a call in {:?} while {other} is in a call in {of:?}", caller.epoch);
+        vec![(Promise::OneOwner, what)]
+    }
+
+    /// A call past the deadline: by the machine's own clock in any case, and by true time unless
+    /// its clock has stood still.
+    fn comes_too_late(&self, docket: &Docket, caller: &Caller) -> Option<(Promise, String)> {
+        let lease = docket.seats.get(&caller.host)?.style.manager_options();
+        let grant = docket.cases.get(&caller.partition)?.granted.get(&caller.epoch)?;
+        let own = self.reading(caller.machine).since(grant.reading);
+        let usable = lease.lease_duration - lease.fence_margin;
+        if own > usable {
+            let what = format!("a call began {own:?} after the lease was last granted, by its own clock");
+            return Some((Promise::OneOwner, what));
+        }
+        let age = self.handle.now().since(grant.at);
+        (age > lease.lease_duration && !docket.misled(caller.machine, grant.at)).then(|| {
+            let what = format!("a call began {age:?} after the lease was last granted");
+            (Promise::OneOwner, what)
+        })
+    }
+
+    /// A call begins although the policy has been asking for a checkpoint since long before.
+    fn checkpoint_is_overdue(&self, docket: &Docket, caller: &Caller) -> Option<(Promise, String)> {
+        let policy = &docket.seats.get(&caller.host)?.style.checkpoint;
+        let reading = docket.cases.get(&caller.partition)?.readings.get(&caller.epoch)?;
+        let (since, events) = reading.unsaved?;
+        let by_count = policy.every_events.filter(|most| events >= *most).map(|_| Duration::ZERO);
+        let due = [by_count, policy.every].into_iter().flatten().min()?;
+        let age = self.handle.now().since(since);
+        let late = age > due.max(policy.spacing) + CHECKPOINT_GRACE;
+        (late && docket.undisturbed(caller.machine, since)).then(|| {
+            let what = format!("no checkpoint for {age:?}, although the policy asks for one");
+            (Promise::AtLeastOnceInOrder, what)
+        })
+    }
+
+    /// User code of this epoch is running at this moment.
+    pub fn runs(&self, caller: &Caller) {
+        let now = self.handle.now();
+        let objection = {
+            let mut docket = self.docket();
+            let stopped = docket.seats.get(&caller.host).and_then(|seat| seat.stopped.as_ref());
+            let gone = stopped.is_some_and(|abandoned| !abandoned.contains(&caller.partition));
+            let amnesty = docket.in_amnesty(now);
+            let granted = docket
+                .cases
+                .get(&caller.partition)
+                .and_then(|case| case.granted.get(&caller.epoch))
+                .copied()
+                .unwrap_or_default();
+            let misled = docket.misled(caller.machine, granted.at);
+            let case = docket.cases.entry(caller.partition).or_default();
+            let unknown = caller.epoch > case.epoch;
+            if !unknown {
+                case.begun = case.begun.max(caller.epoch);
+            }
+            if gone {
+                Some((
+                    Promise::StopMeansStopped,
+                    format!("code of {} runs after it has stopped", caller.host),
+                ))
+            } else if unknown && !amnesty && !misled {
+                let what =
+                    format!("code of {:?} runs, and the store knows only {:?}", caller.epoch, case.epoch);
+                Some((Promise::OneOwner, what))
+            } else if caller.epoch < case.begun && !amnesty && !misled {
+                let what = format!("code of {:?} runs after {:?} has begun", caller.epoch, case.begun);
+                Some((Promise::OneOwner, what))
+            } else {
+                None
+            }
+        };
+        if let Some((promise, what)) = objection {
+            self.object(promise, Some(caller.partition), what);
+        }
+    }
+
+    /// The call under way blocks its thread for so long.
+    pub fn blocks(&self, caller: &Caller, duration: Duration) {
+        self.history.tell(format_args!(
+            "{} blocks on {:?} in {:?} for {duration:?}",
+            caller.host.name, caller.partition, caller.epoch
+        ));
+        let until = self.handle.now() + duration;
+        self.disturbed(caller.machine);
+        let mut docket = self.docket();
+        if let Some(call) = docket.cases.entry(caller.partition).or_default().call.as_mut() {
+            call.blocked_until = until;
+        }
+    }
+
+    /// A call returned `Ok`.
+    pub fn finished(&self, caller: &Caller, span: Span) {
+        let now = self.handle.now();
+        let (Caller { partition, epoch, host, .. }, Span { first, last, .. }) = (caller, span);
+        let name = &host.name;
+        self.history.tell(format_args!("{name} finishes {partition:?} {first:?} to {last:?} in {epoch:?}"));
+        let mut docket = self.docket();
+        let present = docket.life();
+        let case = docket.cases.entry(caller.partition).or_default();
+        let total = span.last.0 - span.first.0 + 1;
+        let mut fresh = 0;
+        if span.life == present && caller.epoch >= case.sought_in {
+            fresh = span.events().filter(|event| case.done.insert(*event)).count() as u64;
+        }
+        let reading = case.readings.entry(caller.epoch).or_default();
+        reading.next = Some(Standing { life: span.life, next: span.last.next() });
+        // A processor that checkpoints by hand has saved what it returns from.
+        let saved = case.standing.is_some_and(|it| (it.life, it.next) >= (span.life, span.last.next()));
+        if !saved {
+            let (since, unsaved) = *reading.unsaved.get_or_insert((now, 0));
+            reading.unsaved = Some((since, unsaved + total));
+        }
+        docket.figures.finished += total;
+        docket.figures.repeated += total - fresh;
+    }
+
+    /// The processor is about to checkpoint up to this event, and so says that it is done.
+    pub fn vouches(&self, caller: &Caller, span: Span) {
+        let mut docket = self.docket();
+        let present = docket.life();
+        let case = docket.cases.entry(caller.partition).or_default();
+        if span.life == present && caller.epoch >= case.sought_in {
+            case.done.extend(span.events());
+        }
+    }
+
+    /// The failure policy gave up on an event.
+    pub fn skipped(&self, caller: &Caller, sequence: SequenceNumber) {
+        let Caller { partition, epoch, .. } = caller;
+        self.history.tell(format_args!("{partition:?} skips {sequence:?} in {epoch:?}"));
+        let mut docket = self.docket();
+        docket.figures.skipped += 1;
+        let present = docket.life();
+        let case = docket.cases.entry(*partition).or_default();
+        let reading = case.readings.entry(*epoch).or_default();
+        let life = reading.next.map_or(present, |standing| standing.life);
+        reading.next = Some(Standing { life, next: sequence.next() });
+        if life == present {
+            case.done.insert(sequence);
+        }
+    }
+
+    /// A host reports that a position does not exist any more.
+    pub fn lost_ground(&self, machine: Machine, partition: PartitionId, ground: &LostGround) {
+        self.history.tell(format_args!("{} says of {partition:?}: {ground}", self.handle.name_of(machine)));
+        let objection = {
+            let mut docket = self.docket();
+            let present = docket.life();
+            let sits = |host: &HostId| docket.seats.get(host).is_some_and(|seat| seat.machine == machine);
+            let Some(case) = docket.cases.get(&partition) else { return };
+            if !case.owner.as_ref().is_some_and(sits) {
+                // Somebody who does not own it any more: nothing will come of it.
+                return;
+            }
+            let case = docket.cases.entry(partition).or_default();
+            let (kept, standing) = (case.kept, case.standing);
+            let reading = case.readings.entry(case.epoch).or_default();
+            reading.moving = !goes_on_at_the_oldest(self.on_invalid);
+            let expected = reading.next.filter(|standing| standing.life == present).map(|it| it.next);
+            let (next, true_word) = match ground {
+                LostGround::Overtaken { wanted, oldest } => {
+                    let again = expected == Some(*oldest);
+                    (
+                        *oldest,
+                        *oldest <= kept && (again || expected.is_none_or(|expected| expected == *wanted)),
+                    )
+                }
+                LostGround::AnotherLog { .. } => {
+                    let read_on = reading.unsaved.is_some();
+                    (kept, standing.is_some_and(|standing| standing.life < present) && !read_on)
+                }
+                _ => (kept, false),
+            };
+            if goes_on_at_the_oldest(self.on_invalid) {
+                reading.next = Some(Standing { life: present, next });
+            }
+            (!true_word)
+                .then(|| format!("said to be gone: {ground}; expected {expected:?}, kept from {kept:?}"))
+        };
+        if let Some(what) = objection {
+            self.object(Promise::AtLeastOnceInOrder, Some(partition), what);
+        }
+    }
+
+    /// A call is over, or was dropped.
+    pub fn ended(&self, caller: &Caller) {
+        let mut docket = self.docket();
+        let case = docket.cases.entry(caller.partition).or_default();
+        if case.call.is_some_and(|call| (call.machine, call.epoch) == (caller.machine, caller.epoch)) {
+            case.call = None;
+        }
+    }
+}
+
+/// A call goes on at the next unfinished event.
+fn out_of_order(case: &mut Case, epoch: Epoch, span: Span) -> Option<(Promise, String)> {
+    let kept = case.kept;
+    let reading = case.readings.entry(epoch).or_default();
+    let expected = match reading.next {
+        Some(standing) if standing.life == span.life => standing.next,
+        // Without a checkpoint: at the oldest event there was when it began.
+        None => span.first.min(kept),
+        Some(_) => {
+            let what = format!("{epoch:?} went on in another log without a word, at {:?}", span.first);
+            return Some((Promise::AtLeastOnceInOrder, what));
+        }
+    };
+    (span.first != expected).then(|| {
+        let what = format!("{epoch:?} was called with {:?}, expected {expected:?}", span.first);
+        (Promise::AtLeastOnceInOrder, what)
+    })
+}

@@ -1,0 +1,399 @@
+//! The judge: asserts the promises after every step.
+//!
+//! It hears of everything from three sides: of what the store carried out
+//! (`store_side`), of what the user's code was called with (`code_side`), and
+//! of what the director of the play did to whom. It believes neither the host
+//! nor its words.
+//!
+//! | promise | how it is judged |
+//! |---|---|
+//! | one owner | an epoch is never used twice; no save under an older epoch than the newest; no user code of an older epoch runs once a newer one has begun; no two calls at a time; no call after the lease, less its margin, is over by its machine's own clock; nobody is declared expired who is not |
+//! | at least once, in order | each epoch goes on right behind the checkpoint that stood when it began; each call at the next unfinished event; what is passed over was said, and is gone; no checkpoint covers what nobody finished; the policy's checkpoints are written in time; in the end everything is finished |
+//! | checkpoints never move back | as the store carries them out |
+//! | stop means stopped | what was given away as settled has its checkpoint at the last finished event; who has stopped owns nothing and runs nothing; what is held is not delivered |
+//! | balanced and then still | after the trouble: everything owned, evenly, and nothing moves |
+//! | the loop never dies | every host goes on scanning |
+
+mod case;
+mod code_side;
+mod rest;
+mod store_side;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ephor::{HostId, OnInvalidPosition, PartitionId, StartPosition};
+use ephor_core::host_record::HostRecord;
+use ephor_core::ids::LogId;
+use ephor_core::position::SequenceNumber;
+use ephor_core::time::{Clock, Monotonic};
+
+use crate::coverage::PartitionState;
+use crate::executor::{Handle, Machine};
+use crate::history::History;
+use crate::scenario::{Scenario, Style};
+use case::{Case, Standing};
+pub use code_side::{Caller, Span};
+pub use rest::{Alive, Rest};
+
+/// What the host promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Promise {
+    /// One owner at a time.
+    OneOwner,
+    /// Every event at least once, in order.
+    AtLeastOnceInOrder,
+    /// A checkpoint never moves back.
+    CheckpointsNeverMoveBack,
+    /// Stop means stopped, and held means held.
+    StopMeansStopped,
+    /// Balanced, and then still.
+    BalancedAndStill,
+    /// The loop never dies.
+    LoopNeverDies,
+}
+
+impl fmt::Display for Promise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OneOwner => "one owner",
+            Self::AtLeastOnceInOrder => "at least once, in order",
+            Self::CheckpointsNeverMoveBack => "checkpoints never move back",
+            Self::StopMeansStopped => "stop means stopped",
+            Self::BalancedAndStill => "balanced and then still",
+            Self::LoopNeverDies => "the loop never dies",
+        })
+    }
+}
+
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub promise: Promise,
+    /// Where, if on one partition.
+    pub partition: Option<PartitionId>,
+    /// How.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.promise, self.what)?;
+        self.partition.map_or(Ok(()), |partition| write!(f, " on {partition:?}"))
+    }
+}
+
+/// Figures of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Figures {
+    /// Events finished, repetitions included.
+    pub finished: u64,
+    /// Events finished again.
+    pub repeated: u64,
+    /// Events that the failure policy skipped.
+    pub skipped: u64,
+    /// Changes of owner, by reason.
+    pub changes: BTreeMap<String, u64>,
+    /// Given away with something finished but not saved.
+    pub unsettled: u64,
+    /// Checkpoints stored.
+    pub saves: u64,
+}
+
+/// A processor opened or closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// When.
+    pub at: Monotonic,
+    /// Where.
+    pub partition: PartitionId,
+    /// Whether it opened; it closed otherwise.
+    pub opens: bool,
+}
+
+/// One run of a host's process, as it introduced itself.
+#[derive(Clone, Debug)]
+struct Seat {
+    machine: Machine,
+    style: Style,
+    /// It has stopped in good order, and abandoned these.
+    stopped: Option<BTreeSet<PartitionId>>,
+}
+
+/// What the judge knows of a machine.
+#[derive(Clone, Copy, Debug, Default)]
+struct MachineFile {
+    /// Its way to the store is bad at the moment.
+    store_is_bad: bool,
+    /// When it was last disturbed in any way that may keep it from the store.
+    disturbed_at: Monotonic,
+    /// When its clock last stood still; what it believed then is worth nothing.
+    clock_stood_until: Option<Monotonic>,
+}
+
+struct Docket {
+    turns: Vec<Turn>,
+    cases: BTreeMap<PartitionId, Case>,
+    seats: BTreeMap<HostId, Seat>,
+    machines: BTreeMap<Machine, MachineFile>,
+    /// Whether the store is bad for all, and since when that is so.
+    common: (bool, Monotonic),
+    /// Partitions that a person holds, and on which machine.
+    held: BTreeSet<(PartitionId, Machine)>,
+    /// The logs that the hub has had, in order; the last one is its present one.
+    logs: Vec<Option<LogId>>,
+    /// When the store was last restored from a copy.
+    restored_at: Option<Monotonic>,
+    violation: Option<Violation>,
+    figures: Figures,
+    last_change: Monotonic,
+}
+
+/// What the store said at one moment, to go back to.
+#[derive(Clone, Debug)]
+pub struct JudgeCopy(BTreeMap<PartitionId, (Option<HostId>, ephor::Epoch, Option<Standing>)>);
+
+/// The judge of one run. Clones sit on the same bench.
+#[derive(Clone)]
+pub struct Judge {
+    handle: Handle,
+    history: History,
+    initial: StartPosition,
+    on_invalid: OnInvalidPosition,
+    docket: Arc<Mutex<Docket>>,
+}
+
+impl Judge {
+    /// A judge that knows nothing yet but what the hosts were told.
+    pub fn new(handle: &Handle, history: &History, scenario: &Scenario, log: Option<LogId>) -> Self {
+        let docket = Docket {
+            turns: vec![],
+            cases: BTreeMap::new(),
+            seats: BTreeMap::new(),
+            machines: BTreeMap::new(),
+            common: (false, Monotonic(0)),
+            held: BTreeSet::new(),
+            logs: vec![log],
+            restored_at: None,
+            violation: None,
+            figures: Figures::default(),
+            last_change: Monotonic(0),
+        };
+        Self {
+            handle: handle.clone(),
+            history: history.clone(),
+            initial: scenario.initial.clone(),
+            on_invalid: scenario.on_invalid,
+            docket: Arc::new(Mutex::new(docket)),
+        }
+    }
+
+    fn docket(&self) -> MutexGuard<'_, Docket> {
+        self.docket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first promise that was broken.
+    pub fn violation(&self) -> Option<Violation> {
+        self.docket().violation.clone()
+    }
+
+    /// The figures so far.
+    pub fn figures(&self) -> Figures {
+        self.docket().figures.clone()
+    }
+
+    /// All openings and closings, in order.
+    pub fn turns(&self) -> Vec<Turn> {
+        self.docket().turns.clone()
+    }
+
+    /// When ownership changed last.
+    pub fn last_change(&self) -> Monotonic {
+        self.docket().last_change
+    }
+
+    /// Declares a promise broken. Only the first counts: what follows follows from it.
+    pub fn object(&self, promise: Promise, partition: Option<PartitionId>, what: String) {
+        let mut docket = self.docket();
+        if docket.violation.is_none() {
+            let violation = Violation { promise, partition, what };
+            self.history.tell(format_args!("VIOLATION of \"{violation}\""));
+            docket.violation = Some(violation);
+        }
+    }
+
+    /// In what state a partition is, for the table of coverage.
+    pub fn state_of(&self, partition: PartitionId) -> PartitionState {
+        let docket = self.docket();
+        match docket.cases.get(&partition) {
+            Some(case) if case.owner.is_none() => PartitionState::Unowned,
+            Some(_) if docket.held.iter().any(|(held, _)| *held == partition) => PartitionState::Held,
+            Some(case) if case.call.is_some() => PartitionState::InCall,
+            Some(case) if case.open.contains(&case.epoch) => PartitionState::Idle,
+            Some(case) if case.closing == Some(case.epoch) => PartitionState::Closing,
+            Some(_) => PartitionState::Opening,
+            None => PartitionState::Unowned,
+        }
+    }
+
+    /// The partitions that the store says a machine's hosts own, whatever their incarnation.
+    pub fn owned_by(&self, machine: Machine) -> Vec<PartitionId> {
+        let docket = self.docket();
+        let sits = |host: &HostId| docket.seats.get(host).is_some_and(|seat| seat.machine == machine);
+        let mine = docket.cases.iter().filter(|(_, case)| case.owner.as_ref().is_some_and(sits));
+        mine.map(|(partition, _)| *partition).collect()
+    }
+
+    /// The machine of the host that owns a partition.
+    pub fn owner_of(&self, partition: PartitionId) -> Option<Machine> {
+        let docket = self.docket();
+        let owner = docket.cases.get(&partition)?.owner.as_ref()?;
+        docket.seats.get(owner).map(|seat| seat.machine)
+    }
+
+    /// A host says who it is, with its first heartbeat.
+    pub fn meets(&self, record: &HostRecord, machine: Machine, style: &Style) {
+        let mut docket = self.docket();
+        if !docket.seats.contains_key(&record.id) {
+            let seat = Seat { machine, style: style.clone(), stopped: None };
+            docket.seats.insert(record.id.clone(), seat);
+        }
+    }
+
+    /// Something happens to a machine that may keep it from the store: what is due may come late.
+    pub fn disturbed(&self, machine: Machine) {
+        let now = self.handle.now();
+        self.docket().machines.entry(machine).or_default().disturbed_at = now;
+    }
+
+    /// A machine's way to the store becomes bad, or good again.
+    pub fn store_is_bad(&self, machine: Machine, bad: bool) {
+        let now = self.handle.now();
+        let mut docket = self.docket();
+        let file = docket.machines.entry(machine).or_default();
+        (file.store_is_bad, file.disturbed_at) = (bad, now);
+    }
+
+    /// The store becomes bad for all, or good again.
+    pub fn store_is_bad_for_all(&self, bad: bool) {
+        let now = self.handle.now();
+        self.docket().common = (bad, now);
+    }
+
+    /// A machine's clock has stood still until now, while time passed.
+    pub fn clock_stood(&self, machine: Machine) {
+        let now = self.handle.now();
+        let mut docket = self.docket();
+        let file = docket.machines.entry(machine).or_default();
+        (file.clock_stood_until, file.disturbed_at) = (Some(now), now);
+    }
+
+    /// A person holds a partition on a machine, or lets it go.
+    pub fn holds(&self, partition: PartitionId, machine: Machine, held: bool) {
+        let mut docket = self.docket();
+        if held {
+            docket.held.insert((partition, machine));
+        } else {
+            docket.held.remove(&(partition, machine));
+        }
+    }
+
+    /// All partitions that a person holds, and where.
+    pub fn held(&self) -> Vec<(PartitionId, Machine)> {
+        self.docket().held.iter().copied().collect()
+    }
+
+    /// The process on this machine is gone, and what a person held in it is not held any more.
+    pub fn lets_go(&self, machine: Machine) {
+        self.docket().held.retain(|(_, on)| *on != machine);
+    }
+
+    /// The newest epoch of a partition.
+    pub fn epoch_of(&self, partition: PartitionId) -> ephor::Epoch {
+        self.docket().cases.get(&partition).map(|case| case.epoch).unwrap_or_default()
+    }
+
+    /// The oldest event of a partition that is kept.
+    pub fn kept(&self, partition: PartitionId) -> SequenceNumber {
+        self.docket().cases.get(&partition).map(|case| case.kept).unwrap_or_default()
+    }
+
+    /// How often the hub was made anew.
+    pub fn life(&self) -> usize {
+        self.docket().life()
+    }
+
+    /// The hub was made anew, as this log: what was in it is gone.
+    pub fn hub_was_made_anew(&self, log: Option<LogId>) {
+        let mut docket = self.docket();
+        docket.logs.push(log);
+        for case in docket.cases.values_mut() {
+            case.done.clear();
+            case.kept = SequenceNumber(0);
+        }
+    }
+
+    /// Retention removed all events before this one.
+    pub fn removed_before(&self, partition: PartitionId, kept: SequenceNumber) {
+        let mut docket = self.docket();
+        let case = docket.cases.entry(partition).or_default();
+        case.kept = case.kept.max(kept);
+    }
+
+    /// What the store holds now, by the judge's files.
+    pub fn copy(&self) -> JudgeCopy {
+        let docket = self.docket();
+        let cases = docket.cases.iter();
+        JudgeCopy(cases.map(|(id, case)| (*id, (case.owner.clone(), case.epoch, case.standing))).collect())
+    }
+
+    /// The store was restored from a copy that was taken together with this one.
+    pub fn store_was_restored(&self, copy: &JudgeCopy) {
+        let now = self.handle.now();
+        let mut docket = self.docket();
+        docket.restored_at = Some(now);
+        docket.last_change = now;
+        for (partition, case) in &mut docket.cases {
+            let (owner, epoch, standing) = copy.0.get(partition).cloned().unwrap_or_default();
+            (case.owner, case.epoch, case.begun, case.standing) = (owner, epoch, epoch, standing);
+            case.sought_in = case.sought_in.min(epoch);
+        }
+    }
+
+    /// How far a machine's own clock has come.
+    fn reading(&self, machine: Machine) -> Monotonic {
+        self.handle.clock(machine).now()
+    }
+}
+
+impl Docket {
+    /// The present life of the hub's log.
+    fn life(&self) -> usize {
+        self.logs.len() - 1
+    }
+
+    /// Whether nothing has kept this machine from the store for so long.
+    fn undisturbed(&self, machine: Machine, since: Monotonic) -> bool {
+        let file = self.machines.get(&machine).copied().unwrap_or_default();
+        let (bad_for_all, changed_at) = self.common;
+        !file.store_is_bad && !bad_for_all && file.disturbed_at.max(changed_at) <= since
+    }
+
+    /// Whether what this machine believes of a lease granted at this time is worth nothing: its
+    /// clock has stood still since, and it could not notice.
+    fn misled(&self, machine: Machine, granted: Monotonic) -> bool {
+        let stood = self.machines.get(&machine).and_then(|file| file.clock_stood_until);
+        stood.is_some_and(|until| granted <= until)
+    }
+
+    /// After a restored copy, owners may go on until they look again.
+    fn in_amnesty(&self, now: Monotonic) -> bool {
+        self.restored_at.is_some_and(|at| now.since(at) < AMNESTY)
+    }
+}
+
+/// How long owners may take to find out that the store has forgotten them: the longest lease.
+const AMNESTY: Duration = Duration::from_secs(60);

@@ -1,0 +1,216 @@
+//! What the store carried out: ownership and checkpoints.
+
+use std::time::Duration;
+
+use ephor::memory::StoreEvent;
+use ephor::{Epoch, HostId, OnInvalidPosition, PartitionId, SequenceNumber, StartPosition};
+use ephor_core::checkpoint::{Checkpoint, Position};
+use ephor_core::history::{ChangeReason, OwnershipChange};
+use ephor_core::lease::{ClaimCause, LeaseToken};
+
+use super::case::{Case, Grant, Reading, Standing};
+use super::{Docket, Judge, Promise};
+
+impl Judge {
+    /// The store carried out a step.
+    pub fn store_did(&self, event: &StoreEvent) {
+        match event {
+            StoreEvent::Renewed { token } => {
+                let LeaseToken { partition, owner, epoch } = token;
+                self.history.tell(format_args!("{} renews {partition:?} in {epoch:?}", owner.name));
+                let grant = self.grant(&token.owner);
+                let mut docket = self.docket();
+                docket.cases.entry(token.partition).or_default().granted.insert(token.epoch, grant);
+            }
+            StoreEvent::Saved { token, checkpoint } => self.saved(token, checkpoint),
+            StoreEvent::Changed { change, settled } => self.ownership_changed(change, *settled),
+        }
+    }
+
+    /// A person is about to move a partition's position.
+    pub fn expects_seek(&self, partition: PartitionId, next: SequenceNumber) {
+        self.docket().cases.entry(partition).or_default().sought = Some(next);
+    }
+
+    /// A lease begins to run now.
+    fn grant(&self, owner: &HostId) -> Grant {
+        let machine = self.docket().seats.get(owner).map(|seat| seat.machine);
+        Grant { at: self.handle.now(), reading: machine.map_or(self.handle.now(), |it| self.reading(it)) }
+    }
+
+    fn saved(&self, token: &LeaseToken, checkpoint: &Checkpoint) {
+        let partition = token.partition;
+        self.history.tell(format_args!(
+            "{} saves {partition:?} at {:?} in {:?}",
+            token.owner.name, checkpoint.position, token.epoch
+        ));
+        let mut objections = vec![];
+        {
+            let mut docket = self.docket();
+            docket.figures.saves += 1;
+            let life = docket.life_of(checkpoint);
+            let present = docket.life();
+            let case = docket.cases.entry(partition).or_default();
+            let next = next_of(&checkpoint.position, case);
+            if token.epoch != case.epoch {
+                let what = format!("a save in {:?} was accepted after {:?} began", token.epoch, case.epoch);
+                objections.push((Promise::OneOwner, what));
+            }
+            if let Some(old) = case.standing.filter(|old| (life, next) < (old.life, old.next)) {
+                let what = format!("the checkpoint moved back from {:?} to {next:?}", old.next);
+                objections.push((Promise::CheckpointsNeverMoveBack, what));
+            }
+            let begins = case.standing.is_none() && self.initial == StartPosition::Latest;
+            let reading = case.readings.entry(token.epoch).or_default();
+            reading.unsaved = None;
+            if matches!(checkpoint.position, Position::Start(_)) {
+                reading.next = Some(Standing { life, next });
+                if std::mem::take(&mut reading.moving) || begins {
+                    case.excuse_before(next);
+                }
+            }
+            if life == present {
+                let from =
+                    case.standing.filter(|old| old.life == life).map_or(SequenceNumber(0), |old| old.next);
+                let from = from.max(case.kept);
+                let missing = (from.0..next.0).map(SequenceNumber).find(|event| !case.done.contains(event));
+                if let Some(missing) = missing {
+                    let what =
+                        format!("a checkpoint up to {next:?} covers {missing:?}, which nobody finished");
+                    objections.push((Promise::AtLeastOnceInOrder, what));
+                }
+            }
+            case.standing = Some(Standing { life, next });
+        }
+        for (promise, what) in objections {
+            self.object(promise, Some(partition), what);
+        }
+    }
+
+    fn ownership_changed(&self, change: &OwnershipChange, settled: bool) {
+        let name = |host: &Option<HostId>| host.as_ref().map_or("nobody".into(), ToString::to_string);
+        let partition = change.partition;
+        self.history.tell(format_args!(
+            "{partition:?} goes from {} to {} in {:?}: {}{}",
+            name(&change.from),
+            name(&change.to),
+            change.epoch,
+            change.reason,
+            if settled { ", settled" } else { "" }
+        ));
+        let grant = change.to.as_ref().map(|owner| self.grant(owner));
+        let mut objections = vec![];
+        {
+            let mut docket = self.docket();
+            docket.last_change = self.handle.now();
+            *docket.figures.changes.entry(reason_word(&change.reason)).or_default() += 1;
+            let released = matches!(change.reason, ChangeReason::Released(_));
+            let given = released || change.reason == ChangeReason::HandedOver;
+            docket.figures.unsettled += u64::from(given && !settled);
+            if change.reason == ChangeReason::Claimed(ClaimCause::Expired) {
+                objections.extend(self.taken_too_early(&docket, partition, change.from.as_ref()));
+            }
+            let present = docket.life();
+            let case = docket.cases.entry(partition).or_default();
+            if given && settled {
+                objections.extend(not_settled(case));
+            }
+            if !released {
+                if change.epoch <= case.epoch {
+                    let what = format!("the epoch went from {:?} to {:?}", case.epoch, change.epoch);
+                    objections.push((Promise::OneOwner, what));
+                }
+                case.epoch = case.epoch.max(change.epoch);
+                if matches!(change.reason, ChangeReason::Sought { .. }) {
+                    carry_out_seek(case, present, change.epoch);
+                }
+                let next = case.standing;
+                case.readings.insert(change.epoch, Reading { next, ..Reading::default() });
+                case.granted.insert(change.epoch, grant.unwrap_or_default());
+            }
+            case.owner = change.to.clone();
+        }
+        for (promise, what) in objections {
+            self.object(promise, Some(partition), what);
+        }
+    }
+
+    /// Whoever is declared dead must have had its time.
+    fn taken_too_early(
+        &self,
+        docket: &Docket,
+        partition: PartitionId,
+        from: Option<&HostId>,
+    ) -> Option<(Promise, String)> {
+        let now = self.handle.now();
+        let case = docket.cases.get(&partition)?;
+        let lease = docket.seats.get(from?)?.style.lease;
+        let age = now.since(case.granted.get(&case.epoch)?.at);
+        // Clocks may run two percent fast, and the store's own counts whole milliseconds.
+        let least = lease.mul_f64(0.95).saturating_sub(Duration::from_millis(100));
+        let excused = docket.in_amnesty(now);
+        (age < least && !excused).then(|| {
+            let what = format!("taken as expired {age:?} after it was granted, and it lasts {lease:?}");
+            (Promise::OneOwner, what)
+        })
+    }
+}
+
+impl Docket {
+    /// Which of the hub's logs a checkpoint belongs to.
+    fn life_of(&self, checkpoint: &Checkpoint) -> usize {
+        let named = checkpoint.log.as_ref();
+        self.logs.iter().rposition(|log| named.is_none() || log.as_ref() == named).unwrap_or_default()
+    }
+}
+
+/// The next event to read behind this position.
+fn next_of(position: &Position, case: &Case) -> SequenceNumber {
+    match position.start() {
+        StartPosition::Sequence { number, inclusive } => {
+            if inclusive {
+                number
+            } else {
+                number.next()
+            }
+        }
+        _ => case.kept,
+    }
+}
+
+/// Everything that was finished is also saved, or it was not settled.
+fn not_settled(case: &Case) -> Option<(Promise, String)> {
+    let finished = case.readings.get(&case.epoch)?.next?;
+    let saved =
+        case.standing.filter(|saved| saved.life == finished.life).map_or(SequenceNumber(0), |it| it.next);
+    let began = case.readings.get(&case.epoch)?.unsaved.is_some();
+    (began && saved < finished.next).then(|| {
+        let (finished, what) = (finished.next, "given away as settled");
+        (
+            Promise::StopMeansStopped,
+            format!("{what}, finished up to {finished:?} but saved only up to {saved:?}"),
+        )
+    })
+}
+
+/// A person has moved the position: what was finished behind it is to be done again.
+fn carry_out_seek(case: &mut Case, life: usize, epoch: Epoch) {
+    let Some(next) = case.sought.take() else { return };
+    case.standing = Some(Standing { life, next });
+    case.sought_in = epoch;
+    case.done.split_off(&next);
+    case.excuse_before(next);
+}
+
+/// A word for the table of changes.
+fn reason_word(reason: &ChangeReason) -> String {
+    match reason {
+        ChangeReason::Sought { .. } => "sought".into(),
+        other => other.to_string(),
+    }
+}
+
+/// Whether a policy for lost positions lets reading go on at the oldest event.
+pub(super) fn goes_on_at_the_oldest(policy: OnInvalidPosition) -> bool {
+    policy == OnInvalidPosition::Earliest
+}

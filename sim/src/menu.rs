@@ -1,0 +1,134 @@
+//! Everything that can go wrong, or that a person does in the middle of it.
+
+use fastrand::Rng;
+
+/// Declares the menu: each fault with what it is and how many runs in a hundred may use it.
+macro_rules! menu {
+    ($($(#[doc = $what:literal])+ $name:ident: $percent:literal,)+) => {
+        /// One thing that goes wrong, or that an operator does.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Fault {
+            $($(#[doc = $what])+ $name,)+
+        }
+
+        impl Fault {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// What it is, in a sentence.
+            pub fn what(self) -> &'static str {
+                match self {
+                    $(Self::$name => concat!($($what),+).trim_ascii(),)+
+                }
+            }
+
+            /// How many runs in a hundred may use it.
+            fn percent(self) -> u32 {
+                match self {
+                    $(Self::$name => $percent,)+
+                }
+            }
+        }
+    };
+}
+
+menu! {
+    /// The process is gone, and comes back later under the same name.
+    Crash: 60,
+    /// The process stands still and comes back as a zombie; its clock has counted on.
+    Pause: 60,
+    /// The process stands still and so does its clock, as when a virtual machine is stopped.
+    Freeze: 20,
+    /// The process is stopped in good order, and started again later.
+    Restart: 60,
+    /// The process is stopped in good order, and started again with other options.
+    Upgrade: 50,
+    /// A host joins.
+    Join: 60,
+    /// A host joins under the name of one that runs.
+    Namesake: 30,
+    /// A host leaves in good order, for good.
+    Leave: 60,
+    /// A machine's clock runs two percent fast or slow.
+    ClockDrift: 40,
+    /// A machine's clock jumps ahead.
+    ClockJump: 30,
+    /// A machine's wall clock is set forward or back by up to an hour.
+    WallClockSet: 40,
+    /// The way to the store is slow, loses, fails and conflicts for a while.
+    StoreTrouble: 60,
+    /// The store is out of reach for a while: nothing gets there.
+    StoreCutOff: 50,
+    /// The store's answers are lost for a while: everything gets there and nothing comes back.
+    StoreDeaf: 50,
+    /// The store asks all hosts for fewer calls, and refuses most of them.
+    StoreThrottles: 40,
+    /// The store wakes nobody for a while.
+    StoreWakesNobody: 40,
+    /// The store is out of reach for all hosts at once.
+    StoreOutage: 40,
+    /// Another server takes the store over, and its clock is ahead or behind by up to ten minutes.
+    StoreFailover: 25,
+    /// The store is restored from a copy that is minutes old.
+    StoreRestored: 8,
+    /// The way to the hub is slow and breaks for a while.
+    HubTrouble: 60,
+    /// The hub is out of reach for a while.
+    HubCutOff: 50,
+    /// The hub's answers and events are lost for a while.
+    HubDeaf: 40,
+    /// The hub restarts: links are gone, epochs forgotten.
+    HubRestart: 50,
+    /// The links to one partition break.
+    LinkCut: 60,
+    /// The hub is deleted and made anew, with as many partitions or fewer.
+    HubRecreated: 8,
+    /// The hub gets more partitions.
+    HubGrows: 30,
+    /// The oldest events of a partition are removed, read or not.
+    Retention: 30,
+    /// Somebody else reads a partition in our group, with a newer epoch.
+    ForeignReader: 40,
+    /// Calls take up to 40 seconds.
+    SlowProcessor: 50,
+    /// The processor fails, panics, and does not open or close for a while.
+    FailingProcessor: 50,
+    /// A call blocks its thread.
+    BlockedProcessor: 40,
+    /// Calls do not return until they are given up.
+    HangingProcessor: 40,
+    /// The processor checkpoints late, twice, and after it was closed.
+    OddCheckpoints: 50,
+    /// A person moves the position of a partition.
+    Seek: 40,
+    /// A person drains a host for a while.
+    Drain: 40,
+    /// A person holds a partition on its host for a while.
+    Hold: 40,
+}
+
+/// What one run chooses from: a part of the menu, so that rare combinations have room.
+pub fn choose(random: &mut Rng) -> Vec<Fault> {
+    let mut chosen: Vec<Fault> =
+        Fault::ALL.iter().copied().filter(|fault| random.u32(0..100) < fault.percent()).collect();
+    if chosen.is_empty() {
+        chosen.push(Fault::Crash);
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_is_chosen_by_some_runs_and_none_by_all() {
+        let mut random = Rng::with_seed(1);
+        let menus: Vec<Vec<Fault>> = (0..1_000).map(|_| choose(&mut random)).collect();
+        for fault in Fault::ALL {
+            let runs = menus.iter().filter(|menu| menu.contains(fault)).count();
+            assert!((20..900).contains(&runs), "{fault:?}: {runs}");
+            assert!(fault.what().ends_with('.') && !fault.what().starts_with(' '), "{fault:?}");
+        }
+    }
+}

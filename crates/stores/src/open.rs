@@ -57,6 +57,11 @@ pub async fn open_existing(url: &StoreUrl) -> Result<Option<Arc<dyn Store>>, Ope
             Ok(Some(Arc::new(store)))
         }
         #[cfg(feature = "azblob")]
+        StoreUrl::Blob(text) if is_old_fleet(text)? => {
+            let fleet = crate::azblob::OldFleet::open(text, &Default::default())?;
+            Ok(fleet.exists().await?.then(|| Arc::new(fleet) as Arc<dyn Store>))
+        }
+        #[cfg(feature = "azblob")]
         StoreUrl::Blob(text) => {
             let store = crate::azblob::BlobStore::connect_existing(text, Default::default())?;
             if !store.exists().await? {
@@ -68,6 +73,12 @@ pub async fn open_existing(url: &StoreUrl) -> Result<Option<Arc<dyn Store>>, Ope
         #[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "azblob")))]
         other => open(other).await.map(Some),
     }
+}
+
+/// Whether a text names the container of an old Event Processor Host.
+#[cfg(feature = "azblob")]
+fn is_old_fleet(text: &str) -> Result<bool, OpenError> {
+    Ok(crate::azblob::BlobAddress::parse(text)?.layout != crate::azblob::Layout::Sdk)
 }
 
 /// Opens the store that a URL names, and makes it if it is not there.

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::other_time;
+
 /// The account that every Azurite has.
 pub const ACCOUNT: &str = "devstoreaccount1";
 
@@ -34,7 +36,6 @@ rm -rf "$folder"
 /// An Azurite that runs; it panics when the machine does not let it do what it should.
 #[derive(Debug)]
 pub struct Azurite {
-    folder: PathBuf,
     /// Ends the server when its input ends.
     keeper: Child,
     server: Pid,
@@ -50,15 +51,19 @@ fn program() -> PathBuf {
 impl Azurite {
     /// A new one, with nothing in it.
     pub fn start() -> Self {
-        Self::start_with(&[])
+        Self::with_time(vec![])
     }
 
-    /// The same, with further arguments of its command line.
-    pub fn start_with(arguments: &[&str]) -> Self {
+    /// The same, with a clock that is this many seconds ahead of this machine's, or behind it.
+    pub fn start_ahead(seconds: i64) -> Self {
+        Self::with_time(other_time::variables(seconds))
+    }
+
+    fn with_time(time: Vec<(&'static str, String)>) -> Self {
         let folder = tempfile::Builder::new().prefix("ephor-azurite-").tempdir().unwrap().keep();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let (keeper, server) = run(&folder, port, arguments);
-        let mut azurite = Self { folder, keeper, server, port };
+        let (keeper, server) = run(&folder, port, time);
+        let mut azurite = Self { keeper, server, port };
         azurite.wait_until_it_answers();
         azurite
     }
@@ -97,20 +102,15 @@ impl Azurite {
     pub fn resume(&self) {
         kill_process(self.server, Signal::CONT).unwrap();
     }
-
-    /// Where its data is.
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
 }
 
-fn run(folder: &Path, port: u16, arguments: &[&str]) -> (Child, Pid) {
+fn run(folder: &Path, port: u16, time: Vec<(&'static str, String)>) -> (Child, Pid) {
     let program = program();
     assert!(program.is_file(), "Azurite is missing; run demo/homes/azurite/install");
     let mut command = Command::new("sh");
     command.arg("-c").arg(SCRIPT).arg("sh").arg(folder).arg("node").arg(program);
     command.args(["--silent", "--disableTelemetry", "--skipApiVersionCheck", "--blobHost", "127.0.0.1"]);
-    command.args(["--blobPort", &port.to_string()]).args(arguments);
+    command.args(["--blobPort", &port.to_string()]).envs(time);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).current_dir("/");
     // A key pressed to end the tests ends the group of the tests, and not this.
     command.process_group(0);

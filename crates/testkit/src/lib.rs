@@ -13,6 +13,8 @@ pub mod azurite_server;
 pub mod conformance;
 mod counting_store;
 mod fleet;
+#[cfg(any(feature = "azurite-server", feature = "postgres-server"))]
+mod other_time;
 #[cfg(feature = "postgres-server")]
 pub mod postgres_server;
 mod virtual_time;

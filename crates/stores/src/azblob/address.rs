@@ -1,12 +1,14 @@
 //! Where in which storage account: `azblob://ACCOUNT/CONTAINER[/PREFIX]`, or a connection string.
 //!
 //! A connection string is the one that the portal gives out. Ephor adds three names of its own, which others pass
-//! over: `Container` (`NAME[/PREFIX]`, or else `ephor`), `Neighbours` and `ServiceVersion`.
-//! A URL takes the same as parameters: `?endpoint=…&neighbours=sdk&version=2017-11-09`.
+//! over: `Container` (`NAME[/PREFIX]`, or else `ephor`), `Neighbours`, `ServiceVersion`, and for the container of an old fleet
+//! `Layout`, `Namespace` and `Hub`. A URL takes the same as parameters:
+//! `?endpoint=…&neighbours=sdk&version=2017-11-09`, `?layout=eph&namespace=…&hub=…`.
 
 use std::fmt;
 
 use azure_core::http::Url;
+use ephor_core::ids::{HubName, Namespace};
 
 use super::credential::{AccountKey, BlobCredential, Sas};
 use super::names::is_prefix;
@@ -38,6 +40,23 @@ pub struct BlobAddress {
     pub neighbours: Option<Neighbours>,
     /// The version of the service's interface, if the text says so.
     pub service_version: Option<String>,
+    /// Whose blobs they are.
+    pub layout: Layout,
+}
+
+/// Whose blobs there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// Ours, and those of the other SDKs of today.
+    #[default]
+    Sdk,
+    /// Those of a fleet of the old Event Processor Host, which do not say of which hub they are.
+    Eph {
+        /// Where the hub lives.
+        namespace: Namespace,
+        /// The hub.
+        hub: HubName,
+    },
 }
 
 fn refuse<T>(problem: impl Into<String>) -> Result<T, ConnectError> {
@@ -68,6 +87,7 @@ impl BlobAddress {
             return refuse(format!("there is no container behind the account: {FORMS}"));
         };
         let mut address = Self::at(account, None, path.trim_end_matches('/'))?;
+        let (mut old, mut namespace, mut hub) = (None, None, None);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = percent_encoding::percent_decode_str(value).decode_utf8_lossy();
@@ -75,15 +95,19 @@ impl BlobAddress {
                 "endpoint" => address.endpoint = endpoint(&value)?,
                 "neighbours" => address.neighbours = Some(neighbours(&value)?),
                 "version" => address.service_version = Some(value.into_owned()),
+                "layout" => old = Some(value.into_owned()),
+                "namespace" => namespace = Some(value.into_owned()),
+                "hub" => hub = Some(value.into_owned()),
                 // It may be a signature that went astray: it is not repeated.
                 _ => {
                     return refuse(
-                        "a parameter of the URL means nothing here; known are endpoint, neighbours and version \
-                         (a shared access signature goes in AZURE_STORAGE_SAS_TOKEN)",
+                        "a parameter of the URL means nothing here; known are endpoint, neighbours, version, layout, \
+                         namespace and hub (a shared access signature goes in AZURE_STORAGE_SAS_TOKEN)",
                     );
                 }
             }
         }
+        address.layout = layout(old.as_deref(), namespace.as_deref(), hub.as_deref())?;
         Ok(address)
     }
 
@@ -121,6 +145,7 @@ impl BlobAddress {
         };
         address.neighbours = get("Neighbours").map(neighbours).transpose()?;
         address.service_version = get("ServiceVersion").map(str::to_owned);
+        address.layout = layout(get("Layout"), get("Namespace"), get("Hub"))?;
         Ok(address)
     }
 
@@ -155,6 +180,7 @@ impl BlobAddress {
             credential: None,
             neighbours: None,
             service_version: None,
+            layout: Layout::Sdk,
         })
     }
 
@@ -192,6 +218,21 @@ fn account_of(endpoint: &Url) -> String {
     let of_path = endpoint.path().trim_matches('/');
     let of_host = endpoint.host_str().and_then(|host| host.split('.').next()).unwrap_or_default();
     if of_path.is_empty() { of_host.to_owned() } else { of_path.to_owned() }
+}
+
+fn layout(name: Option<&str>, namespace: Option<&str>, hub: Option<&str>) -> Result<Layout, ConnectError> {
+    match name.map(str::to_ascii_lowercase).as_deref() {
+        None | Some("sdk") => Ok(Layout::Sdk),
+        Some("eph") => {
+            match (namespace.and_then(|text| text.parse().ok()), hub.and_then(|text| text.parse().ok())) {
+                (Some(namespace), Some(hub)) => Ok(Layout::Eph { namespace, hub }),
+                _ => {
+                    refuse("an old fleet's container does not say of which hub it is: add namespace and hub")
+                }
+            }
+        }
+        Some(_) => refuse("layout is sdk, or eph for the container of an old Event Processor Host"),
+    }
 }
 
 fn neighbours(text: &str) -> Result<Neighbours, ConnectError> {
@@ -282,6 +323,8 @@ mod tests {
             ("azblob://contoso/leases?endpoint=canary", "plain URL"),
             ("azblob://contoso/leases?endpoint=https://x/?sig=canary", "plain URL"),
             ("azblob://contoso/leases?neighbours=canary", "none"),
+            ("azblob://contoso/leases?layout=eph&hub=homes", "add namespace and hub"),
+            ("azblob://contoso/leases?layout=canary", "layout is sdk"),
             ("AccountName=contoso;AccountKey=canary!", "base64"),
             ("AccountName=contoso;SharedAccessSignature=canary", "no sig="),
             ("BlobEndpoint=https://canary@contoso/", "plain URL"),

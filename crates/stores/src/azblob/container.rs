@@ -5,6 +5,7 @@
 //! what never left this machine.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use azure_core::error::Error;
@@ -12,10 +13,12 @@ use azure_core::http::headers::{HeaderName, Headers};
 use azure_core::http::{ClientOptions, Etag, RequestContent, RetryOptions, Transport};
 use azure_core::time::parse_rfc7231;
 use azure_storage_blob::models::{
-    BlobClientDeleteOptions, BlobClientSetMetadataOptions, BlobContainerClientListBlobsOptions, BlobItem,
-    BlockBlobClientUploadOptions, ListBlobsIncludeItem,
+    BlobClientAcquireLeaseOptions, BlobClientDeleteOptions, BlobClientSetMetadataOptions,
+    BlobContainerClientListBlobsOptions, BlobItem, BlockBlobClientUploadOptions, ListBlobsIncludeItem,
 };
-use azure_storage_blob::{BlobContainerClient, BlobContainerClientOptions};
+use azure_storage_blob::{
+    BlobContainerClient, BlobContainerClientOptions, BlobServiceClient, BlobServiceClientOptions,
+};
 use ephor_core::store::StoreError;
 use ephor_core::time::Timestamp;
 use futures_util::TryStreamExt;
@@ -33,6 +36,7 @@ const MOST_ATTEMPTS: usize = 3;
 const ETAG: HeaderName = HeaderName::from_static("etag");
 const LAST_MODIFIED: HeaderName = HeaderName::from_static("last-modified");
 const DATE: HeaderName = HeaderName::from_static("date");
+const VERSION: HeaderName = HeaderName::from_static("x-ms-version-id");
 const METADATA: &str = "x-ms-meta-";
 
 /// A blob as it is at one moment.
@@ -79,6 +83,9 @@ pub(super) struct Container {
     /// For people, without secrets.
     pub(super) place: String,
     limit: Duration,
+    service: BlobServiceClient,
+    /// An answer said that it keeps versions.
+    versions: AtomicBool,
 }
 
 impl Container {
@@ -109,9 +116,17 @@ impl Container {
         }
         let options_of_client =
             BlobContainerClientOptions { client_options, version: options.service_version.clone() };
+        let options_of_service = BlobServiceClientOptions {
+            client_options: options_of_client.client_options.clone(),
+            version: options_of_client.version.clone(),
+        };
+        let service =
+            BlobServiceClient::new(address.endpoint.clone(), token.clone(), Some(options_of_service))
+                .map_err(|error| refuse(error.to_string()))?;
         let client = BlobContainerClient::new(address.container_url(), token, Some(options_of_client))
             .map_err(|error| refuse(error.to_string()))?;
-        Ok(Self { client, place: address.to_string(), limit: options.call_limit })
+        let (place, limit) = (address.to_string(), options.call_limit);
+        Ok(Self { client, place, limit, service, versions: AtomicBool::new(false) })
     }
 
     /// Whether the container is there.
@@ -137,10 +152,31 @@ impl Container {
     /// What the service says of the account: whether it keeps folders.
     pub(super) async fn has_folders(&self) -> bool {
         let what = "asking for the kind of account";
-        let answer = self.send(what, failure::was_not_sent, || self.client.get_account_info(None)).await;
-        let Ok(Ok(answer)) = answer else { return false };
         let header = HeaderName::from_static("x-ms-is-hns-enabled");
-        answer.headers().get_optional_str(&header).is_some_and(|value| value.eq_ignore_ascii_case("true"))
+        let said = |headers: &Headers| {
+            headers.get_optional_str(&header).map(|value| value.eq_ignore_ascii_case("true"))
+        };
+        // A signature for the container alone may ask only there, and an emulator answers only for the account.
+        let here = self.send(what, failure::was_not_sent, || self.client.get_account_info(None)).await;
+        if let Some(said) = here.ok().and_then(Result::ok).and_then(|answer| said(answer.headers())) {
+            return said;
+        }
+        let there = self.send(what, failure::was_not_sent, || self.service.get_account_info(None)).await;
+        there.ok().and_then(Result::ok).and_then(|answer| said(answer.headers())).unwrap_or(false)
+    }
+
+    /// Whether deleted and overwritten blobs are kept for a while, as far as we may know.
+    pub(super) async fn keeps_deleted(&self) -> bool {
+        let what = "asking for the account's settings";
+        let settings = || async { self.service.get_properties(None).await?.into_model() };
+        let answer = self.send(what, failure::was_not_sent, settings).await;
+        let Ok(Ok(settings)) = answer else { return false };
+        settings.delete_retention_policy.and_then(|policy| policy.enabled).unwrap_or(false)
+    }
+
+    /// Whether an answer said that earlier versions of blobs are kept.
+    pub(super) fn keeps_versions(&self) -> bool {
+        self.versions.load(Ordering::Relaxed)
     }
 
     /// A blob's metadata, if it is there.
@@ -313,9 +349,45 @@ impl Container {
         }
     }
 
+    /// Takes a real lease of a blob; false if somebody holds one.
+    pub(super) async fn lease(&self, name: &str, seconds: i32, id: &str) -> Result<bool, StoreError> {
+        let what = format!("taking the lease of {name}");
+        let blob = self.client.blob_client(name);
+        let acquire = || {
+            let options = BlobClientAcquireLeaseOptions {
+                proposed_lease_id: Some(id.to_owned()),
+                ..Default::default()
+            };
+            blob.acquire_lease(seconds, Some(options))
+        };
+        match self.send(&what, failure::was_not_sent, acquire).await? {
+            Ok(_) => Ok(true),
+            Err(error) if matches!(failure::answer(&error), Some((409, _))) => Ok(false),
+            Err(error) => Err(failure::of(&error, &self.place, &what)),
+        }
+    }
+
+    /// Gives a real lease back. If that fails, it ends by itself.
+    pub(super) async fn unlease(&self, name: &str, id: &str) {
+        let what = format!("giving back the lease of {name}");
+        let blob = self.client.blob_client(name);
+        let outcome =
+            self.send(&what, failure::was_not_sent, || blob.release_lease(id.to_owned(), None)).await;
+        if !matches!(outcome, Ok(Ok(_))) {
+            tracing::debug!(name, "a lease of ours is left to end by itself");
+        }
+    }
+
     fn written(&self, outcome: Result<Headers, Error>, what: &str) -> Result<Write, StoreError> {
         match outcome {
-            Ok(headers) => Ok(Write::Done(self.stamp(&headers, what)?)),
+            Ok(headers) => {
+                if headers.get_optional_str(&VERSION).is_some()
+                    && !self.versions.swap(true, Ordering::Relaxed)
+                {
+                    tracing::warn!(store = self.place, "{}", super::advice::VERSIONS);
+                }
+                Ok(Write::Done(self.stamp(&headers, what)?))
+            }
             Err(error) if is_lost_race(&error) => Ok(Write::Refused),
             Err(error) => Err(failure::of(&error, &self.place, what)),
         }
@@ -342,14 +414,17 @@ impl Container {
         harmless: fn(&Error) -> bool,
         request: impl Fn() -> F,
     ) -> Result<Result<T, Error>, StoreError> {
-        let mut attempt = 1;
-        loop {
-            let outcome = tokio::time::timeout(self.limit, request()).await;
-            match outcome.map_err(|_| failure::too_late(&self.place, what, self.limit))? {
-                Err(error) if attempt < MOST_ATTEMPTS && harmless(&error) => attempt += 1,
-                outcome => return Ok(outcome),
+        let all = async {
+            let mut attempt = 1;
+            loop {
+                match request().await {
+                    Err(error) if attempt < MOST_ATTEMPTS && harmless(&error) => attempt += 1,
+                    outcome => return outcome,
+                }
             }
-        }
+        };
+        let late = |_| failure::too_late(&self.place, what, self.limit);
+        tokio::time::timeout(self.limit, all).await.map_err(late)
     }
 }
 
@@ -357,10 +432,8 @@ impl Container {
 fn transport(limit: Duration) -> Result<Transport, String> {
     // Fails if there is one already: that one is used then.
     let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
-    let builder = reqwest::Client::builder()
-        .connect_timeout(limit)
-        .timeout(limit)
-        .redirect(reqwest::redirect::Policy::none());
+    let builder =
+        reqwest::Client::builder().connect_timeout(limit).redirect(reqwest::redirect::Policy::none());
     let client = builder.build().map_err(|error| format!("no HTTP client can be made: {error}"))?;
     Ok(Transport::new(Arc::new(client)))
 }

@@ -46,11 +46,13 @@
 //! be found dead too early. No record carries a time of this machine.
 
 mod address;
+mod advice;
 mod changes;
 mod checkpoint;
 mod container;
 mod credential;
 mod entra;
+mod eph;
 mod failure;
 mod history;
 mod hosts;
@@ -70,8 +72,9 @@ mod views;
 use std::time::Duration;
 
 pub use crate::url::DEFAULT_CONTAINER;
-pub use address::BlobAddress;
+pub use address::{BlobAddress, Layout};
 pub use credential::{AccountKey, BlobCredential, Sas};
+pub use eph::OldFleet;
 pub use names::Case;
 pub use options::{
     BlobOptions, ConnectError, DEFAULT_AT_ONCE, DEFAULT_CALL_LIMIT, DEFAULT_SERVICE_VERSION, Neighbours,

@@ -38,10 +38,10 @@ impl Session {
         seen: Option<Blob>,
     ) -> Result<Sealing, StoreError> {
         let name = names.checkpoint(partition);
-        let mut seen = seen;
+        let mut seen = Some(seen);
         for _ in 0..MOST_ATTEMPTS {
             let blob = match seen.take() {
-                Some(blob) => Some(blob),
+                Some(blob) => blob,
                 None => self.container.head(&name).await?.blob,
             };
             let record = read_checkpoint(blob.as_ref(), group, partition)?;

@@ -96,17 +96,16 @@ impl Session {
     }
 
     async fn prepare(&self) -> Result<(), StoreError> {
-        if self.making == Making::Never || self.container.exists().await? {
-            if self.making == Making::Allowed && self.container.has_folders().await {
-                tracing::warn!(
-                    store = self.container.place,
-                    "this account has a hierarchical namespace, where lists and conditions behave differently: use one without"
-                );
-            }
+        if self.making == Making::Never {
             return Ok(());
         }
-        self.container.make().await?;
-        tracing::info!(store = self.container.place, "created the container");
+        if !self.container.exists().await? {
+            self.container.make().await?;
+            tracing::info!(store = self.container.place, "created the container");
+        }
+        for advice in self.advice().await {
+            tracing::warn!(store = self.container.place, "{advice}");
+        }
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use ephor_core::store::{
 };
 
 use super::CLOCK_RESOLUTION;
-use super::address::BlobAddress;
+use super::address::{BlobAddress, Layout};
 use super::container::Container;
 use super::credential::{AccountKey, BlobCredential, Sas};
 use super::options::{BlobOptions, ConnectError};
@@ -73,6 +73,13 @@ impl BlobStore {
         mut options: BlobOptions,
         making: Making,
     ) -> Result<Self, ConnectError> {
+        if address.layout != Layout::Sdk {
+            return Err(ConnectError::Address {
+                problem: "the container of an old Event Processor Host is only read: export its positions, and import \
+                          them into another store"
+                    .into(),
+            });
+        }
         if let Some(neighbours) = address.neighbours {
             options.neighbours = neighbours;
         }
@@ -91,6 +98,12 @@ impl BlobStore {
         self.session.check().await
     }
 
+    /// What of the account is not good for ownership, in words, as far as it can be found out: soft delete,
+    /// versioning, a hierarchical namespace. It is also logged when the store is first used.
+    pub async fn advice(&self) -> Vec<String> {
+        self.session.advice().await
+    }
+
     /// Whether the container is there. Unlike all other calls this one creates none.
     pub async fn exists(&self) -> Result<bool, StoreError> {
         self.session.container.exists().await
@@ -98,7 +111,7 @@ impl BlobStore {
 }
 
 /// What opens the account: what the text says, or the environment, or Entra ID.
-fn find_credential(address: &BlobAddress) -> Result<BlobCredential, ConnectError> {
+pub(super) fn find_credential(address: &BlobAddress) -> Result<BlobCredential, ConnectError> {
     if let Some(credential) = &address.credential {
         return Ok(credential.clone());
     }

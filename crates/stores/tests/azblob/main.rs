@@ -2,5 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 #![allow(clippy::disallowed_methods, reason = "the server's time is real")]
 
+mod calls;
+mod clock;
 mod conformance;
+mod errors;
+mod foreign;
+mod old_fleet;
+mod prefixes;
+mod proxy;
+mod raw;
 mod server;
+mod world;

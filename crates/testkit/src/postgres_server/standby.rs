@@ -1,19 +1,9 @@
 //! A second server that follows the first and can take its place, on a clock of its own.
 
 use std::fs;
-use std::path::PathBuf;
 
 use super::{ADMIN, PASSWORD, Server};
-
-/// Where Debian keeps the library that gives a process another time, by architecture.
-const LIBRARY: &str = "faketime/libfaketime.so.1";
-
-/// The library that gives a process another time. `./check` installs it.
-fn other_time() -> PathBuf {
-    let folders = fs::read_dir("/usr/lib").into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
-    let found = folders.map(|folder| folder.join(LIBRARY)).find(|library| library.exists());
-    found.expect("libfaketime is installed: apt-get install libfaketime")
-}
+use crate::other_time;
 
 impl Server {
     /// A standby that has everything this server has acknowledged: from now on, this server waits for it with
@@ -24,16 +14,7 @@ impl Server {
         let arguments = ["-R", "-h", "127.0.0.1", "-p", &port, "-U", ADMIN, "-c", "fast", "--no-sync"];
         let copied = standby.command("pg_basebackup", &arguments).env("PGPASSWORD", PASSWORD).status();
         assert!(copied.unwrap().success(), "pg_basebackup {arguments:?}");
-        standby.clock = vec![
-            ("LD_PRELOAD", other_time().display().to_string()),
-            ("FAKETIME", format!("{ahead_seconds:+}s")),
-            // What waits for some time waits by this one, which nobody has set.
-            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
-            // A process that is forked is not earlier than its parent.
-            ("FAKETIME_DONT_RESET", "1".into()),
-            ("FAKETIME_DISABLE_SHM", "1".into()),
-            ("NO_FAKE_STAT", "1".into()),
-        ];
+        standby.clock = other_time::variables(ahead_seconds);
         standby.run_on_a_free_port();
         self.write_more("data/postgresql.auto.conf", "synchronous_standby_names = '*'\n");
         self.tool("pg_ctl", &["reload"]);

@@ -1,0 +1,226 @@
+//! Beside other SDKs: what they read of ours, and what we make of theirs.
+
+use ephor_core::checkpoint::Position;
+use ephor_core::ids::PartitionId;
+use ephor_core::lease::ClaimCause;
+use ephor_core::position::{Offset, SequenceNumber, StartPosition};
+use ephor_core::store::{Claim, Renewal, Save, SaveRequest, Seek, SeekRequest, Store};
+use ephor_stores::azblob::{BlobOptions, BlobStore, Neighbours};
+
+use crate::raw::Raw;
+use crate::server::{open, open_with, place, shared};
+use crate::world::{BASE, LEASE, P, claim, group, save, seek, stored, try_claim, wait};
+
+const UUID: &str = "4f0c7b52-9f5c-4f0e-8f2d-2f6f0f0f0f0f";
+
+fn neighbourly(place: &str) -> BlobStore {
+    open_with(place, BlobOptions { neighbours: Neighbours::Sdk, ..BlobOptions::default() })
+}
+
+/// The store, and its container past the store.
+fn both(open: impl Fn(&str) -> BlobStore) -> (BlobStore, Raw) {
+    let place = place();
+    (open(&place), Raw::new(shared().port, &place))
+}
+
+/// The metadata of a checkpoint, the owner, and what we read of it.
+type Theirs<'a> = (&'a [(&'a str, &'a str)], &'a str, Option<Position>);
+
+fn text<'a>(metadata: &'a std::collections::BTreeMap<String, String>, name: &str) -> &'a str {
+    metadata.get(name).map_or("", String::as_str)
+}
+
+#[test]
+fn other_sdks_read_who_owns_a_partition_and_how_far_it_is() {
+    wait(async {
+        for open in [open as fn(&str) -> BlobStore, neighbourly] {
+            let (store, raw) = both(open);
+            let token = claim(&store, P, "a").await;
+            let owned = raw.metadata(&format!("{BASE}/ownership/3")).await.unwrap();
+            assert_eq!(text(&owned, "ownerid"), "a#0000000000000001");
+            let position = Position::Finished {
+                sequence: SequenceNumber(41),
+                offset: Some(Offset::new("1312")),
+                enqueued_at: None,
+            };
+            store.save(&group(), &SaveRequest::new(&token, &position, None)).await.unwrap();
+            let at = raw.metadata(&format!("{BASE}/checkpoint/3")).await.unwrap();
+            assert_eq!((text(&at, "sequencenumber"), text(&at, "offset")), ("41", "1312"));
+            store
+                .release(
+                    &group(),
+                    &ephor_core::lease::ReleaseRequest {
+                        token,
+                        cause: ephor_core::lease::ReleaseCause::Shutdown,
+                        heir: None,
+                        settled: true,
+                    },
+                )
+                .await
+                .unwrap();
+            let free = raw.metadata(&format!("{BASE}/ownership/3")).await.unwrap();
+            assert_eq!(free.get("ownerid").map(String::as_str), Some(""), "{free:?}");
+            // They list two folders, and find nothing else in them.
+            for name in raw.names().await {
+                let theirs = [format!("{BASE}/ownership/3"), format!("{BASE}/checkpoint/3")];
+                assert!(theirs.contains(&name) || name.starts_with(&format!("{BASE}/ephor/")), "{name}");
+            }
+        }
+    });
+}
+
+/// From the first claim on an autoscaler finds a checkpoint, and where it begins is still for the options to say.
+#[test]
+fn the_first_checkpoint_says_that_nothing_is_finished() {
+    wait(async {
+        let (store, raw) = both(open);
+        let Claim::Won { checkpoint, .. } = try_claim(&store, P, "a", ClaimCause::Unowned).await.unwrap()
+        else {
+            panic!("nobody else claims");
+        };
+        assert_eq!(checkpoint, None);
+        assert_eq!(store.view(&group()).await.unwrap().checkpoint(P), None);
+        let synthetic = raw.metadata(&format!("{BASE}/checkpoint/3")).await.unwrap();
+        assert_eq!((text(&synthetic, "sequencenumber"), text(&synthetic, "offset")), ("-1", "-1"));
+        // Another SDK would begin there, whatever it is told.
+        let (store, raw) = both(neighbourly);
+        claim(&store, P, "a").await;
+        assert_eq!(raw.metadata(&format!("{BASE}/checkpoint/3")).await, None);
+    });
+}
+
+#[test]
+fn a_fleet_of_another_sdk_is_taken_over_where_it_stopped() {
+    wait(async {
+        for open in [open as fn(&str) -> BlobStore, neighbourly] {
+            let (store, raw) = both(open);
+            raw.make().await;
+            let finished = |sequence, offset: Option<&str>| Position::Finished {
+                sequence: SequenceNumber(sequence),
+                offset: offset.map(Offset::new),
+                enqueued_at: None,
+            };
+            let after = |offset: &str| {
+                Position::Start(StartPosition::Offset { offset: Offset::new(offset), inclusive: false })
+            };
+            let theirs: [Theirs<'_>; 4] = [
+                (&[("sequencenumber", "41"), ("offset", "1312")], UUID, Some(finished(41, Some("1312")))),
+                (
+                    &[("sequencenumber", "41"), ("offset", ""), ("clientidentifier", "x")],
+                    "",
+                    Some(finished(41, None)),
+                ),
+                (&[("offset", "1312")], UUID, Some(after("1312"))),
+                (&[], "", None),
+            ];
+            for (partition, (metadata, owner, _)) in theirs.iter().enumerate() {
+                raw.put(&format!("{BASE}/checkpoint/{partition}"), metadata, "").await;
+                raw.put(&format!("{BASE}/ownership/{partition}"), &[("ownerid", owner)], "").await;
+            }
+            assert_eq!(store.groups().await.unwrap().len(), 1);
+            let view = store.view(&group()).await.unwrap();
+            assert_eq!(view.damaged, [""; 0]);
+            for (partition, (_, owner, expected)) in (0..).map(PartitionId).zip(&theirs) {
+                let lease = view.lease(partition).unwrap();
+                let shown = lease.owner.as_ref().map_or("", |owner| owner.name.as_str());
+                assert_eq!((shown, lease.duration), (*owner, None));
+                let won = try_claim(&store, partition, "a", ClaimCause::Expired).await.unwrap();
+                let Claim::Won { token, checkpoint, .. } = won else { panic!("{won:?}") };
+                assert_eq!(checkpoint.map(|checkpoint| checkpoint.position), *expected, "{partition:?}");
+                let saved = save(&store, &token, 50).await.unwrap();
+                assert!(matches!(saved, Save::Saved(_)), "{saved:?}");
+            }
+            // What they added stays.
+            let kept = raw.metadata(&format!("{BASE}/checkpoint/1")).await.unwrap();
+            assert_eq!(text(&kept, "clientidentifier"), "x");
+        }
+    });
+}
+
+#[test]
+fn a_checkpoint_under_a_name_that_keeps_its_case_is_found() {
+    wait(async {
+        let (store, raw) = both(open);
+        raw.make().await;
+        let name = "ns.example.net/Homes/$Default/checkpoint/3";
+        raw.put(name, &[("sequencenumber", "41"), ("offset", "1312")], "").await;
+        let won = try_claim(&store, P, "a", ClaimCause::Unowned).await.unwrap();
+        let Claim::Won { checkpoint: Some(checkpoint), token, .. } = won else { panic!("{won:?}") };
+        assert_eq!(checkpoint.position.finished(), Some(SequenceNumber(41)));
+        assert!(matches!(save(&store, &token, 42).await.unwrap(), Save::Saved(_)));
+        // Theirs is left alone, and is not looked at again.
+        assert_eq!(text(&raw.metadata(name).await.unwrap(), "sequencenumber"), "41");
+        claim(&store, P, "b").await;
+        assert_eq!(stored(&store, P).await, Some(42));
+    });
+}
+
+#[test]
+fn a_rewrite_by_another_sdk_never_resets_the_epoch() {
+    wait(async {
+        for open in [open as fn(&str) -> BlobStore, neighbourly] {
+            let (store, raw) = both(open);
+            let name = format!("{BASE}/ownership/3");
+            let first = claim(&store, P, "a").await;
+            let second = claim(&store, P, "b").await;
+            raw.set(&name, &[("ownerid", UUID)]).await;
+            let tokens = std::slice::from_ref(&second);
+            let renewal = store.renew(&group(), LEASE, tokens).await.unwrap().remove(0);
+            let Renewal::Lost { holder: Some(holder) } = renewal else { panic!("{renewal:?}") };
+            assert_eq!(holder.owner.unwrap().name.as_str(), UUID);
+            let lease = store.view(&group()).await.unwrap().lease(P).unwrap().clone();
+            assert!(lease.epoch >= second.epoch && lease.duration.is_none(), "{lease:?}");
+            let third = claim(&store, P, "a").await;
+            assert!(third.epoch > second.epoch && second.epoch > first.epoch);
+            // Not even if the record is gone, and its checkpoint with it.
+            raw.delete(&name).await;
+            let checkpoint = format!("{BASE}/checkpoint/3");
+            if raw.metadata(&checkpoint).await.is_some() {
+                raw.delete(&checkpoint).await;
+            }
+            assert_eq!(
+                store.renew(&group(), LEASE, std::slice::from_ref(&third)).await.unwrap(),
+                [Renewal::Lost { holder: None }]
+            );
+            assert!(claim(&store, P, "b").await.epoch > third.epoch);
+        }
+    });
+}
+
+#[test]
+fn a_foreign_owner_is_not_sought_away_by_accident() {
+    wait(async {
+        let (store, raw) = both(neighbourly);
+        claim(&store, P, "a").await;
+        raw.set(&format!("{BASE}/ownership/3"), &[("ownerid", UUID)]).await;
+        let refused = store.seek(&group(), &seek(5)).await.unwrap();
+        assert_eq!(refused, Seek::ForeignOwner { owner: UUID.into() });
+        assert_eq!(stored(&store, P).await, None);
+        let forced = SeekRequest { force: true, ..seek(5) };
+        assert!(matches!(store.seek(&group(), &forced).await.unwrap(), Seek::Done { .. }));
+        assert_eq!(stored(&store, P).await, Some(5));
+        let owner = raw.metadata(&format!("{BASE}/ownership/3")).await.unwrap();
+        assert_eq!(text(&owner, "ownerid"), "");
+    });
+}
+
+/// Another SDK writes over a checkpoint without looking. Nobody is locked out by it, and what it says counts.
+#[test]
+fn a_checkpoint_that_another_sdk_wrote_over_is_gone_on_from() {
+    wait(async {
+        for open in [open as fn(&str) -> BlobStore, neighbourly] {
+            let (store, raw) = both(open);
+            let token = claim(&store, P, "a").await;
+            save(&store, &token, 10).await.unwrap();
+            raw.set(&format!("{BASE}/checkpoint/3"), &[("sequencenumber", "20"), ("offset", "640")]).await;
+            assert_eq!(stored(&store, P).await, Some(20));
+            let behind = save(&store, &token, 15).await.unwrap();
+            assert!(matches!(behind, Save::Behind { .. }), "{behind:?}");
+            assert!(matches!(save(&store, &token, 21).await.unwrap(), Save::Saved(_)));
+            let next = claim(&store, P, "b").await;
+            let late = save(&store, &token, 22).await.unwrap();
+            assert!(matches!(late, Save::Fenced { .. }), "{late:?}");
+            assert!(matches!(save(&store, &next, 22).await.unwrap(), Save::Saved(_)));
+        }
+    });
+}

@@ -1,0 +1,138 @@
+//! The container of an old Event Processor Host is read under real leases, and nothing is written into it.
+
+use ephor_core::ids::PartitionId;
+use ephor_core::position::SequenceNumber;
+use ephor_core::store::StoreError;
+use ephor_stores::{StoreUrl, open as open_by_url, open_existing};
+
+use crate::raw::Raw;
+use crate::server::{place, shared};
+use crate::world::{claim, wait};
+
+fn old(place: &str) -> StoreUrl {
+    format!("{place};Layout=eph;Namespace=ns.example.net;Hub=homes").parse().unwrap()
+}
+
+fn body(partition: u32, sequence: u32) -> String {
+    format!(
+        r#"{{"partitionId":"{partition}","owner":"h","epoch":4,"sequenceNumber":{sequence},"token":"t","offset":"{}"}}"#,
+        sequence * 32
+    )
+}
+
+#[test]
+fn a_stopped_fleet_is_read_and_left_as_it_is() {
+    wait(async {
+        let place = place();
+        let raw = Raw::new(shared().port, &place);
+        assert!(open_existing(&old(&place)).await.unwrap().is_none(), "there is no container");
+        raw.make().await;
+        for partition in 0..4 {
+            raw.put(
+                &format!("$default/{partition}"),
+                &[("owninghost", "h")],
+                &body(partition, 10 + partition),
+            )
+            .await;
+        }
+        raw.put("eventhub.info", &[], "x").await;
+        raw.put("alarms/0", &[], &body(0, 99)).await;
+        let before = raw.names().await;
+        let fleet = open_existing(&old(&place)).await.unwrap().unwrap();
+        let groups = fleet.groups().await.unwrap();
+        assert_eq!(
+            groups.iter().map(|group| group.group.as_str()).collect::<Vec<_>>(),
+            ["$default", "alarms"]
+        );
+        for _ in 0..2 {
+            let view = fleet.view(&groups[0]).await.unwrap();
+            assert_eq!(view.damaged, [""; 0]);
+            let positions: Vec<_> = view
+                .checkpoints
+                .iter()
+                .map(|(partition, checkpoint)| (*partition, checkpoint.position.finished().unwrap()))
+                .collect();
+            let expected = (0..4).map(|number| (PartitionId(number), SequenceNumber(10 + u64::from(number))));
+            assert_eq!(positions, expected.collect::<Vec<_>>());
+            assert!(view.leases.iter().all(|lease| lease.owner.is_none() && lease.epoch.get() == 4));
+        }
+        assert_eq!(raw.names().await, before);
+        let error = open_by_url(&old(&place)).await.err().unwrap().to_string();
+        assert!(error.contains("only read"), "{error}");
+        let error = fleet.retire(&groups[0], &crate::world::host("a")).await.unwrap_err();
+        assert!(matches!(&error, StoreError::Refused { message } if message.contains("import")), "{error}");
+    });
+}
+
+#[test]
+fn a_fleet_that_still_runs_is_not_taken_over() {
+    wait(async {
+        let place = place();
+        let raw = Raw::new(shared().port, &place);
+        raw.make().await;
+        for partition in 0..3 {
+            raw.put(&format!("$Default/{partition}"), &[], &body(partition, 5)).await;
+        }
+        raw.lease("$Default/1").await;
+        let fleet = open_existing(&old(&place)).await.unwrap().unwrap();
+        let groups = fleet.groups().await.unwrap();
+        let error = fleet.view(&groups[0]).await.unwrap_err();
+        assert!(
+            matches!(&error, StoreError::Refused { message } if message.contains("still runs")),
+            "{error}"
+        );
+        // What was taken on the way there is given back.
+        raw.lease("$Default/0").await;
+    });
+}
+
+/// Python wrote no group into its names.
+#[test]
+fn partitions_at_the_root_belong_to_whatever_group_is_asked_for() {
+    wait(async {
+        let place = place();
+        let raw = Raw::new(shared().port, &place);
+        raw.make().await;
+        raw.put(
+            "0",
+            &[],
+            r#"{"partition_id":"0","owner":"h","token":"t","epoch":5,"offset":"99","sequence_number":12}"#,
+        )
+        .await;
+        raw.put("1", &[], "nonsense").await;
+        let fleet = open_existing(&old(&place)).await.unwrap().unwrap();
+        let groups = fleet.groups().await.unwrap();
+        let view = fleet.view(&groups[0]).await.unwrap();
+        assert_eq!(view.checkpoints.len(), 1);
+        assert!(matches!(&view.damaged[..], [one] if one.contains("partition 1")), "{:?}", view.damaged);
+    });
+}
+
+/// Exports go from every store to every other.
+#[test]
+fn what_an_old_fleet_left_is_imported_elsewhere() {
+    wait(async {
+        let (from, to) = (place(), place());
+        let raw = Raw::new(shared().port, &from);
+        raw.make().await;
+        raw.put("$Default/3", &[], &body(3, 41)).await;
+        let fleet = open_existing(&old(&from)).await.unwrap().unwrap();
+        let group = fleet.groups().await.unwrap().remove(0);
+        let view = fleet.view(&group).await.unwrap();
+        let text = ephor_stores::export::write(&group, &view.checkpoints);
+        let export = ephor_stores::export::read(&text).unwrap();
+        let store = open_by_url(&to.parse().unwrap()).await.unwrap();
+        for entry in export.checkpoints {
+            let request = ephor_core::store::SeekRequest {
+                partition: entry.partition,
+                position: entry.position,
+                log: entry.log,
+                by: "ada".into(),
+                force: false,
+            };
+            store.seek(&crate::world::group(), &request).await.unwrap();
+        }
+        claim(&*store, PartitionId(3), "a").await;
+        assert_eq!(crate::world::stored(&*store, PartitionId(3)).await, Some(41));
+    });
+}

@@ -1,0 +1,145 @@
+//! A proxy between a store and the service: it counts, and what comes through is for a rule to say.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// What happens to a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Fate {
+    /// It comes through, and so does the answer.
+    Through,
+    /// The same, this much later.
+    Late(Duration),
+    /// It is lost on the way there.
+    Lost,
+    /// It is carried out, and its answer is lost.
+    Unanswered,
+    /// It is answered here, with this status and code.
+    Answered(u16, &'static str),
+    /// These texts are put in the place of others in the answer.
+    Rewritten(&'static str, String),
+}
+
+/// The first line of a request: `PUT /devstoreaccount1/…`, decoded as far as tests need it.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) line: String,
+    pub(crate) place: usize,
+}
+
+type Rule = Box<dyn FnMut(&Asked) -> Fate + Send>;
+
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
+    rule: Arc<Mutex<Rule>>,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Proxy {
+    pub(crate) async fn start(upstream: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let rule: Arc<Mutex<Rule>> = Arc::new(Mutex::new(Box::new(|_| Fate::Through)));
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let (rules, list) = (rule.clone(), asked.clone());
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(serve(client, upstream, rules.clone(), list.clone()));
+            }
+        });
+        Self { port, rule, asked }
+    }
+
+    /// From now on this rule counts; requests are counted from zero.
+    pub(crate) fn rule(&self, rule: impl FnMut(&Asked) -> Fate + Send + 'static) {
+        self.asked.lock().unwrap().clear();
+        *self.rule.lock().unwrap() = Box::new(rule);
+    }
+
+    /// What was asked since then.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    /// The same place, by way of the proxy.
+    pub(crate) fn place(&self, place: &str, upstream: u16) -> String {
+        place.replace(&format!("127.0.0.1:{upstream}"), &format!("127.0.0.1:{}", self.port))
+    }
+}
+
+/// One request for each connection: simple, and nothing is held up by what came before.
+async fn serve(mut client: TcpStream, upstream: u16, rule: Arc<Mutex<Rule>>, list: Arc<Mutex<Vec<String>>>) {
+    let Some(request) = read_request(&mut client).await else { return };
+    let head = String::from_utf8_lossy(&request).into_owned();
+    let line = head.lines().next().unwrap_or_default().replace("%2F", "/").replace("%24", "$");
+    let fate = {
+        let mut list = list.lock().unwrap();
+        list.push(line.clone());
+        let asked = Asked { line, place: list.len() - 1 };
+        (rule.lock().unwrap())(&asked)
+    };
+    let answer = match fate {
+        Fate::Lost => return,
+        Fate::Through => forward(&request, upstream).await,
+        Fate::Late(time) => {
+            tokio::time::sleep(time).await;
+            forward(&request, upstream).await
+        }
+        Fate::Unanswered => {
+            forward(&request, upstream).await;
+            return;
+        }
+        Fate::Answered(status, code) => format!(
+            "HTTP/1.1 {status} X\r\nx-ms-error-code: {code}\r\ncontent-length: 0\r\nconnection: close\r\n\
+             date: Sun, 15 Nov 2026 00:00:00 GMT\r\n\r\n"
+        )
+        .into_bytes(),
+        Fate::Rewritten(old, new) => {
+            let answer = String::from_utf8_lossy(&forward(&request, upstream).await).into_owned();
+            measured(&answer.replace(old, &new)).into_bytes()
+        }
+    };
+    let _ = client.write_all(&answer).await;
+    let _ = client.shutdown().await;
+}
+
+/// The answer with the length that it has.
+fn measured(answer: &str) -> String {
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let lines = head.lines().filter(|line| !line.to_lowercase().starts_with("content-length:"));
+    let head: String = lines.map(|line| format!("{line}\r\n")).collect();
+    format!("{head}content-length: {}\r\n\r\n{body}", body.len())
+}
+
+async fn read_request(client: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut request = Vec::new();
+    let mut chunk = vec![0; 16 * 1024];
+    loop {
+        let read = client.read(&mut chunk).await.ok().filter(|read| *read > 0)?;
+        request.extend_from_slice(&chunk[..read]);
+        let Some(end) = request.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
+        let head = String::from_utf8_lossy(&request[..end]).to_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+        if request.len() >= end + 4 + length.unwrap_or(0) {
+            return Some(request);
+        }
+    }
+}
+
+async fn forward(request: &[u8], upstream: u16) -> Vec<u8> {
+    let Ok(mut server) = TcpStream::connect(("127.0.0.1", upstream)).await else { return Vec::new() };
+    // The service closes when it has answered, and so the end of the answer is the end of the stream.
+    let text = String::from_utf8_lossy(request);
+    let (line, rest) = text.split_once("\r\n").unwrap();
+    // And an answer to the old protocol comes in one piece.
+    let line = line.replace("HTTP/1.1", "HTTP/1.0");
+    let request = format!("{line}\r\nconnection: close\r\n{rest}");
+    let mut answer = Vec::new();
+    if server.write_all(request.as_bytes()).await.is_ok() {
+        let _ = server.read_to_end(&mut answer).await;
+    }
+    answer
+}

@@ -6,6 +6,7 @@ mod calls;
 mod clock;
 mod conformance;
 mod errors;
+mod fences;
 mod foreign;
 mod old_fleet;
 mod prefixes;

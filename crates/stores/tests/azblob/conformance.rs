@@ -1,5 +1,4 @@
-//! The Azure Blob store keeps every promise of a store: alone, beside another process's store, and with neighbours, as far as it
-//! says so.
+//! The Azure Blob store keeps every promise of a store: alone, and with neighbours, as far as it says so.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +14,6 @@ struct One(BlobStore);
 
 impl One {
     fn new() -> Self {
-        Self(open(&place()))
-    }
-
-    fn under_a_prefix() -> Self {
         Self(open(&format!("{}/blue/green", place())))
     }
 
@@ -40,11 +35,6 @@ impl StoreFixture for One {
 mod one_store {
     use super::*;
     ephor_testkit::store_conformance!(One::new());
-}
-
-mod under_a_prefix {
-    use super::*;
-    ephor_testkit::store_conformance!(One::under_a_prefix());
 }
 
 mod with_neighbours {

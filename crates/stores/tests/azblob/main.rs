@@ -7,6 +7,7 @@ mod clock;
 mod conformance;
 mod errors;
 mod fences;
+mod fleet;
 mod foreign;
 mod old_fleet;
 mod prefixes;

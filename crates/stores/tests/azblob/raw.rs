@@ -19,6 +19,8 @@ impl Raw {
     /// The container of a place that [`place`](crate::server::place) gave.
     pub(crate) fn new(port: u16, place: &str) -> Self {
         let (_, container) = place.rsplit_once("Container=").unwrap();
+        // Its client takes the provider of TLS that is installed, if it needs it or not.
+        let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
         Self { client: Client::new(), port, container: container.to_owned() }
     }
 

@@ -46,7 +46,7 @@ pub(crate) enum LeaseCommand {
 /// Where leases and checkpoints live, and what the answer looks like.
 #[derive(Args)]
 pub(crate) struct Common {
-    /// The store: sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE
+    /// The store: sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE or azblob://ACCOUNT/CONTAINER
     #[arg(long, value_name = "URL", env = "EPHOR_STORE", hide_env_values = true)]
     pub(crate) store: String,
     /// Tables for people, JSON for programs

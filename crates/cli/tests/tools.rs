@@ -13,6 +13,7 @@ use common::{Dev, ephor};
 use ephor::{CheckpointPolicy, EventProcessorHost, EventProcessorOptions, PartitionManagerOptions};
 use ephor_eventhubs::EventHubs;
 use ephor_stores::sqlite::SqliteStore;
+use ephor_testkit::azurite_server::{self, Azurite};
 use serde_json::Value;
 
 const HUB: &str = "homes";
@@ -299,4 +300,34 @@ async fn an_export_begins_a_group_in_a_store_that_does_not_know_it() {
     assert_eq!(scene.checkpoints(), [Some(9); 4]);
     let said = scene.error(&["checkpoint", "list", "homes/$Default", "--namespace", "elsewhere"]);
     assert!(said.contains("no records of homes/$Default in elsewhere; it has homes/$Default in "), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storage_account_is_a_store_like_the_others() {
+    let azurite = Azurite::start();
+    let place = format!("{}Container=leases", azurite.connection_string());
+    let mut scene = Scene::new().await;
+    until("all is saved", || scene.checkpoints() == [Some(9); 4]).await;
+    scene.host.take().unwrap().stop(SECOND * 5).await.unwrap();
+    let export = scene.folder.path().join("export.json");
+    std::fs::write(&export, scene.text(&["checkpoint", "export", "homes/$Default"])).unwrap();
+    let import = ["checkpoint", "import", "homes/$Default", export.to_str().unwrap(), "--store", &place];
+    let output = scene.run(&import);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("there is no store at azblob://devstoreaccount1/leases"), "{said}");
+    scene.text(&[&import[..], &["--yes"]].concat());
+    let list = scene.json(&["checkpoint", "list", "homes/$Default", "--store", &place]);
+    assert_eq!(list.as_array().unwrap().len(), 4);
+    assert!(list.as_array().unwrap().iter().all(|row| row["checkpoint"] == 9), "{list}");
+    // And back again, to the letter.
+    let back = scene.text(&["checkpoint", "export", "homes/$Default", "--store", &place]);
+    assert_eq!(back.matches("\"finished\": 9").count() + back.matches("\"finished\":9").count(), 4, "{back}");
+    for (wrong, words) in [
+        (place.replace(azurite_server::KEY, "Y2FuYXJ5"), "is not of this account"),
+        (place.replace("leases", "a--b"), "single hyphens"),
+    ] {
+        let told = scene.error(&["group", "list", "--store", &wrong]);
+        assert!(told.contains(words), "{told}");
+        assert!(!told.contains("Y2FuYXJ5") && !told.contains(&azurite_server::KEY[..20]), "{told}");
+    }
 }

@@ -35,7 +35,11 @@ pub struct Attempt {
 
 /// Plays a scenario. A panic on the way is a broken promise like any other.
 pub fn attempt(scenario: Scenario, rules: Rules) -> Attempt {
-    let run = Run::new(scenario, rules);
+    attempt_run(Run::new(scenario, rules))
+}
+
+/// Plays a run that is set up. A panic on the way is a broken promise like any other.
+pub(crate) fn attempt_run(run: Run) -> Attempt {
     let history = run.world.history.clone();
     LAST_PANIC.take();
     match catch_unwind(AssertUnwindSafe(|| run.play())) {

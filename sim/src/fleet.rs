@@ -7,22 +7,27 @@ use std::time::Duration;
 use ephor::environment::Environment;
 use ephor::memory::{MemoryHub, MemoryStore};
 use ephor::{
-    ErrorHandler, EventProcessorHost, EventProcessorOptions, EventSource, HostError, HostId, PartitionError,
+    BuildError, ErrorHandler, EventProcessorHost, EventProcessorOptions, EventSource, HostBuilder, HostError,
+    HostId, PartitionError,
 };
 use ephor_core::host_record::HostState;
 use ephor_core::ids::{GroupId, LogId, PartitionId};
 use ephor_core::rules::Rules;
+use ephor_core::store::Store;
+use fastrand::Rng;
 use futures_util::FutureExt;
 
 use crate::coverage::{Coverage, HostCondition};
 use crate::executor::{Handle, Machine};
 use crate::faults::FaultKind;
+use crate::guest::Guest;
 use crate::history::History;
 use crate::judge::Judge;
 use crate::processor::{ProcessorFaults, SimProcessor};
 use crate::scenario::{Scenario, Style};
 use crate::source::{SlowSource, SourceFaults};
 use crate::store::{FaultyStore, StoreFaults};
+use crate::watched::Watch;
 
 /// How long a stop may take.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
@@ -34,6 +39,8 @@ pub(crate) struct World {
     pub(crate) scenario: Arc<Scenario>,
     pub(crate) hub: MemoryHub,
     pub(crate) store: MemoryStore,
+    /// The user's own, which is used instead.
+    pub(crate) foreign: Option<Arc<dyn Store>>,
     /// Whose clock the store goes by.
     pub(crate) store_clock: Machine,
     /// What goes wrong with the store for all of them.
@@ -42,6 +49,8 @@ pub(crate) struct World {
     pub(crate) history: History,
     pub(crate) coverage: Arc<Mutex<Coverage>>,
     pub(crate) rules: Rules,
+    /// What is the user's in it.
+    pub(crate) guest: Guest,
 }
 
 impl World {
@@ -63,6 +72,11 @@ impl World {
     /// The partitions that the hub has now.
     pub(crate) fn partitions(&self) -> Vec<PartitionId> {
         self.hub.ends().into_iter().map(|(partition, _)| partition).collect()
+    }
+
+    /// The store that all hosts use.
+    pub(crate) fn any_store(&self) -> Arc<dyn Store> {
+        self.foreign.clone().unwrap_or_else(|| Arc::new(self.store.clone()))
     }
 
     /// The group that all hosts work for.
@@ -144,31 +158,23 @@ impl SimHost {
         world.history.tell(format_args!("{} starts", self.name));
         world.judge.lets_go(self.machine);
         let environment: Arc<dyn Environment> = Arc::new(world.handle.environment(self.machine));
-        let (judge, machine, faults) = (world.judge.clone(), self.machine, self.processor.clone());
-        let (users, random) = (environment.clone(), Mutex::new(world.handle.fork_random()));
-        let (handle, afterthoughts) = (world.handle.clone(), Arc::new(Mutex::new(vec![])));
-        let built = EventProcessorHost::builder_from(
+        let random = world.handle.fork_random();
+        let builder = EventProcessorHost::builder_from(
             Arc::new(self.way_to_hub(world)),
             Arc::new(self.way_to_store(world)),
         )
         .host_name(self.name.clone())
-        .environment(environment)
+        .environment(environment.clone())
         .options(EventProcessorOptions {
             on_error: Some(self.ears(world)),
-            ..self.style.options(&world.scenario)
+            ..world.guest.options(self.style.options(&world.scenario))
         })
         .manager_options(self.style.manager_options())
-        .rules(world.rules)
-        .processor(move |_| SimProcessor {
-            judge: judge.clone(),
-            handle: handle.clone(),
-            machine,
-            environment: users.clone(),
-            faults: faults.clone(),
-            random: random.lock().unwrap_or_else(PoisonError::into_inner).fork(),
-            old: None,
-            afterthoughts: afterthoughts.clone(),
-        });
+        .rules(world.rules);
+        let built = match &world.guest.build {
+            Some(build) => build(builder, self.watch(world, environment)),
+            None => self.with_processor(world, builder, environment, random),
+        };
         let process = Arc::new(built.expect("the options of a scenario are valid"));
         self.process = Some(process.clone());
         let (history, name) = (world.history.clone(), self.name.clone());
@@ -178,6 +184,38 @@ impl SimHost {
             }
         });
         true
+    }
+
+    /// Finishes a host with the simulation's own processor.
+    fn with_processor(
+        &self,
+        world: &World,
+        builder: HostBuilder,
+        environment: Arc<dyn Environment>,
+        random: Rng,
+    ) -> Result<EventProcessorHost, BuildError> {
+        let (judge, machine, faults) = (world.judge.clone(), self.machine, self.processor.clone());
+        let random = Mutex::new(random);
+        let (handle, afterthoughts) = (world.handle.clone(), Arc::new(Mutex::new(vec![])));
+        builder.processor(move |_| SimProcessor {
+            judge: judge.clone(),
+            handle: handle.clone(),
+            machine,
+            environment: environment.clone(),
+            faults: faults.clone(),
+            random: random.lock().unwrap_or_else(PoisonError::into_inner).fork(),
+            old: None,
+            afterthoughts: afterthoughts.clone(),
+        })
+    }
+
+    fn watch(&self, world: &World, environment: Arc<dyn Environment>) -> Watch {
+        Watch {
+            judge: world.judge.clone(),
+            machine: self.machine,
+            environment,
+            skipped: world.guest.skipped.clone(),
+        }
     }
 
     /// What the host reports reaches the judge.
@@ -192,7 +230,7 @@ impl SimHost {
 
     fn way_to_store(&self, world: &World) -> FaultyStore {
         let (judge, machine, style) = (world.judge.clone(), self.machine, self.style.clone());
-        FaultyStore::new(&world.handle, Arc::new(world.store.clone()), self.store.clone())
+        FaultyStore::new(&world.handle, world.any_store(), self.store.clone())
             .with_common(world.common.clone())
             .with_observer(self.observer(world, "store"))
             .with_introduction(Arc::new(move |record| judge.meets(record, machine, &style)))
@@ -262,7 +300,7 @@ impl SimHost {
     /// The process stands still, and its clock with it if `frozen`.
     pub(crate) fn pause(&mut self, world: &World, frozen: bool) {
         world.handle.pause(self.machine);
-        world.judge.disturbed(self.machine);
+        world.judge.disturbed(self.machine, Duration::ZERO);
         self.frozen |= frozen;
         if frozen {
             world.handle.change_clock(self.machine, |clock, now| clock.run_at(now, STANDS_STILL));
@@ -276,7 +314,7 @@ impl SimHost {
             world.handle.change_clock(self.machine, |clock, now| clock.run_at(now, rate));
             world.judge.clock_stood(self.machine);
         }
-        world.judge.disturbed(self.machine);
+        world.judge.disturbed(self.machine, Duration::ZERO);
         world.handle.resume(self.machine);
     }
 

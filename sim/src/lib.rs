@@ -31,6 +31,7 @@
 //! | how many moves a change takes, and how long nobody reads | [`moves`] |
 //! | how a fleet grows, and what that costs | [`scale`] |
 //! | what must hold, always | [`judge`] |
+//! | a processor or a store of your own in all this | [`kit`] |
 //! | bugs that it must notice | [`plants`] |
 //! | which fault hit what | [`coverage`] |
 //! | what happened, line by line | [`history`] |
@@ -46,8 +47,10 @@ pub mod executor;
 pub mod faults;
 pub mod fingerprint;
 mod fleet;
+mod guest;
 pub mod history;
 pub mod judge;
+pub mod kit;
 pub mod menu;
 pub mod moves;
 mod network;
@@ -60,3 +63,4 @@ pub mod scenario;
 pub mod source;
 pub mod store;
 pub mod story;
+mod watched;

@@ -49,9 +49,9 @@ pub struct SimProcessor {
 }
 
 /// Tells the judge when a call is over, however it ends.
-struct CallEnds {
-    judge: Judge,
-    caller: Caller,
+pub(crate) struct CallEnds {
+    pub(crate) judge: Judge,
+    pub(crate) caller: Caller,
 }
 
 impl Drop for CallEnds {

@@ -64,9 +64,10 @@ pub fn reduce(scenario: Scenario, rules: Rules, limits: Limits<'_>) -> Option<Re
 }
 
 /// What a scenario breaks, and its history.
-type Play<'a> = &'a dyn Fn(Scenario) -> Option<(Broken, History)>;
+pub(crate) type Play<'a> = &'a dyn Fn(Scenario) -> Option<(Broken, History)>;
 
-fn search(scenario: Scenario, limits: Limits<'_>, play: Play<'_>) -> Option<Reduced> {
+/// Reduces a scenario that is played in this way.
+pub(crate) fn search(scenario: Scenario, limits: Limits<'_>, play: Play<'_>) -> Option<Reduced> {
     let (seed, acts_before) = (scenario.seed, scenario.acts.len());
     let (broken, history) = play(scenario.clone())?;
     let best = Reduced { seed, scenario, broken, history, acts_before, plays: 0, complete: false };

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ephor::PartitionId;
 use ephor::memory::{MemoryHub, MemoryStore, StoreCopy};
 use ephor_core::rules::Rules;
+use ephor_core::store::Store;
 use ephor_core::time::Monotonic;
 
 use crate::acts::Undo;
@@ -15,9 +16,11 @@ use crate::events::stamped;
 use crate::executor::{Executor, Machine, Task};
 use crate::fingerprint::Fingerprint;
 use crate::fleet::{SimHost, World, log_of};
+use crate::guest::Guest;
 use crate::history::History;
 use crate::judge::{Figures, Judge, JudgeCopy, Violation};
 use crate::scenario::{Fault, SETTLE, Scenario, TROUBLE};
+use crate::store::HeardStore;
 
 /// Copies of the store are taken no closer together than this.
 const COPY_EVERY: Duration = Duration::from_secs(20);
@@ -63,6 +66,10 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn new(scenario: Scenario, rules: Rules) -> Self {
+        Self::with_guest(scenario, rules, Guest::default())
+    }
+
+    pub(crate) fn with_guest(scenario: Scenario, rules: Rules, guest: Guest) -> Self {
         let executor = Executor::new(scenario.seed);
         let handle = (*executor).clone();
         let store_clock = handle.add_machine("store");
@@ -78,6 +85,11 @@ impl Run {
         if !scenario.wakes {
             store = store.without_wakes();
         }
+        let foreign = guest.store.as_ref().map(|make| -> Arc<dyn Store> {
+            let (clock, bench) = (Arc::new(handle.clock(store_clock)), judge.clone());
+            let inner = make(clock.clone());
+            Arc::new(HeardStore::new(inner, clock, Arc::new(move |event| bench.store_did(event))))
+        });
         history.tell(format_args!(
             "seed {}: {} hosts, {} partitions, {} events, {:?}",
             scenario.seed, scenario.hosts, scenario.partitions, scenario.events, scenario.style
@@ -87,12 +99,14 @@ impl Run {
             scenario: Arc::new(scenario),
             hub,
             store,
+            foreign,
             store_clock,
             common: Arc::default(),
             judge,
             history,
             coverage: Arc::default(),
             rules,
+            guest,
         };
         let hosts = (0..world.scenario.hosts).map(|number| SimHost::new(&world, number)).collect();
         Self { executor, world, hosts, pending: BTreeMap::new(), noted: 0, copies: vec![], strangers: vec![] }
@@ -143,7 +157,8 @@ impl Run {
                 let partitions = world.partitions();
                 let partition: PartitionId = partitions[random.usize(0..partitions.len())];
                 // A hub in memory takes everything while it is up, and it is.
-                let _ = world.hub.send_event(partition, stamped(number, world.judge.life()));
+                let _ =
+                    world.hub.send_event(partition, stamped(world.guest.body(number), world.judge.life()));
                 world.handle.sleep(pause).await;
             }
         });

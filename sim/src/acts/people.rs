@@ -1,11 +1,13 @@
 //! What people do in the middle of it all: seek, drain, hold.
 
 use ephor::{HostId, PartitionId, Position, SequenceNumber, StartPosition};
-use ephor_core::store::{HostOrders, SeekRequest, Store};
+use ephor_core::BoxFuture;
+use ephor_core::store::{HostOrders, SeekRequest};
 use futures_util::FutureExt;
 
 use super::Undo;
 use crate::coverage::PartitionState;
+use crate::executor::Machine;
 use crate::fleet::log_of;
 use crate::run::Run;
 use crate::scenario::Act;
@@ -21,7 +23,7 @@ impl Run {
         true
     }
 
-    /// Moves a position. A person's own way to the store is good, and a store in memory answers at once.
+    /// Moves a position.
     pub(super) fn seek(&mut self, partition: PartitionId, next: SequenceNumber) {
         let world = &self.world;
         world.history.tell(format_args!("a person seeks {partition:?} to {next:?}"));
@@ -33,8 +35,10 @@ impl Run {
             by: "a person".into(),
             force: false,
         };
-        let sought = world.store.seek(&world.group(), &request).now_or_never();
-        debug_assert!(matches!(sought, Some(Ok(_))), "a store in memory answers at once");
+        let (store, group) = (world.any_store(), world.group());
+        self.ask_the_store(async move {
+            let _ = store.seek(&group, &request).await;
+        });
     }
 
     pub(super) fn a_person_drains(&mut self, act: &Act) -> bool {
@@ -51,8 +55,18 @@ impl Run {
     pub(super) fn order_drain(&mut self, host: &HostId, drain: bool) {
         let world = &self.world;
         world.history.tell(format_args!("a person tells {host}: drain {drain}"));
-        let known = world.store.order(&world.group(), host, HostOrders { drain }).now_or_never();
-        debug_assert!(matches!(known, Some(Ok(_))), "a store in memory answers at once");
+        let (store, group, host) = (world.any_store(), world.group(), host.clone());
+        self.ask_the_store(async move {
+            let _ = store.order(&group, &host, HostOrders { drain }).await;
+        });
+    }
+
+    /// A person's own way to the store is good. A store in memory answers at once; another may take its time.
+    fn ask_the_store(&self, call: impl Future<Output = ()> + Send + 'static) {
+        let mut call: BoxFuture<'static, ()> = Box::pin(call);
+        if (&mut call).now_or_never().is_none() {
+            self.world.handle.spawn_on(Machine::WORLD, call);
+        }
     }
 
     pub(super) fn a_person_holds(&mut self, act: &Act) -> bool {

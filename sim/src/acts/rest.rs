@@ -124,11 +124,15 @@ impl Run {
             self.wait_until_the_broken_one_counts_for_nothing(left);
             return;
         }
-        judge.closes_the_case(&self.rest(left));
+        let rest = self.rest(left);
+        judge.closes_the_case(&rest);
+        if !self.is_over() {
+            self.world.guest.audit(&self.world.hub, &judge, &rest);
+        }
         let before = self.scans();
-        let rest = self.world.handle.now();
+        let still_from = self.world.handle.now();
         self.executor.run_for(STILL);
-        if judge.last_change() > rest {
+        if judge.last_change() > still_from {
             let what = "something moved although nothing had happened".into();
             judge.object(Promise::BalancedAndStill, None, what);
         }

@@ -25,6 +25,7 @@ impl Run {
                 let by = (act.target as i64 - 500) * TEN_MINUTES / 500;
                 world.history.tell(format_args!("the store fails over, and its clock is {by} ms off"));
                 world.cover("StoreFailover", &all);
+                world.judge.store_clock_was_set();
                 world.handle.change_clock(world.store_clock, |clock, _| clock.shift_wall(by));
                 return true;
             }

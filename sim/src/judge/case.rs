@@ -69,11 +69,14 @@ pub(super) struct Case {
     pub(super) sought: Option<SequenceNumber>,
     /// The epoch that the last seek took: what older ones finish counts for nothing.
     pub(super) sought_in: Epoch,
+    /// Everything before this event may be missing, by right.
+    pub(super) excused: SequenceNumber,
 }
 
 impl Case {
     /// Everything before this event is done, by a person's will or because reading began there.
     pub(super) fn excuse_before(&mut self, next: SequenceNumber) {
+        self.excused = self.excused.max(next);
         self.done.extend((0..next.0).map(SequenceNumber));
     }
 }

@@ -115,6 +115,7 @@ impl Judge {
             || now < call.blocked_until
             || docket.misled(call.machine, granted(call.epoch))
             || docket.misled(caller.machine, granted(caller.epoch))
+            || docket.was_overtaken(call.machine, now)
             || docket.in_amnesty(now);
         if excused {
             return vec![];
@@ -171,7 +172,8 @@ impl Judge {
                 .and_then(|case| case.granted.get(&caller.epoch))
                 .copied()
                 .unwrap_or_default();
-            let misled = docket.misled(caller.machine, granted.at);
+            let misled =
+                docket.misled(caller.machine, granted.at) || docket.was_overtaken(caller.machine, now);
             let case = docket.cases.entry(caller.partition).or_default();
             let unknown = caller.epoch > case.epoch;
             if !unknown {
@@ -205,7 +207,7 @@ impl Judge {
             caller.host.name, caller.partition, caller.epoch
         ));
         let until = self.handle.now() + duration;
-        self.disturbed(caller.machine);
+        self.disturbed(caller.machine, duration);
         let mut docket = self.docket();
         if let Some(call) = docket.cases.entry(caller.partition).or_default().call.as_mut() {
             call.blocked_until = until;

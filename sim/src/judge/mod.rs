@@ -119,6 +119,8 @@ pub struct Turn {
 struct Seat {
     machine: Machine,
     style: Style,
+    /// Its process is gone.
+    dead: bool,
     /// It has stopped in good order, and abandoned these.
     stopped: Option<BTreeSet<PartitionId>>,
 }
@@ -128,8 +130,8 @@ struct Seat {
 struct MachineFile {
     /// Its way to the store is bad at the moment.
     store_is_bad: bool,
-    /// When it was last disturbed in any way that may keep it from the store.
-    disturbed_at: Monotonic,
+    /// Until when it was last disturbed in any way.
+    disturbed_until: Monotonic,
     /// When its clock last stood still; what it believed then is worth nothing.
     clock_stood_until: Option<Monotonic>,
 }
@@ -145,6 +147,8 @@ struct Docket {
     held: BTreeSet<(PartitionId, Machine)>,
     /// The logs that the hub has had, in order; the last one is its present one.
     logs: Vec<Option<LogId>>,
+    /// When the store's clock was last set.
+    store_set_at: Option<Monotonic>,
     /// When the store was last restored from a copy.
     restored_at: Option<Monotonic>,
     violation: Option<Violation>,
@@ -177,6 +181,7 @@ impl Judge {
             common: (false, Monotonic(0)),
             held: BTreeSet::new(),
             logs: vec![log],
+            store_set_at: None,
             restored_at: None,
             violation: None,
             figures: Figures::default(),
@@ -258,15 +263,23 @@ impl Judge {
     pub fn meets(&self, record: &HostRecord, machine: Machine, style: &Style) {
         let mut docket = self.docket();
         if !docket.seats.contains_key(&record.id) {
-            let seat = Seat { machine, style: style.clone(), stopped: None };
+            let seat = Seat { machine, style: style.clone(), dead: false, stopped: None };
             docket.seats.insert(record.id.clone(), seat);
         }
     }
 
-    /// Something happens to a machine that may keep it from the store: what is due may come late.
-    pub fn disturbed(&self, machine: Machine) {
+    /// Something happens to a machine, and goes on for so long: what is due may come late.
+    pub fn disturbed(&self, machine: Machine, lasting: Duration) {
+        let until = self.handle.now() + lasting;
+        let mut docket = self.docket();
+        let file = docket.machines.entry(machine).or_default();
+        file.disturbed_until = file.disturbed_until.max(until);
+    }
+
+    /// The store's clock was set.
+    pub fn store_clock_was_set(&self) {
         let now = self.handle.now();
-        self.docket().machines.entry(machine).or_default().disturbed_at = now;
+        self.docket().store_set_at = Some(now);
     }
 
     /// A machine's way to the store becomes bad, or good again.
@@ -274,7 +287,7 @@ impl Judge {
         let now = self.handle.now();
         let mut docket = self.docket();
         let file = docket.machines.entry(machine).or_default();
-        (file.store_is_bad, file.disturbed_at) = (bad, now);
+        (file.store_is_bad, file.disturbed_until) = (bad, file.disturbed_until.max(now));
     }
 
     /// The store becomes bad for all, or good again.
@@ -288,7 +301,7 @@ impl Judge {
         let now = self.handle.now();
         let mut docket = self.docket();
         let file = docket.machines.entry(machine).or_default();
-        (file.clock_stood_until, file.disturbed_at) = (Some(now), now);
+        (file.clock_stood_until, file.disturbed_until) = (Some(now), file.disturbed_until.max(now));
     }
 
     /// A person holds a partition on a machine, or lets it go.
@@ -308,7 +321,9 @@ impl Judge {
 
     /// The process on this machine is gone, and what a person held in it is not held any more.
     pub fn lets_go(&self, machine: Machine) {
-        self.docket().held.retain(|(_, on)| *on != machine);
+        let mut docket = self.docket();
+        docket.held.retain(|(_, on)| *on != machine);
+        docket.seats.values_mut().filter(|seat| seat.machine == machine).for_each(|seat| seat.dead = true);
     }
 
     /// The newest epoch of a partition.
@@ -319,6 +334,11 @@ impl Judge {
     /// The oldest event of a partition that is kept.
     pub fn kept(&self, partition: PartitionId) -> SequenceNumber {
         self.docket().cases.get(&partition).map(|case| case.kept).unwrap_or_default()
+    }
+
+    /// Everything of a partition before this event may be missing, by a person's will or because reading began there.
+    pub fn excused_before(&self, partition: PartitionId) -> SequenceNumber {
+        self.docket().cases.get(&partition).map(|case| case.excused).unwrap_or_default()
     }
 
     /// How often the hub was made anew.
@@ -332,6 +352,7 @@ impl Judge {
         docket.logs.push(log);
         for case in docket.cases.values_mut() {
             case.done.clear();
+            case.excused = SequenceNumber(0);
             case.kept = SequenceNumber(0);
         }
     }
@@ -355,11 +376,16 @@ impl Judge {
         let now = self.handle.now();
         let mut docket = self.docket();
         docket.restored_at = Some(now);
+        let present = docket.life();
         docket.last_change = now;
         for (partition, case) in &mut docket.cases {
             let (owner, epoch, standing) = copy.0.get(partition).cloned().unwrap_or_default();
             (case.owner, case.epoch, case.begun, case.standing) = (owner, epoch, epoch, standing);
             case.sought_in = case.sought_in.min(epoch);
+            // A seek that the copy does not know of has never been.
+            if let Some(next) = standing.filter(|standing| standing.life == present).map(|it| it.next) {
+                case.excuse_before(next);
+            }
         }
     }
 
@@ -379,7 +405,7 @@ impl Docket {
     fn undisturbed(&self, machine: Machine, since: Monotonic) -> bool {
         let file = self.machines.get(&machine).copied().unwrap_or_default();
         let (bad_for_all, changed_at) = self.common;
-        !file.store_is_bad && !bad_for_all && file.disturbed_at.max(changed_at) <= since
+        !file.store_is_bad && !bad_for_all && file.disturbed_until.max(changed_at) <= since
     }
 
     /// Whether what this machine believes of a lease granted at this time is worth nothing: its
@@ -387,6 +413,13 @@ impl Docket {
     fn misled(&self, machine: Machine, granted: Monotonic) -> bool {
         let stood = self.machines.get(&machine).and_then(|file| file.clock_stood_until);
         stood.is_some_and(|until| granted <= until)
+    }
+
+    /// Whether this machine could not know that it was taken for dead: the store's clock was set,
+    /// somebody who came later believed it, and the machine did not reach the store.
+    fn was_overtaken(&self, machine: Machine, now: Monotonic) -> bool {
+        let set = self.store_set_at.is_some_and(|at| now.since(at) < AMNESTY);
+        set && !self.undisturbed(machine, now.before(AMNESTY))
     }
 
     /// After a restored copy, owners may go on until they look again.

@@ -110,6 +110,9 @@ impl Judge {
             if change.reason == ChangeReason::Claimed(ClaimCause::Expired) {
                 objections.extend(self.taken_too_early(&docket, partition, change.from.as_ref()));
             }
+            if change.reason == ChangeReason::Claimed(ClaimCause::Silent) {
+                objections.extend(self.robbed_in_good_health(&docket, change));
+            }
             let present = docket.life();
             let case = docket.cases.entry(partition).or_default();
             if given && settled {
@@ -146,15 +149,35 @@ impl Judge {
         let case = docket.cases.get(&partition)?;
         let lease = docket.seats.get(from?)?.style.lease;
         let age = now.since(case.granted.get(&case.epoch)?.at);
+        let granted = case.granted.get(&case.epoch)?.at;
+        // Who began to watch after the store's clock was set goes by half a lease without a renewal.
+        let half = docket.store_set_at.is_some_and(|set| set >= granted);
+        let lasts = if half { lease / 2 } else { lease };
         // Clocks may run two percent fast, and the store's own counts whole milliseconds.
-        let least = lease.mul_f64(0.95).saturating_sub(Duration::from_millis(100));
+        let least = lasts.mul_f64(0.95).saturating_sub(Duration::from_millis(100));
         let excused = docket.in_amnesty(now);
         (age < least && !excused).then(|| {
             let what = format!("taken as expired {age:?} after it was granted, and it lasts {lease:?}");
             (Promise::OneOwner, what)
         })
     }
+
+    /// Only silence permits theft, and who is well does not stay silent.
+    fn robbed_in_good_health(&self, docket: &Docket, change: &OwnershipChange) -> Option<(Promise, String)> {
+        let a_while_ago = self.handle.now().before(LONG_ENOUGH_TO_ANSWER);
+        let well = |host: &Option<HostId>| {
+            let seat = host.as_ref().and_then(|host| docket.seats.get(host));
+            seat.is_some_and(|seat| !seat.dead && docket.undisturbed(seat.machine, a_while_ago))
+        };
+        (well(&change.from) && well(&change.to) && !docket.in_amnesty(self.handle.now())).then(|| {
+            let what = "taken as silent from an owner to whom nothing had happened".to_owned();
+            (Promise::OneOwner, what)
+        })
+    }
 }
+
+/// Who is asked, and well, has answered after this time and handed over: a handover's time twice.
+const LONG_ENOUGH_TO_ANSWER: Duration = Duration::from_secs(60);
 
 impl Docket {
     /// Which of the hub's logs a checkpoint belongs to.

@@ -4,6 +4,7 @@
 //! beyond all timeouts and land after its caller gave up, get lost on the way
 //! there or back, or come back with an error whether it was applied or not.
 
+mod heard;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ use fastrand::Rng;
 use crate::executor::Handle;
 use crate::faults::{FaultKind, FaultObserver, Latency, happens};
 use crate::network::{Journey, carry};
+pub(crate) use heard::HeardStore;
 
 /// The methods of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -41,12 +41,11 @@ fn style(style: &Style, scenario: &Scenario) -> Vec<String> {
         1 => "one event".to_owned(),
         most => format!("up to {most} events"),
     };
+    // A processor of the user's own takes the time that it takes.
+    let time =
+        if scenario.call.is_zero() { String::new() } else { format!(", and up to {}", span(scenario.call)) };
     let mut told = vec![
-        format!(
-            "a lease lasts {}; a call takes {most}, and up to {}",
-            span(style.lease),
-            span(scenario.call)
-        ),
+        format!("a lease lasts {}; a call takes {most}{time}", span(style.lease)),
         format!("checkpoints: {}", checkpoints(&style.checkpoint, scenario.by_hand)),
         format!("a call that fails {}", failures(&style.failure)),
     ];

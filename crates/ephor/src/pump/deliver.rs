@@ -88,9 +88,9 @@ impl<P: EventProcessor> Pump<P> {
                 return Err(Ending::Failed { reason: CloseReason::ProcessorFailed, pause: STALLED_PAUSE });
             }
             match self.shared.options.failure.after(failures, batch.len(), self.random()) {
-                AfterFailure::Again(wait) => self.sleep_until(self.now() + wait).await?,
+                AfterFailure::Again(wait) => self.wait(self.now() + wait).await?,
                 AfterFailure::OneByOne(wait) => {
-                    self.sleep_until(self.now() + wait).await?;
+                    self.wait(self.now() + wait).await?;
                     return Ok(Delivered::OneByOne);
                 }
                 AfterFailure::Skip => {

@@ -248,19 +248,20 @@ impl<P: EventProcessor> Pump<P> {
         } else {
             Monotonic::NEVER
         };
+        idle.min(self.checkpoint_at().unwrap_or(Monotonic::NEVER))
+    }
+
+    /// When the policy asks for a checkpoint, if something is finished and not saved.
+    fn checkpoint_at(&self) -> Option<Monotonic> {
+        let policy = &self.shared.options.checkpoint;
         let (unsaved, turn) = {
             let progress = self.context.progress();
             (progress.unsaved, progress.deferred.turn)
         };
         let now = self.now();
         // What is due already could not be written: it is tried again although no event follows.
-        let due = if options.checkpoint.due(&unsaved, now) {
-            Some(now)
-        } else {
-            options.checkpoint.due_at(&unsaved)
-        };
-        let checkpoint = due.map(|due| due.max(self.checkpoint_not_before).max(turn));
-        idle.min(checkpoint.unwrap_or(Monotonic::NEVER))
+        let due = if policy.due(&unsaved, now) { Some(now) } else { policy.due_at(&unsaved) };
+        due.map(|due| due.max(self.checkpoint_not_before).max(turn))
     }
 
     async fn tick(&mut self) -> Result<(), Ending> {
@@ -307,7 +308,7 @@ impl<P: EventProcessor> Pump<P> {
             return Err(Ending::Failed { reason: CloseReason::SourceFailed, pause: SOURCE_PAUSE });
         }
         let wait = SOURCE_BACKOFF.delay(self.source_failures, self.random());
-        self.sleep_until(now + wait).await?;
+        self.wait(now + wait).await?;
         self.stage(Stage::Opening);
         Ok(())
     }
@@ -327,6 +328,15 @@ impl<P: EventProcessor> Pump<P> {
             }
             other => Err(self.ending(other)),
         }
+    }
+
+    /// Waits before the next attempt at something. What was finished before is saved in time meanwhile.
+    async fn wait(&mut self, until: Monotonic) -> Result<(), Ending> {
+        while let Some(due) = self.checkpoint_at().filter(|due| *due < until) {
+            self.sleep_until(due).await?;
+            self.checkpoint_if_due().await?;
+        }
+        self.sleep_until(until).await
     }
 
     /// Sleeps, unless told to stop.

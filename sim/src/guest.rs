@@ -1,0 +1,106 @@
+//! What a user brings into a run: a processor, a store, bodies of events, and what must be true in the end.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use ephor::memory::MemoryHub;
+use ephor::{
+    BuildError, Event, EventProcessorHost, EventProcessorOptions, EventSource, HostBuilder, PartitionId,
+    SequenceNumber, StartPosition,
+};
+use ephor_core::source::OpenRequest;
+use ephor_core::store::Store;
+use ephor_core::time::Clock;
+use futures_util::FutureExt;
+
+use crate::events::life_of;
+use crate::judge::{Judge, Promise, Rest};
+use crate::watched::Watch;
+
+/// Finishes a host with the user's processor, watched.
+pub(crate) type Build =
+    Arc<dyn Fn(HostBuilder, Watch) -> Result<EventProcessorHost, BuildError> + Send + Sync>;
+/// Makes the user's store, on the clock that stores go by.
+pub(crate) type MakeStore = Arc<dyn Fn(Arc<dyn Clock>) -> Arc<dyn Store> + Send + Sync>;
+/// The body of an event, by its number.
+pub(crate) type Body = Arc<dyn Fn(u32) -> Bytes + Send + Sync>;
+/// What must be true of an event in the end.
+pub(crate) type Condition = Arc<dyn Fn(PartitionId, &Event) -> bool + Send + Sync>;
+/// Events that the failure policy gave up, by the life of the hub's log.
+pub(crate) type Skipped = BTreeSet<(usize, PartitionId, SequenceNumber)>;
+
+/// The group in which the results are read, so that nobody's link is taken away.
+const AUDIT: &str = "audit";
+/// So many events are read at a time.
+const AT_A_TIME: usize = 1_000;
+
+/// What is the user's in a run; all else is the simulation's.
+#[derive(Clone, Default)]
+pub(crate) struct Guest {
+    pub(crate) build: Option<Build>,
+    pub(crate) store: Option<MakeStore>,
+    pub(crate) body: Option<Body>,
+    pub(crate) options: Option<EventProcessorOptions>,
+    pub(crate) conditions: Vec<Condition>,
+    pub(crate) skipped: Arc<Mutex<Skipped>>,
+}
+
+impl Guest {
+    /// The body of an event: the user's, or its number.
+    pub(crate) fn body(&self, number: u32) -> Bytes {
+        self.body.as_ref().map_or_else(|| number.to_string().into(), |body| body(number))
+    }
+
+    /// The options of a host: the user's, with the positions that were drawn.
+    pub(crate) fn options(&self, drawn: EventProcessorOptions) -> EventProcessorOptions {
+        let Some(wanted) = self.options.clone() else { return drawn };
+        EventProcessorOptions {
+            initial_position: drawn.initial_position,
+            on_invalid_position: drawn.on_invalid_position,
+            ..wanted
+        }
+    }
+
+    /// After the trouble: asks the user about every event that is kept and was not lost by right.
+    pub(crate) fn audit(&self, hub: &MemoryHub, judge: &Judge, rest: &Rest) {
+        if self.conditions.is_empty() {
+            return;
+        }
+        for (partition, last) in &rest.ends {
+            let from = judge.kept(*partition).max(judge.excused_before(*partition));
+            let Some(last) = last.filter(|last| *last >= from) else { continue };
+            for event in read(hub, *partition, from, last) {
+                if !self.was_skipped(*partition, &event) && !self.is_content(*partition, &event) {
+                    let what = format!("event {:?} is missing from the user's own results", event.sequence);
+                    judge.object(Promise::AtLeastOnceInOrder, Some(*partition), what);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn is_content(&self, partition: PartitionId, event: &Event) -> bool {
+        self.conditions.iter().all(|condition| condition(partition, event))
+    }
+
+    fn was_skipped(&self, partition: PartitionId, event: &Event) -> bool {
+        let skipped = self.skipped.lock().unwrap_or_else(PoisonError::into_inner);
+        skipped.contains(&(life_of(event), partition, event.sequence))
+    }
+}
+
+/// The events of a partition from here to there. A hub in memory answers at once.
+fn read(hub: &MemoryHub, partition: PartitionId, from: SequenceNumber, to: SequenceNumber) -> Vec<Event> {
+    let group = hub.create_group(AUDIT).expect("a valid name");
+    let start = StartPosition::at(from);
+    let request = OpenRequest { start, ..OpenRequest::probe(&group, partition, AUDIT) };
+    let opened = hub.open(request).now_or_never().expect("a hub in memory answers at once");
+    let mut receiver = opened.expect("a hub in memory serves whoever reads alone");
+    let mut events: Vec<Event> = vec![];
+    while events.last().is_none_or(|event| event.sequence < to) {
+        let received = receiver.receive(&mut events, AT_A_TIME).now_or_never();
+        received.expect("what is kept is there").expect("a hub in memory is up");
+    }
+    events
+}

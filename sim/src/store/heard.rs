@@ -1,0 +1,181 @@
+//! A store of somebody else's, heard by its answers: what it says to have carried out reaches the judge.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ephor::memory::StoreEvent;
+use ephor_core::BoxFuture;
+use ephor_core::epoch::Epoch;
+use ephor_core::history::{ChangeReason, OwnershipChange};
+use ephor_core::host_record::HostRecord;
+use ephor_core::ids::{GroupId, HostId, PartitionId};
+use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
+use ephor_core::store::{
+    Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest, Seek, SeekRequest,
+    Store, StoreFuture, View,
+};
+use ephor_core::time::Clock;
+
+/// Hears of what was carried out.
+pub(crate) type Ear = Arc<dyn Fn(&StoreEvent) + Send + Sync>;
+
+/// A store whose answers are heard.
+pub(crate) struct HeardStore {
+    inner: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    ear: Ear,
+    /// Who owned what, by the answers so far.
+    owners: Mutex<BTreeMap<PartitionId, HostId>>,
+}
+
+impl HeardStore {
+    pub(crate) fn new(inner: Arc<dyn Store>, clock: Arc<dyn Clock>, ear: Ear) -> Self {
+        Self { inner, clock, ear, owners: Mutex::default() }
+    }
+
+    fn changed_hands(
+        &self,
+        (partition, epoch): (PartitionId, Epoch),
+        to: Option<&HostId>,
+        reason: ChangeReason,
+        settled: bool,
+    ) {
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = owners.remove(&partition);
+        owners.extend(to.map(|owner| (partition, owner.clone())));
+        drop(owners);
+        let at = self.clock.wall();
+        let change = OwnershipChange { at, partition, epoch, from, to: to.cloned(), reason };
+        (self.ear)(&StoreEvent::Changed { change, settled });
+    }
+
+    /// The epoch in which somebody owns a partition: a transfer does not say it.
+    async fn epoch_of(&self, group: &GroupId, partition: PartitionId, owner: &HostId) -> Option<Epoch> {
+        let view = self.inner.view(group).await.ok()?;
+        view.lease(partition).filter(|lease| lease.owner.as_ref() == Some(owner)).map(|lease| lease.epoch)
+    }
+}
+
+impl Store for HeardStore {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn groups(&self) -> StoreFuture<'_, Vec<GroupId>> {
+        self.inner.groups()
+    }
+
+    fn found<'a>(&'a self, group: &'a GroupId, founding: &'a Founding) -> StoreFuture<'a, Founding> {
+        self.inner.found(group, founding)
+    }
+
+    fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View> {
+        self.inner.view(group)
+    }
+
+    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, HostOrders> {
+        self.inner.heartbeat(group, record)
+    }
+
+    fn retire<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> StoreFuture<'a, ()> {
+        self.inner.retire(group, host)
+    }
+
+    fn order<'a>(
+        &'a self,
+        group: &'a GroupId,
+        host: &'a HostId,
+        orders: HostOrders,
+    ) -> StoreFuture<'a, bool> {
+        self.inner.order(group, host, orders)
+    }
+
+    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
+        Box::pin(async move {
+            let answer = self.inner.claim(group, request).await?;
+            if let Claim::Won { token, .. } = &answer {
+                let reason = ChangeReason::Claimed(request.cause);
+                self.changed_hands((token.partition, token.epoch), Some(&token.owner), reason, false);
+            }
+            Ok(answer)
+        })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        group: &'a GroupId,
+        duration: Duration,
+        tokens: &'a [LeaseToken],
+    ) -> StoreFuture<'a, Vec<Renewal>> {
+        Box::pin(async move {
+            let answers = self.inner.renew(group, duration, tokens).await?;
+            for (token, answer) in tokens.iter().zip(&answers) {
+                if *answer == Renewal::Renewed {
+                    (self.ear)(&StoreEvent::Renewed { token: token.clone() });
+                }
+            }
+            Ok(answers)
+        })
+    }
+
+    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway> {
+        Box::pin(async move {
+            let answer = self.inner.transfer(group, request).await?;
+            if answer == GiveAway::Done {
+                let partition = request.token.partition;
+                let epoch = self.epoch_of(group, partition, &request.to).await;
+                let epoch = epoch.unwrap_or_else(|| request.token.epoch.next());
+                let reason = ChangeReason::HandedOver;
+                self.changed_hands((partition, epoch), Some(&request.to), reason, request.settled);
+            }
+            Ok(answer)
+        })
+    }
+
+    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, GiveAway> {
+        Box::pin(async move {
+            let answer = self.inner.release(group, request).await?;
+            if answer == GiveAway::Done {
+                let (token, reason) = (&request.token, ChangeReason::Released(request.cause));
+                self.changed_hands((token.partition, token.epoch), None, reason, request.settled);
+            }
+            Ok(answer)
+        })
+    }
+
+    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
+        Box::pin(async move {
+            let answer = self.inner.save(group, request).await?;
+            if let Save::Saved(checkpoint) = &answer {
+                let (token, checkpoint) = (request.token.clone(), checkpoint.clone());
+                (self.ear)(&StoreEvent::Saved { token, checkpoint });
+            }
+            Ok(answer)
+        })
+    }
+
+    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
+        Box::pin(async move {
+            let answer = self.inner.seek(group, request).await?;
+            if let Seek::Done { epoch } = answer {
+                let reason = ChangeReason::Sought { by: request.by.clone() };
+                self.changed_hands((request.partition, epoch), None, reason, false);
+            }
+            Ok(answer)
+        })
+    }
+
+    fn history<'a>(
+        &'a self,
+        group: &'a GroupId,
+        partition: Option<PartitionId>,
+        most: usize,
+    ) -> StoreFuture<'a, Vec<OwnershipChange>> {
+        self.inner.history(group, partition, most)
+    }
+
+    fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()> {
+        self.inner.changed(group, host)
+    }
+}

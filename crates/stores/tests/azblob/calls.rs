@@ -1,22 +1,34 @@
 //! What a call costs: requests, counted on the way to the service.
 
+use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
-use ephor_core::store::Store;
+use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken};
+use ephor_core::store::{Claim, Store};
 
 use crate::proxy::Proxy;
 use crate::server::{open, place, shared};
-use crate::world::{LEASE, P, claim, group, record, save, transfer, wait};
+use crate::world::{LEASE, P, claim, group, host, record, save, transfer, wait};
+
+/// A claim of a partition that nobody has had, without a look at all others.
+async fn first_claim(store: &dyn Store, partition: PartitionId) -> LeaseToken {
+    let (host, above, cause) = (host("a"), Epoch::NONE, ClaimCause::Unowned);
+    let request = ClaimRequest { partition, host, duration: LEASE, seen: None, above, cause };
+    match store.claim(&group(), &request).await.unwrap() {
+        Claim::Won { token, .. } => token,
+        Claim::Lost { holder } => panic!("lost to {holder:?}"),
+    }
+}
 
 #[test]
 fn an_interval_costs_a_list_a_heartbeat_and_a_request_for_each_lease() {
     wait(async {
         let proxy = Proxy::start(shared().port).await;
-        let place = place();
-        let store = open(&proxy.place(&place, shared().port));
-        for owned in [16_u32, 64] {
+        for owned in [16_u32, 256] {
+            let place = place();
+            let store = open(&proxy.place(&place, shared().port));
             let mut tokens = Vec::new();
             for partition in (0..owned).map(PartitionId) {
-                tokens.push(claim(&store, partition, "a").await);
+                tokens.push(first_claim(&store, partition).await);
             }
             store.heartbeat(&group(), &record("a")).await.unwrap();
             proxy.rule(|_| crate::proxy::Fate::Through);

@@ -5,6 +5,7 @@
 //! | test your processor on virtual time: kill hosts, catch up, rebalance | [`TestFleet`] |
 //! | prove that a store or a source keeps the rules | [`conformance`] |
 //! | count what a host asks of its store | [`CountingStore`] |
+//! | search for the fault that your processor or store does not survive (cargo feature `simulation`) | `simulation` |
 //! | start an emulator of Azure Blob Storage for a test (cargo feature `azurite-server`) | `azurite_server` |
 //! | start a PostgreSQL server for a test (cargo feature `postgres-server`) | `postgres_server` |
 
@@ -20,5 +21,7 @@ pub mod postgres_server;
 mod virtual_time;
 
 pub use counting_store::CountingStore;
+#[cfg(feature = "simulation")]
+pub use ephor_sim::kit as simulation;
 pub use fleet::{FleetError, GaveUp, TestFleet};
 pub use virtual_time::VirtualEnvironment;

@@ -1,0 +1,105 @@
+//! A user's store: one in memory, and if it does not fence, whoever saves a position may do so, owner or not.
+
+use std::time::Duration;
+
+use ephor::memory::MemoryStore;
+use ephor::{BoxFuture, GroupId, HostId, Lease, OwnershipChange, PartitionId, Store};
+use ephor_core::host_record::HostRecord;
+use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
+use ephor_core::store::{
+    Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest, Seek, SeekRequest,
+    StoreFuture, View,
+};
+
+pub(crate) struct UserStore {
+    pub(crate) inner: MemoryStore,
+    pub(crate) fences: bool,
+}
+
+impl Store for UserStore {
+    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
+        Box::pin(async move {
+            let view = self.inner.view(group).await?;
+            let owner = view.lease(request.token.partition).and_then(Lease::token);
+            match owner.filter(|owner| !self.fences && *owner != request.token) {
+                // The bug: whoever comes too late writes in the name of whoever owns it now.
+                Some(token) => {
+                    let late = SaveRequest { token, rewind: true, ..request.clone() };
+                    self.inner.save(group, &late).await
+                }
+                None => self.inner.save(group, request).await,
+            }
+        })
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn groups(&self) -> StoreFuture<'_, Vec<GroupId>> {
+        self.inner.groups()
+    }
+
+    fn found<'a>(&'a self, group: &'a GroupId, founding: &'a Founding) -> StoreFuture<'a, Founding> {
+        self.inner.found(group, founding)
+    }
+
+    fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View> {
+        self.inner.view(group)
+    }
+
+    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, HostOrders> {
+        self.inner.heartbeat(group, record)
+    }
+
+    fn retire<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> StoreFuture<'a, ()> {
+        self.inner.retire(group, host)
+    }
+
+    fn order<'a>(
+        &'a self,
+        group: &'a GroupId,
+        host: &'a HostId,
+        orders: HostOrders,
+    ) -> StoreFuture<'a, bool> {
+        self.inner.order(group, host, orders)
+    }
+
+    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
+        self.inner.claim(group, request)
+    }
+
+    fn renew<'a>(
+        &'a self,
+        group: &'a GroupId,
+        duration: Duration,
+        tokens: &'a [LeaseToken],
+    ) -> StoreFuture<'a, Vec<Renewal>> {
+        self.inner.renew(group, duration, tokens)
+    }
+
+    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway> {
+        self.inner.transfer(group, request)
+    }
+
+    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, GiveAway> {
+        self.inner.release(group, request)
+    }
+
+    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
+        self.inner.seek(group, request)
+    }
+
+    fn history<'a>(
+        &'a self,
+        group: &'a GroupId,
+        partition: Option<PartitionId>,
+        most: usize,
+    ) -> StoreFuture<'a, Vec<OwnershipChange>> {
+        self.inner.history(group, partition, most)
+    }
+
+    fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()> {
+        self.inner.changed(group, host)
+    }
+}

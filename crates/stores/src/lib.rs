@@ -26,4 +26,4 @@ mod text;
 mod url;
 
 pub use open::{OpenError, open, open_existing};
-pub use url::{InvalidUrl, StoreUrl};
+pub use url::{DEFAULT_CONTAINER, InvalidUrl, StoreUrl};

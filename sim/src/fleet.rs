@@ -215,6 +215,7 @@ impl SimHost {
             machine: self.machine,
             environment,
             skipped: world.guest.skipped.clone(),
+            faults: self.processor.clone(),
         }
     }
 

@@ -204,13 +204,14 @@ pub struct World {
     guest: Guest,
     events: Option<u32>,
     faults: Option<Box<dyn Fn(Fault) -> bool>>,
+    stumbles: bool,
 }
 
 impl World {
     /// The processor: made for each partition that a host owns, on that host's time, tasks and chance.
     ///
     /// Its options are the usual ones, unless [`World::options`] says otherwise. The simulation does not make it
-    /// fail, block or hang: that is up to you. Crashes, pauses, and trouble with store and hub stay.
+    /// fail or hang, unless [`World::the_processor_stumbles`]. Crashes, pauses, and trouble with store and hub stay.
     pub fn processor<P: EventProcessor>(
         &mut self,
         make: impl Fn(Arc<dyn Environment>, &PartitionContext) -> P + Send + Sync + 'static,
@@ -218,11 +219,16 @@ impl World {
         let make = Arc::new(make);
         self.guest.build = Some(Arc::new(move |builder, watch| {
             let make = make.clone();
-            builder.processor(move |context| Watched {
-                inner: make(watch.environment.clone(), context),
-                watch: watch.clone(),
+            builder.processor(move |context| {
+                Watched::new(make(watch.environment.clone(), context), watch.clone())
             })
         }));
+    }
+
+    /// Calls of the processor also take long, fail, panic and do not return for a while, before or after your own code
+    /// has run. If the failure policy skips events, it skips some.
+    pub fn the_processor_stumbles(&mut self) {
+        self.stumbles = true;
     }
 
     /// What must be true of every event in the end. May be called several times: all of it must be true.
@@ -272,7 +278,7 @@ impl World {
             scenario.acts.retain(|act| act.fault != Fault::StoreRestored);
         }
         if self.guest.build.is_some() {
-            scenario.acts.retain(|act| !is_of_the_code(act.fault));
+            scenario.acts.retain(|act| !is_of_the_code(act.fault, self.stumbles));
             if scenario.ending == Ending::OneBroken {
                 scenario.ending = Ending::Well;
             }
@@ -312,14 +318,11 @@ fn wear(style: &mut Style, options: &EventProcessorOptions) {
     style.process_timeout = options.process_timeout;
 }
 
-/// Faults of the simulation's own processor.
-fn is_of_the_code(fault: Fault) -> bool {
-    matches!(
-        fault,
-        Fault::SlowProcessor
-            | Fault::FailingProcessor
-            | Fault::BlockedProcessor
-            | Fault::HangingProcessor
-            | Fault::OddCheckpoints
-    )
+/// Faults that only the simulation's own processor has.
+fn is_of_the_code(fault: Fault, stumbles: bool) -> bool {
+    match fault {
+        Fault::SlowProcessor | Fault::FailingProcessor | Fault::HangingProcessor => !stumbles,
+        Fault::BlockedProcessor | Fault::OddCheckpoints => true,
+        _ => false,
+    }
 }

@@ -6,14 +6,17 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use ephor::environment::Environment;
 use ephor::{BoxError, CloseReason, Event, EventProcessor, PartitionContext, PartitionError};
+use fastrand::Rng;
 
 use crate::executor::Machine;
+use crate::faults::happens;
 use crate::guest::Skipped;
 use crate::judge::{Caller, Judge, Span};
-use crate::processor::CallEnds;
+use crate::processor::{CallEnds, ProcessorFaults};
 
 /// How the user's code on one machine is watched.
 #[derive(Clone)]
@@ -22,6 +25,8 @@ pub(crate) struct Watch {
     pub(crate) machine: Machine,
     pub(crate) environment: Arc<dyn Environment>,
     pub(crate) skipped: Arc<Mutex<Skipped>>,
+    /// What goes wrong with its calls, besides what it does itself.
+    pub(crate) faults: Arc<Mutex<ProcessorFaults>>,
 }
 
 impl Watch {
@@ -32,6 +37,10 @@ impl Watch {
             host: context.host().clone(),
             machine: self.machine,
         }
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.environment.sleep_until(self.environment.now() + duration).await;
     }
 
     /// A call of the user's code, seen whenever it runs.
@@ -47,15 +56,55 @@ impl Watch {
 
 /// A processor of the user's, and who watches it.
 pub(crate) struct Watched<P> {
-    pub(crate) inner: P,
-    pub(crate) watch: Watch,
+    inner: P,
+    watch: Watch,
+    random: Rng,
+}
+
+impl<P> Watched<P> {
+    pub(crate) fn new(inner: P, watch: Watch) -> Self {
+        let random = Rng::with_seed(watch.environment.random());
+        Self { inner, watch, random }
+    }
+
+    fn faults(&self) -> ProcessorFaults {
+        *self.watch.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes long, does not return, panics or fails in the stead of the user's code, as things stand.
+    async fn stumble(&mut self) -> Result<(), BoxError> {
+        let faults = self.faults();
+        if !faults.call.is_zero() {
+            let pause = self.random.u64(0..=faults.call.as_micros() as u64);
+            self.watch.sleep(Duration::from_micros(pause)).await;
+        }
+        loop {
+            let hang = self.faults().hang;
+            if !happens(&mut self.random, hang) {
+                break;
+            }
+            self.watch.sleep(Duration::from_secs(1)).await;
+        }
+        if happens(&mut self.random, faults.panic) {
+            std::panic::resume_unwind(Box::new("the call panics"));
+        }
+        if happens(&mut self.random, faults.fail) {
+            return Err("the call fails".into());
+        }
+        Ok(())
+    }
 }
 
 impl<P: EventProcessor> EventProcessor for Watched<P> {
     async fn open(&mut self, context: &PartitionContext) -> Result<(), BoxError> {
         let caller = self.watch.caller(context);
         self.watch.judge.opened(&caller);
-        let opened = self.watch.seen(&caller, self.inner.open(context)).await;
+        let faults = self.faults();
+        let opened = if happens(&mut self.random, faults.open_fails) {
+            Err("does not open".into())
+        } else {
+            self.watch.seen(&caller, self.inner.open(context)).await
+        };
         if opened.is_err() {
             self.watch.judge.closed(&caller, "did not open");
         }
@@ -64,13 +113,20 @@ impl<P: EventProcessor> EventProcessor for Watched<P> {
 
     async fn process_events(&mut self, context: &PartitionContext, events: &[Event]) -> Result<(), BoxError> {
         let caller = self.watch.caller(context);
-        let (judge, span) = (&self.watch.judge, Span::of(events));
+        let (judge, span) = (self.watch.judge.clone(), Span::of(events));
         judge.begins(&caller, span);
         let _ends = CallEnds { judge: judge.clone(), caller: caller.clone() };
         if let Some(span) = span {
             judge.vouches(&caller, span);
         }
+        let before = self.random.bool();
+        if before {
+            self.stumble().await?;
+        }
         self.watch.seen(&caller, self.inner.process_events(context, events)).await?;
+        if !before {
+            self.stumble().await?;
+        }
         if let Some(span) = span {
             judge.finished(&caller, span);
         }
@@ -89,6 +145,11 @@ impl<P: EventProcessor> EventProcessor for Watched<P> {
     async fn close(&mut self, context: &PartitionContext, reason: CloseReason) -> Result<(), BoxError> {
         let caller = self.watch.caller(context);
         self.watch.judge.closed(&caller, &format!("{reason:?}"));
-        self.inner.close(context, reason).await
+        self.inner.close(context, reason).await?;
+        let faults = self.faults();
+        if happens(&mut self.random, faults.close_fails) {
+            return Err("does not close".into());
+        }
+        Ok(())
     }
 }

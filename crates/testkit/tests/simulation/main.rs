@@ -1,5 +1,7 @@
 //! A processor of a user's own, and a store of a user's own, in fleets under faults: what is wrong with them is found.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+
 mod recorder;
 mod table;
 mod user_store;

@@ -37,8 +37,8 @@
 //! | what happened, line by line | [`history`] |
 //! | comparing two runs | [`fingerprint`] |
 
-pub mod attempt;
 mod acts;
+pub mod attempt;
 pub mod clock;
 pub mod coverage;
 pub mod environment;

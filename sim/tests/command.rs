@@ -45,6 +45,7 @@ impl Drop for Folder {
 }
 
 /// Asks a process to stop after a while, and gives back what it said.
+#[expect(clippy::disallowed_methods, reason = "a test of a process, in real time")]
 fn stopped(mut child: Child) -> (i32, String) {
     std::thread::sleep(std::time::Duration::from_secs(1));
     assert!(child.try_wait().expect("it can be asked").is_none(), "it ended before it was stopped");

@@ -38,11 +38,46 @@ fn a_release_before_the_final_checkpoint_is_caught() {
 }
 
 #[test]
+fn an_owner_that_is_dead_by_the_wall_clock_of_another_is_caught() {
+    is_caught("clock", &["taken as expired", "is in a call in", "runs after"]);
+}
+
+#[test]
 fn a_deadline_that_counts_from_the_answer_is_caught() {
     is_caught("deadline", &["after the lease was last granted"]);
 }
 
 #[test]
+fn an_ask_in_the_owners_record_is_caught() {
+    is_caught("ask", &["balanced", "not even", "moved", "silent", "stolen"]);
+}
+
+#[test]
+fn a_renewal_of_what_nobody_serves_is_caught() {
+    is_caught("renewal", &["was never finished", "owned by", "not even"]);
+}
+
+#[test]
+fn a_checkpoint_that_is_read_before_the_claim_is_caught() {
+    is_caught("checkpoint", &["was called with", "the checkpoint moved back"]);
+}
+
+#[test]
+fn events_that_are_delivered_after_the_loss_are_caught() {
+    is_caught("prefetch", &["after the lease was last granted", "is in a call in", "runs after"]);
+}
+
+#[test]
 fn epochs_that_begin_again_are_caught() {
     is_caught("restart", &["the epoch went from"]);
+}
+
+#[test]
+fn a_seek_that_the_next_save_undoes_is_caught() {
+    is_caught("seek", &["the epoch went from", "seek", "sought", "the checkpoint moved"]);
+}
+
+#[test]
+fn a_share_of_who_cannot_serve_is_caught() {
+    is_caught("unfit", &["cannot serve", "not even"]);
 }

@@ -2,15 +2,14 @@
 //!
 //! Three clocks are at work and none is trusted alone. The store says how old
 //! a record is, by its own two timestamps. The watcher has its own clock, and
-//! knows since when it has seen a record unchanged. If the store's clock was
-//! set forward between two views (a failover), the store's ages lie, and the
-//! watcher falls back to what it saw itself; if it was set back, what the
-//! watcher saw is what ends the wait.
+//! knows since when it has seen a record unchanged. If the two advanced
+//! differently between two views, one of them was set (a failover, a machine
+//! that was moved), and nobody can tell which: the watch begins anew, and ages
+//! that the store computed across the jump do not count.
 //!
-//! If our own clock may have jumped ahead, what we saw proves nothing, and the
-//! watch begins anew. And whoever begins to watch does not know whether the
-//! store's clock has just been set forward: it takes the store's word for an
-//! age only once it has seen for half a lease that nobody renews.
+//! Whoever begins to watch does not know whether the store's clock has just
+//! been set forward: it takes the store's word for an age only once it has seen
+//! for half a lease that nobody renews.
 //!
 //! If the store was away, everybody's records are old, and nobody is to blame.
 //! Whoever looks first would find itself alone and take everything, only to hand
@@ -50,15 +49,6 @@ impl Default for Tolerance {
 
 /// No server takes over with a clock that is off by this much: a record that old is old.
 const BEYOND_ANY_JUMP: Duration = Duration::from_secs(60 * 60);
-
-/// How two clocks disagree about the time between two views.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Skew {
-    /// The store's went back, or ahead of ours.
-    StoreWasSet,
-    /// Ours went ahead of the store's: whose fault that is cannot be told.
-    OursIsAhead,
-}
 
 /// When a view was taken, on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,16 +123,14 @@ impl Watch {
         let reading = Reading { store: view.at, sent, received };
         let first = self.last.is_none();
         let watched = sent.since(*self.watching_since.get_or_insert(received));
-        let skew = self.last.and_then(|last| self.disagree(last, reading));
-        let skewed = skew.is_some();
+        let skewed = self.last.is_some_and(|last| self.disagree(last, reading));
         self.last = Some(reading);
         if let Some(lost) = self.lost_sight_at.take() {
             self.back = Some((received, received.since(lost)));
         }
         if skewed {
+            // Whose fault it is cannot be told: what we saw proves nothing any more, either.
             self.jumped_at = Some(received);
-        }
-        if skew == Some(Skew::OursIsAhead) {
             self.leases.values_mut().for_each(|sighting| sighting.since = received);
             self.hosts.values_mut().for_each(|sighting| sighting.since = received);
         }
@@ -205,19 +193,13 @@ impl Watch {
         })
     }
 
-    fn disagree(&self, last: Reading, now: Reading) -> Option<Skew> {
+    fn disagree(&self, last: Reading, now: Reading) -> bool {
         let at_least = now.sent.since(last.received);
         let at_most = now.received.since(last.sent);
         let tolerated = self.tolerance.fixed + at_most / self.tolerance.one_in;
         let went_back = last.store.since(now.store);
         let by_store = now.store.since(last.store);
-        if went_back > tolerated || by_store > at_most + tolerated {
-            Some(Skew::StoreWasSet)
-        } else if by_store + tolerated < at_least {
-            Some(Skew::OursIsAhead)
-        } else {
-            None
-        }
+        went_back > tolerated || by_store + tolerated < at_least || by_store > at_most + tolerated
     }
 }
 

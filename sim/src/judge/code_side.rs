@@ -116,6 +116,7 @@ impl Judge {
             || docket.misled(call.machine, granted(call.epoch))
             || docket.misled(caller.machine, granted(caller.epoch))
             || docket.was_overtaken(call.machine, now)
+            || docket.was_overtaken(caller.machine, now)
             || docket.in_amnesty(now);
         if excused {
             return vec![];

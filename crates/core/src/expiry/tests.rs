@@ -133,6 +133,15 @@ fn our_own_clock_that_jumps_ahead_kills_nobody() {
 }
 
 #[test]
+fn both_clocks_that_jump_ahead_at_once_kill_nobody() {
+    let mut watch = watch();
+    show(&mut watch, 100, 1_000, 1, 1);
+    assert!(show(&mut watch, 170, 1_600, 601, 1).skewed);
+    assert!(show(&mut watch, 171, 1_601, 602, 1).expired.is_empty());
+    assert_eq!(show(&mut watch, 200, 1_630, 631, 1).expired, vec![P]);
+}
+
+#[test]
 fn our_own_clock_that_jumps_ahead_makes_no_host_look_dead() {
     let mut watch = watch();
     let mut look = |own: u64, store: i64, age| {
@@ -157,9 +166,9 @@ fn a_store_clock_set_forward_kills_nobody() {
     let after = show(&mut watch, 110, 1_310, 313, 1);
     assert!(!after.skewed);
     assert!(after.expired.is_empty());
-    // Unchanged for a whole lease by our own clock: now it is dead.
-    assert!(show(&mut watch, 129, 1_329, 332, 1).expired.is_empty());
-    assert_eq!(show(&mut watch, 130, 1_330, 333, 1).expired, vec![P]);
+    // Unchanged for a whole lease since then, by our own clock: now it is dead.
+    assert!(show(&mut watch, 134, 1_334, 337, 1).expired.is_empty());
+    assert_eq!(show(&mut watch, 135, 1_335, 338, 1).expired, vec![P]);
 }
 
 #[test]
@@ -176,8 +185,8 @@ fn a_store_clock_set_back_keeps_no_corpse_alive() {
     let mut watch = watch();
     show(&mut watch, 100, 1_000, 3, 1);
     assert!(show(&mut watch, 105, 705, 0, 1).skewed);
-    assert!(show(&mut watch, 129, 729, 0, 1).expired.is_empty());
-    assert_eq!(show(&mut watch, 130, 730, 0, 1).expired, vec![P]);
+    assert!(show(&mut watch, 134, 734, 0, 1).expired.is_empty());
+    assert_eq!(show(&mut watch, 135, 735, 0, 1).expired, vec![P]);
 }
 
 #[test]

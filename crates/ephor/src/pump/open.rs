@@ -23,6 +23,9 @@ const OPEN_PAUSE: Duration = Duration::from_secs(5);
 /// How long the hub may take to answer a question.
 pub(crate) const HUB_ANSWERS_WITHIN: Duration = Duration::from_secs(15);
 
+/// The hub was made anew under our feet: start over, with its new name.
+const MADE_ANEW: Ending = Ending::Failed { reason: CloseReason::SourceFailed, pause: Duration::ZERO };
+
 impl<P: EventProcessor> Pump<P> {
     /// Finds out where reading goes on: behind what is finished, behind the
     /// checkpoint, or at the initial position.
@@ -99,17 +102,14 @@ impl<P: EventProcessor> Pump<P> {
             let partition = self.context.partition();
             let asked = self
                 .ask_hub(async {
-                    let hub = source.hub_properties().await?;
-                    Ok::<_, SourceError>((hub, source.partition_properties(partition).await?))
+                    // In this order: if it is still our hub afterwards, it was ours before.
+                    let properties = source.partition_properties(partition).await?;
+                    Ok::<_, SourceError>((source.hub_properties().await?, properties))
                 })
                 .await?;
             match asked {
                 Ok((hub, properties)) if hub.log == self.context.inner().log => return Ok(properties),
-                Ok(_) => {
-                    // The hub was made anew under our feet: start over, with its new name.
-                    let pause = Duration::ZERO;
-                    return Err(Ending::Failed { reason: CloseReason::SourceFailed, pause });
-                }
+                Ok(_) => return Err(MADE_ANEW),
                 Err(error) => self.source_failed(&error).await?,
             }
         }
@@ -188,6 +188,9 @@ impl<P: EventProcessor> Pump<P> {
             let source = self.shared.source.clone();
             match self.ask_hub(source.open(request)).await? {
                 Ok(receiver) => {
+                    if !self.is_still_our_hub().await? {
+                        return Ok(None);
+                    }
                     self.note_enqueued(&*receiver);
                     return Ok(Some(receiver));
                 }
@@ -212,6 +215,23 @@ impl<P: EventProcessor> Pump<P> {
                     self.tell(PartitionError::Source { message: error.to_string() }).await?;
                     return Err(Ending::Failed { reason: CloseReason::SourceFailed, pause: SOURCE_PAUSE });
                 }
+            }
+        }
+    }
+
+    /// Whether the receiver that was opened just now reads the log whose position it was given: a hub that was
+    /// made anew since then would be read from the middle. False if the hub was away.
+    async fn is_still_our_hub(&mut self) -> Result<bool, Ending> {
+        if self.context.inner().log.is_none() {
+            return Ok(true);
+        }
+        let source = self.shared.source.clone();
+        match self.ask_hub(source.hub_properties()).await? {
+            Ok(hub) if hub.log == self.context.inner().log => Ok(true),
+            Ok(_) => Err(MADE_ANEW),
+            Err(error) => {
+                self.source_failed(&error).await?;
+                Ok(false)
             }
         }
     }

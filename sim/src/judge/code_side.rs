@@ -56,7 +56,13 @@ impl Judge {
         self.history.tell(format_args!("{} opens {partition:?} in {epoch:?}", host.name));
         let mut docket = self.docket();
         docket.turns.push(Turn { at: self.handle.now(), partition: *partition, opens: true });
-        docket.cases.entry(*partition).or_default().open.insert(*epoch);
+        let case = docket.cases.entry(*partition).or_default();
+        case.open.insert(*epoch);
+        if let Some(grant) = case.granted.get_mut(epoch) {
+            // It may have learned of its lease only after its clock had jumped: then its time counts from there.
+            let learned = self.reading(caller.machine).before(self.handle.now().since(grant.at));
+            grant.reading = grant.reading.max(learned);
+        }
         drop(docket);
         self.runs(caller);
     }

@@ -204,6 +204,7 @@ impl EventProcessor for SimProcessor {
         self.sleep(pause).await;
         let faults = self.faults();
         if happens(&mut self.random, faults.close_fails) {
+            self.judge.did_not_close(&caller);
             return Err("does not close".into());
         }
         Ok(())

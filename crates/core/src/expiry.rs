@@ -72,6 +72,8 @@ pub struct Judgement {
     pub skewed: bool,
     /// Partitions whose owner stopped renewing.
     pub expired: Vec<PartitionId>,
+    /// Partitions whose lease is older than its record says, or may be: a clock was set since it was written.
+    pub ages_unknown: Vec<PartitionId>,
     /// Hosts that show signs of life: a fresh heartbeat or an unexpired lease.
     pub alive: Vec<HostId>,
     /// The store was away, and some that have not been heard of since count as alive for a while.
@@ -147,6 +149,9 @@ impl Watch {
             let sighting = self.leases.get(&lease.partition);
             let lasts = lease.duration.unwrap_or(self.foreign_expiry);
             let age = self.age(sighting, lease.age, sent);
+            if self.jumped_since(sighting) {
+                judgement.ages_unknown.push(lease.partition);
+            }
             let excused = age >= lasts && self.excuses(sighting, lasts, sent);
             judgement.lenient |= excused;
             // Owners renew at least twice in a lease: who watches for less cannot tell.
@@ -181,7 +186,12 @@ impl Watch {
     fn age<V>(&self, sighting: Option<&Sighting<V>>, by_store: Duration, sent: Monotonic) -> Duration {
         let since = sighting.map_or(sent, |sighting| sighting.since);
         let observed = sent.since(since);
-        if self.jumped_at.is_some_and(|jump| since <= jump) { observed } else { by_store.max(observed) }
+        if self.jumped_since(sighting) { observed } else { by_store.max(observed) }
+    }
+
+    /// Whether a clock was set since this record was first seen as it is.
+    fn jumped_since<V>(&self, sighting: Option<&Sighting<V>>) -> bool {
+        self.jumped_at.is_some_and(|jump| sighting.is_some_and(|sighting| sighting.since <= jump))
     }
 
     /// The store was away for about as long as this record lasts, and is back for less than a third of that:

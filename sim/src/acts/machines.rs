@@ -62,7 +62,9 @@ impl Run {
             .history
             .tell(format_args!("{}: {:?} for {:?}", self.hosts[number].name, act.fault, act.lasting));
         world.cover_host(&format!("{:?}", act.fault), &self.hosts[number]);
-        world.judge.disturbed(self.hosts[number].machine, act.lasting);
+        if !matches!(act.fault, Fault::FailingProcessor | Fault::OddCheckpoints) {
+            world.judge.disturbed(self.hosts[number].machine, act.lasting);
+        }
         if let Some(undo) = self.hit(number, act) {
             self.later(act.lasting, undo);
         }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ephor::{Epoch, HostId, SequenceNumber};
+use ephor_core::ids::Incarnation;
 use ephor_core::time::Monotonic;
 
 use crate::executor::Machine;
@@ -41,6 +42,8 @@ pub(super) struct Reading {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
     pub(super) machine: Machine,
+    /// Of the host, on that machine.
+    pub(super) incarnation: Incarnation,
     pub(super) epoch: Epoch,
     /// It blocks its thread until then.
     pub(super) blocked_until: Monotonic,
@@ -61,6 +64,8 @@ pub(super) struct Case {
     pub(super) open: BTreeSet<Epoch>,
     /// The epoch whose processor was closed last.
     pub(super) closing: Option<Epoch>,
+    /// The epoch whose processor failed to close.
+    pub(super) close_failed: Option<Epoch>,
     /// Events of the present log finished at least once, or skipped by policy.
     pub(super) done: BTreeSet<SequenceNumber>,
     /// The oldest event of the present log that is kept.

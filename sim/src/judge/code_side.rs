@@ -78,6 +78,11 @@ impl Judge {
         case.closing = Some(*epoch);
     }
 
+    /// A processor could not close: nobody may vouch for what it did.
+    pub fn did_not_close(&self, caller: &Caller) {
+        self.docket().cases.entry(caller.partition).or_default().close_failed = Some(caller.epoch);
+    }
+
     /// A call begins, with these events.
     pub fn begins(&self, caller: &Caller, span: Option<Span>) {
         let Caller { partition, epoch, host, .. } = caller;
@@ -100,8 +105,12 @@ impl Judge {
             if let Some(span) = span.filter(|span| span.life == present) {
                 objections.extend(out_of_order(case, caller.epoch, span));
             }
-            let call =
-                Call { machine: caller.machine, epoch: caller.epoch, blocked_until: self.handle.now() };
+            let call = Call {
+                machine: caller.machine,
+                incarnation: caller.host.incarnation,
+                epoch: caller.epoch,
+                blocked_until: self.handle.now(),
+            };
             case.call = Some(call);
             objections
         };
@@ -118,7 +127,7 @@ impl Judge {
         let granted = |epoch| case.granted.get(&epoch).copied().unwrap_or_default().at;
         let now = self.handle.now();
         let excused = self.handle.is_paused(call.machine)
-            || now < call.blocked_until
+            || (now < call.blocked_until && call.incarnation != caller.host.incarnation)
             || docket.misled(call.machine, granted(call.epoch))
             || docket.misled(caller.machine, granted(caller.epoch))
             || docket.was_overtaken(call.machine, now)

@@ -166,6 +166,8 @@ pub struct Judge {
     handle: Handle,
     history: History,
     initial: StartPosition,
+    /// How many partitions there were when the group began: others start at the earliest.
+    founded: u32,
     on_invalid: OnInvalidPosition,
     docket: Arc<Mutex<Docket>>,
 }
@@ -191,6 +193,7 @@ impl Judge {
             handle: handle.clone(),
             history: history.clone(),
             initial: scenario.initial.clone(),
+            founded: scenario.partitions,
             on_invalid: scenario.on_invalid,
             docket: Arc::new(Mutex::new(docket)),
         }

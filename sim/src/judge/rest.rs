@@ -39,6 +39,7 @@ impl Judge {
     /// A host has stopped, with this report.
     pub fn stopped(&self, host: &HostId, report: &StopReport) {
         let now = self.handle.now();
+        let mut objection = None;
         let kept = {
             let mut docket = self.docket();
             let abandoned: BTreeSet<PartitionId> = report.abandoned.iter().copied().collect();
@@ -49,8 +50,16 @@ impl Judge {
             let owned = docket.cases.iter().filter(|(_, case)| case.owner.as_ref() == Some(host));
             let kept =
                 owned.map(|(partition, _)| *partition).find(|partition| !abandoned.contains(partition));
+            if calm && !abandoned.is_empty() {
+                objection = Some(format!(
+                    "{host} has stopped and abandoned {abandoned:?}, and nothing was in the way"
+                ));
+            }
             kept.filter(|_| calm)
         };
+        if let Some(what) = objection {
+            self.object(Promise::StopMeansStopped, None, what);
+        }
         if kept.is_some() {
             let what = format!("{host} has stopped, says nothing of it, and still owns it");
             self.object(Promise::StopMeansStopped, kept, what);

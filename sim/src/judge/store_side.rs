@@ -6,7 +6,7 @@ use ephor::memory::StoreEvent;
 use ephor::{Epoch, HostId, OnInvalidPosition, PartitionId, SequenceNumber, StartPosition};
 use ephor_core::checkpoint::{Checkpoint, Position};
 use ephor_core::history::{ChangeReason, OwnershipChange};
-use ephor_core::lease::{ClaimCause, LeaseToken};
+use ephor_core::lease::{ClaimCause, LeaseToken, ReleaseCause};
 
 use super::case::{Case, Grant, Reading, Standing};
 use super::{Docket, Judge, Promise};
@@ -60,7 +60,8 @@ impl Judge {
                 let what = format!("the checkpoint moved back from {:?} to {next:?}", old.next);
                 objections.push((Promise::CheckpointsNeverMoveBack, what));
             }
-            let begins = case.standing.is_none() && self.initial == StartPosition::Latest;
+            let founded = partition.0 < self.founded;
+            let begins = case.standing.is_none() && self.initial == StartPosition::Latest && founded;
             let reading = case.readings.entry(token.epoch).or_default();
             reading.unsaved = None;
             if matches!(checkpoint.position, Position::Start(_)) {
@@ -108,7 +109,10 @@ impl Judge {
             let given = released || change.reason == ChangeReason::HandedOver;
             docket.figures.unsettled += u64::from(given && !settled);
             if change.reason == ChangeReason::Claimed(ClaimCause::Expired) {
-                objections.extend(self.taken_too_early(&docket, partition, change.from.as_ref()));
+                objections.extend(self.taken_too_early(&docket, change));
+            }
+            if given && !settled {
+                objections.extend(self.unsettled_in_good_health(&docket, change));
             }
             if change.reason == ChangeReason::Claimed(ClaimCause::Silent) {
                 objections.extend(self.robbed_in_good_health(&docket, change));
@@ -139,15 +143,10 @@ impl Judge {
     }
 
     /// Whoever is declared dead must have had its time.
-    fn taken_too_early(
-        &self,
-        docket: &Docket,
-        partition: PartitionId,
-        from: Option<&HostId>,
-    ) -> Option<(Promise, String)> {
+    fn taken_too_early(&self, docket: &Docket, change: &OwnershipChange) -> Option<(Promise, String)> {
         let now = self.handle.now();
-        let case = docket.cases.get(&partition)?;
-        let lease = docket.seats.get(from?)?.style.lease;
+        let case = docket.cases.get(&change.partition)?;
+        let lease = docket.seats.get(change.from.as_ref()?)?.style.lease;
         let age = now.since(case.granted.get(&case.epoch)?.at);
         let granted = case.granted.get(&case.epoch)?.at;
         // Who began to watch after the store's clock was set goes by half a lease without a renewal.
@@ -155,10 +154,32 @@ impl Judge {
         let lasts = if half { lease / 2 } else { lease };
         // Clocks may run two percent fast, and the store's own counts whole milliseconds.
         let least = lasts.mul_f64(0.95).saturating_sub(Duration::from_millis(100));
-        let excused = docket.in_amnesty(now);
+        // A restored store counts its versions anew: who did not look meanwhile may take a new one for the old one.
+        let taker = docket.seats.get(change.to.as_ref()?)?.machine;
+        let unaware = docket.restored_at.is_some_and(|at| !docket.undisturbed(taker, at));
+        let excused = docket.in_amnesty(now) || unaware;
         (age < least && !excused).then(|| {
             let what = format!("taken as expired {age:?} after it was granted, and it lasts {lease:?}");
             (Promise::OneOwner, what)
+        })
+    }
+
+    /// Who is well saves what is finished before it gives a partition away, if the policy says so.
+    fn unsettled_in_good_health(
+        &self,
+        docket: &Docket,
+        change: &OwnershipChange,
+    ) -> Option<(Promise, String)> {
+        let seat = docket.seats.get(change.from.as_ref()?)?;
+        let case = docket.cases.get(&change.partition)?;
+        let served = change.reason != ChangeReason::Released(ReleaseCause::Unserved);
+        let asked = seat.style.checkpoint.on_close && case.close_failed != Some(case.epoch);
+        let unsaved = case.readings.get(&case.epoch).is_some_and(|reading| reading.unsaved.is_some());
+        let well = docket.undisturbed(seat.machine, self.handle.now().before(LONG_ENOUGH_TO_ANSWER));
+        (served && asked && unsaved && well && !docket.in_amnesty(self.handle.now())).then(|| {
+            let what = "given away with something finished and not saved, although nothing was in the way"
+                .to_owned();
+            (Promise::StopMeansStopped, what)
         })
     }
 

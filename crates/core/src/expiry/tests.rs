@@ -142,6 +142,16 @@ fn both_clocks_that_jump_ahead_at_once_kill_nobody() {
 }
 
 #[test]
+fn an_age_is_unknown_from_a_jump_until_the_record_is_written_again() {
+    let mut watch = watch();
+    assert!(show(&mut watch, 100, 1_000, 1, 1).ages_unknown.is_empty());
+    // Written between two views, and then the store's clock was set back: it looks younger than it is.
+    assert_eq!(show(&mut watch, 120, 960, 0, 2).ages_unknown, vec![P]);
+    assert_eq!(show(&mut watch, 121, 961, 0, 2).ages_unknown, vec![P]);
+    assert!(show(&mut watch, 122, 962, 0, 3).ages_unknown.is_empty());
+}
+
+#[test]
 fn our_own_clock_that_jumps_ahead_makes_no_host_look_dead() {
     let mut watch = watch();
     let mut look = |own: u64, store: i64, age| {

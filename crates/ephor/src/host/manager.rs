@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use ephor_core::balance::{self, Fleet, Plan};
 use ephor_core::epoch::Epoch;
-use ephor_core::expiry::{Tolerance, Watch};
+use ephor_core::expiry::{Judgement, Tolerance, Watch};
 use ephor_core::handover::Ask;
 use ephor_core::host_record::{Answer, HostRecord, HostState, Want};
 use ephor_core::ids::{HostId, LogId, PartitionId};
@@ -106,6 +106,8 @@ pub(super) struct Sight {
     pub(super) me: usize,
     /// Some are waited for that may come back, or be dead.
     lenient: bool,
+    /// Leases that may be older than they look.
+    pub(super) ages_unknown: Vec<PartitionId>,
     pub(super) sent: Monotonic,
     pub(super) received: Monotonic,
 }
@@ -320,7 +322,8 @@ impl Manager {
         let me = fleet.member(&shared.me)?;
         fleet.members[me].takes_part = self.takes_part();
         let plan = balance::plan(&fleet);
-        Some(Sight { view, fleet, plan, me, lenient: judgement.lenient, sent, received })
+        let Judgement { lenient, ages_unknown, .. } = judgement;
+        Some(Sight { view, fleet, plan, me, lenient, ages_unknown, sent, received })
     }
 
     /// Remembers an epoch that the store gave out. A store that is restored from an old copy would

@@ -54,8 +54,10 @@ impl Manager {
         let renewed = self.shared.counts_from(sight.sent).before(lease.age);
         let until = deadline(renewed, lease.duration.unwrap_or_default(), manager.fence_margin);
         if !served_before && !cooling && self.takes_part() {
-            // Past the deadline it can only be claimed anew, once it has expired.
-            if now < until {
+            // Past the deadline it can only be claimed anew, once it has expired. So it is if nobody knows how old
+            // it is: a store whose clock was set back makes it look younger than it is.
+            let age_known = sight.ages_unknown.binary_search(&partition).is_err();
+            if now < until && age_known {
                 let checkpoint = sight.view.checkpoint(partition).cloned();
                 let from = self.asks.get(&partition).map(|ask| ask.owner.clone());
                 self.start_pump(token, &lease, checkpoint, until, from, OwnershipReason::Received);

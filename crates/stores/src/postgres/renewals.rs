@@ -54,6 +54,8 @@ impl Session {
              renewed AS (UPDATE {s}.leases l SET duration_ms = {duration}, renewed_at = clock.now, \
              previous_until = CASE WHEN l.server = clock.server_now THEN l.previous_until \
              ELSE l.previous_until + (clock.now - l.renewed_at) END, \
+             acquired_at = CASE WHEN l.server = clock.server_now THEN l.acquired_at \
+             ELSE l.acquired_at + (clock.now - l.renewed_at) END, \
              server = clock.server_now, revision = l.revision + 1 FROM mine, clock \
              WHERE l.group_key = {key} AND l.partition = mine.partition \
              RETURNING l.partition, l.owner, l.epoch) \

@@ -66,7 +66,7 @@ pub(super) fn lease(row: &PgRow, reading: Reading) -> Result<LeaseRecord, Unread
         owner: optional_host(row, "owner")?,
         epoch: epoch(row, "epoch")?,
         duration: optional_number(row, "duration_ms")?.map(Duration::from_millis),
-        acquired_at: time(row, "acquired_at")?,
+        acquired_at: moved(time(row, "acquired_at")?),
         renewed_at: moved(renewed_at),
         revision: number(row, "revision")?,
         previous: optional_host(row, "previous")?,

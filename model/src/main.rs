@@ -38,7 +38,7 @@ struct Arguments {
 }
 
 fn usage() -> String {
-    let plants = plants::ALL.iter().map(|plant| format!("\n                 {}: {}", plant.name, plant.what));
+    let plants = plants::all().map(|plant| format!("\n                 {}: {}", plant.name, plant.what));
     format!("{USAGE}{}", plants.collect::<String>())
 }
 

@@ -165,10 +165,7 @@ impl SimHost {
         )
         .host_name(self.name.clone())
         .environment(environment.clone())
-        .options(EventProcessorOptions {
-            on_error: Some(self.ears(world)),
-            ..world.guest.options(self.style.options(&world.scenario))
-        })
+        .options(EventProcessorOptions { on_error: Some(self.ears(world)), ..self.options(world) })
         .manager_options(self.style.manager_options())
         .rules(world.rules);
         let built = match &world.guest.build {
@@ -184,6 +181,11 @@ impl SimHost {
             }
         });
         true
+    }
+
+    /// The options of its host: drawn, or the user's.
+    fn options(&self, world: &World) -> EventProcessorOptions {
+        world.guest.options(self.style.options(&world.scenario))
     }
 
     /// Finishes a host with the simulation's own processor.
@@ -230,7 +232,9 @@ impl SimHost {
     }
 
     fn way_to_store(&self, world: &World) -> FaultyStore {
-        let (judge, machine, style) = (world.judge.clone(), self.machine, self.style.clone());
+        // The judge goes by the policy that the host really has.
+        let style = Style { checkpoint: self.options(world).checkpoint, ..self.style.clone() };
+        let (judge, machine) = (world.judge.clone(), self.machine);
         FaultyStore::new(&world.handle, world.any_store(), self.store.clone())
             .with_common(world.common.clone())
             .with_observer(self.observer(world, "store"))

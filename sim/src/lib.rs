@@ -22,7 +22,9 @@
 //! | a call that outlives its caller | `network` |
 //! | a store behind a bad network | [`store`] |
 //! | a hub behind a bad network | [`source`] |
+//! | everything that can go wrong | [`menu`] |
 //! | what a seed stands for | [`scenario`] |
+//! | carrying it out, and undoing it | `acts` |
 //! | the user's code, and how it fails | [`processor`] |
 //! | playing a seed | [`run`] |
 //! | a play that may panic | [`attempt`] |
@@ -31,7 +33,7 @@
 //! | how many moves a change takes, and how long nobody reads | [`moves`] |
 //! | how a fleet grows, and what that costs | [`scale`] |
 //! | what must hold, always | [`judge`] |
-//! | a processor or a store of your own in all this | [`kit`] |
+//! | a processor or a store of your own in all this | [`kit`], `guest`, `watched` |
 //! | bugs that it must notice | [`plants`] |
 //! | which fault hit what | [`coverage`] |
 //! | what happened, line by line | [`history`] |
@@ -54,7 +56,7 @@ pub mod kit;
 pub mod menu;
 pub mod moves;
 mod network;
-pub mod plants;
+pub use ephor_core::rules::plants;
 pub mod processor;
 pub mod reduce;
 pub mod run;

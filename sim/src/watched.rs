@@ -145,11 +145,13 @@ impl<P: EventProcessor> EventProcessor for Watched<P> {
     async fn close(&mut self, context: &PartitionContext, reason: CloseReason) -> Result<(), BoxError> {
         let caller = self.watch.caller(context);
         self.watch.judge.closed(&caller, &format!("{reason:?}"));
-        self.inner.close(context, reason).await?;
+        let closed = self.inner.close(context, reason).await;
         let faults = self.faults();
-        if happens(&mut self.random, faults.close_fails) {
-            return Err("does not close".into());
+        let closed =
+            if happens(&mut self.random, faults.close_fails) { Err("does not close".into()) } else { closed };
+        if closed.is_err() {
+            self.watch.judge.did_not_close(&caller);
         }
-        Ok(())
+        closed
     }
 }

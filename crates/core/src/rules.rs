@@ -3,6 +3,8 @@
 //! Each of them guards a promise. A build in the field keeps them all; the
 //! simulation takes one away at a time and must then report a violation.
 
+pub mod plants;
+
 /// The rules in force. [`Rules::default`] is all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {

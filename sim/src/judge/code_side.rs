@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use ephor::{Epoch, Event, HostId, LostGround, PartitionId, SequenceNumber};
+use ephor::{Epoch, Event, HostId, LostGround, OnInvalidPosition, PartitionId, SequenceNumber};
 
 use super::case::{Call, Case, Standing};
-use super::store_side::goes_on_at_the_oldest;
 use super::{Docket, Judge, Promise, Turn};
 use crate::events::life_of;
 use crate::executor::Machine;
@@ -296,8 +295,9 @@ impl Judge {
             }
             let case = docket.cases.entry(partition).or_default();
             let (kept, standing) = (case.kept, case.standing);
+            let oldest_instead = self.on_invalid == OnInvalidPosition::Earliest;
             let reading = case.readings.entry(case.epoch).or_default();
-            reading.moving = !goes_on_at_the_oldest(self.on_invalid);
+            reading.moving = !oldest_instead;
             let expected = reading.next.filter(|standing| standing.life == present).map(|it| it.next);
             let (next, true_word) = match ground {
                 LostGround::Overtaken { wanted, oldest } => {
@@ -313,7 +313,7 @@ impl Judge {
                 }
                 _ => (kept, false),
             };
-            if goes_on_at_the_oldest(self.on_invalid) {
+            if oldest_instead {
                 reading.next = Some(Standing { life: present, next });
             }
             (!true_word)

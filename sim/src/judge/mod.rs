@@ -16,11 +16,11 @@
 
 mod case;
 mod code_side;
+mod promise;
 mod rest;
 mod store_side;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -36,55 +36,8 @@ use crate::history::History;
 use crate::scenario::{Scenario, Style};
 use case::{Case, Standing};
 pub use code_side::{Caller, Span};
+pub use promise::{Promise, Violation};
 pub use rest::{Alive, Rest};
-
-/// What the host promises.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Promise {
-    /// One owner at a time.
-    OneOwner,
-    /// Every event at least once, in order.
-    AtLeastOnceInOrder,
-    /// A checkpoint never moves back.
-    CheckpointsNeverMoveBack,
-    /// Stop means stopped, and held means held.
-    StopMeansStopped,
-    /// Balanced, and then still.
-    BalancedAndStill,
-    /// The loop never dies.
-    LoopNeverDies,
-}
-
-impl fmt::Display for Promise {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::OneOwner => "one owner",
-            Self::AtLeastOnceInOrder => "at least once, in order",
-            Self::CheckpointsNeverMoveBack => "checkpoints never move back",
-            Self::StopMeansStopped => "stop means stopped",
-            Self::BalancedAndStill => "balanced and then still",
-            Self::LoopNeverDies => "the loop never dies",
-        })
-    }
-}
-
-/// A promise that was broken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// Which.
-    pub promise: Promise,
-    /// Where, if on one partition.
-    pub partition: Option<PartitionId>,
-    /// How.
-    pub what: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.promise, self.what)?;
-        self.partition.map_or(Ok(()), |partition| write!(f, " on {partition:?}"))
-    }
-}
 
 /// Figures of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

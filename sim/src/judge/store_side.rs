@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ephor::memory::StoreEvent;
-use ephor::{Epoch, HostId, OnInvalidPosition, PartitionId, SequenceNumber, StartPosition};
+use ephor::{Epoch, HostId, PartitionId, SequenceNumber, StartPosition};
 use ephor_core::checkpoint::{Checkpoint, Position};
 use ephor_core::history::{ChangeReason, OwnershipChange};
 use ephor_core::lease::{ClaimCause, LeaseToken, ReleaseCause};
@@ -252,9 +252,4 @@ fn reason_word(reason: &ChangeReason) -> String {
         ChangeReason::Sought { .. } => "sought".into(),
         other => other.to_string(),
     }
-}
-
-/// Whether a policy for lost positions lets reading go on at the oldest event.
-pub(super) fn goes_on_at_the_oldest(policy: OnInvalidPosition) -> bool {
-    policy == OnInvalidPosition::Earliest
 }

@@ -62,18 +62,20 @@ fn found(whole: &Whole, change: Change) -> Option<&Settling> {
     whole.changes.iter().find(|settling| settling.change == change)
 }
 
+/// What is told of a change.
+const COLUMNS: [&str; 7] = [
+    "what happens",
+    "hosts × partitions",
+    "at rest after",
+    "scans a host",
+    "moves",
+    "fewest",
+    "claims lost",
+];
+
 /// How long whole fleets take, with how many scans and moves.
 pub fn changes(scale: &Scale) -> Vec<String> {
-    let names = [
-        "what happens",
-        "hosts × partitions",
-        "at rest after",
-        "scans a host",
-        "moves",
-        "fewest",
-        "claims lost",
-    ];
-    let mut lines = head(&names, 2);
+    let mut lines = head(&COLUMNS, 2);
     for change in CHANGES {
         for (wakes, cannot) in &scale.wholes {
             let (Some(one), Some(other)) = (found(wakes, change), found(cannot, change)) else { continue };
@@ -117,16 +119,7 @@ pub fn calls(scale: &Scale) -> Vec<String> {
 
 /// The same of fleets that only decide.
 pub fn decisions(scale: &Scale) -> Vec<String> {
-    let names = [
-        "what happens",
-        "hosts × partitions",
-        "at rest after",
-        "scans a host",
-        "moves",
-        "fewest",
-        "claims lost",
-    ];
-    let mut lines = head(&names, 2);
+    let mut lines = head(&COLUMNS, 2);
     for change in CHANGES {
         for fleet in &scale.decisions {
             let Some(settling) = fleet.changes.iter().find(|settling| settling.change == change) else {

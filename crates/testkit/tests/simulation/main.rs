@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use ephor::environment::Environment;
 use ephor::memory::MemoryStore;
-use ephor::{BoxError, CheckpointPolicy, Event, EventProcessor, EventProcessorOptions, PartitionContext};
+use ephor::{
+    BoxError, CheckpointPolicy, CloseReason, Event, EventProcessor, EventProcessorOptions, PartitionContext,
+};
 use ephor_testkit::simulation::{self, Fault};
 use table::Table;
 use user_store::UserStore;
@@ -126,6 +128,35 @@ fn every_event_is_counted_once_where_nothing_goes_wrong() {
         world.every_event(|_, event| event.text().is_some_and(|text| text.starts_with("order ")));
     });
     assert_eq!(report.unwrap(), simulation::Report { seeds: 1, faults: 0, finished: 100 });
+}
+
+#[test]
+fn whoever_checkpoints_by_hand_and_seldom_is_not_blamed_for_it() {
+    /// Checkpoints now and then, and does not always close.
+    struct Seldom(u32);
+
+    impl EventProcessor for Seldom {
+        async fn process_events(&mut self, context: &PartitionContext, _: &[Event]) -> Result<(), BoxError> {
+            self.0 += 1;
+            if self.0.is_multiple_of(20) {
+                context.checkpoint().await?;
+            }
+            Ok(())
+        }
+
+        async fn close(&mut self, _: &PartitionContext, _: CloseReason) -> Result<(), BoxError> {
+            if self.0.is_multiple_of(2) { Ok(()) } else { Err("not now".into()) }
+        }
+    }
+
+    let report = simulation::seeds(0..30).play(|world| {
+        world.options(EventProcessorOptions {
+            checkpoint: CheckpointPolicy::by_hand(),
+            ..EventProcessorOptions::default()
+        });
+        world.processor(|_, _| Seldom(0));
+    });
+    assert_eq!(report.unwrap().seeds, 30);
 }
 
 struct Quiet;

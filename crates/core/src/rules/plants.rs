@@ -1,6 +1,6 @@
-//! Deliberate bugs, each a rule taken away: what the judge must notice.
+//! Deliberate bugs, each a rule taken away: what the judge of the simulation and the model must notice.
 
-use ephor_core::rules::Rules;
+use super::Rules;
 
 /// A bug that can be planted.
 #[derive(Clone, Copy, Debug)]

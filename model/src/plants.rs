@@ -3,8 +3,8 @@
 //! Not among them are an ask in the owner's record (here nobody's record is ever stale), the renewal of what is not
 //! served (no call is stuck here) and the unfit (nobody is). A wall clock that is off is a lease ahead here.
 
-pub use ephor_core::rules::plants::Plant;
 use ephor_core::rules::plants;
+pub use ephor_core::rules::plants::Plant;
 
 /// Those that the model cannot show.
 const NOT_HERE: [&str; 3] = ["ask", "renewal", "unfit"];

@@ -63,15 +63,8 @@ fn found(whole: &Whole, change: Change) -> Option<&Settling> {
 }
 
 /// What is told of a change.
-const COLUMNS: [&str; 7] = [
-    "what happens",
-    "hosts × partitions",
-    "at rest after",
-    "scans a host",
-    "moves",
-    "fewest",
-    "claims lost",
-];
+const COLUMNS: [&str; 7] =
+    ["what happens", "hosts × partitions", "at rest after", "scans a host", "moves", "fewest", "claims lost"];
 
 /// How long whole fleets take, with how many scans and moves.
 pub fn changes(scale: &Scale) -> Vec<String> {

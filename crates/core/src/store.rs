@@ -40,6 +40,9 @@ pub struct Capabilities {
     pub keeps_history: bool,
     /// How finely the store's clock counts.
     pub clock_resolution: Duration,
+    /// Processors of other SDKs own partitions of the same groups, and they know no epochs: they read with epoch 0.
+    /// So a host does, and has its lease confirmed before every attach, for the hub then lets everybody in.
+    pub epochless_neighbours: bool,
 }
 
 /// A store that cannot do what it was asked. The outcome is unknown.

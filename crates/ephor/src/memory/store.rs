@@ -86,6 +86,7 @@ pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     rules: Rules,
     wakes: bool,
+    neighbours: bool,
     observer: Option<Observer>,
     groups: Arc<Mutex<BTreeMap<GroupId, Records>>>,
 }
@@ -93,7 +94,14 @@ pub struct MemoryStore {
 impl MemoryStore {
     /// An empty store whose time is this clock's [`Clock::wall`].
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, rules: Rules::default(), wakes: true, observer: None, groups: Arc::default() }
+        Self {
+            clock,
+            rules: Rules::default(),
+            wakes: true,
+            neighbours: false,
+            observer: None,
+            groups: Arc::default(),
+        }
     }
 
     /// Under these rules, for a simulation that plants a bug.
@@ -104,6 +112,12 @@ impl MemoryStore {
     /// Unable to wake anybody, as a blob store is: [`Store::changed`] never returns.
     pub fn without_wakes(self) -> Self {
         Self { wakes: false, ..self }
+    }
+
+    /// Shared with processors that know no epochs, as a blob store may be: see
+    /// [`Capabilities::epochless_neighbours`].
+    pub fn with_epochless_neighbours(self) -> Self {
+        Self { neighbours: true, ..self }
     }
 
     /// All that is stored now, to be put back later.
@@ -181,6 +195,7 @@ impl Store for MemoryStore {
             fences_checkpoints: self.rules.checkpoints_are_fenced,
             keeps_history: true,
             clock_resolution: CLOCK_RESOLUTION,
+            epochless_neighbours: self.neighbours,
         }
     }
 

@@ -288,6 +288,7 @@ impl Store for OldFleet {
             fences_checkpoints: false,
             keeps_history: false,
             clock_resolution: CLOCK_RESOLUTION,
+            epochless_neighbours: false,
         }
     }
 

@@ -145,6 +145,7 @@ impl Store for BlobStore {
             fences_checkpoints: !self.session.shared_with_others(),
             keeps_history: true,
             clock_resolution: CLOCK_RESOLUTION,
+            epochless_neighbours: self.session.shared_with_others(),
         }
     }
 

@@ -130,6 +130,7 @@ impl Store for PostgresStore {
             fences_checkpoints: true,
             keeps_history: true,
             clock_resolution: CLOCK_RESOLUTION,
+            epochless_neighbours: false,
         }
     }
 

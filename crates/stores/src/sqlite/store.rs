@@ -178,6 +178,7 @@ impl Store for SqliteStore {
             fences_checkpoints: true,
             keeps_history: true,
             clock_resolution: CLOCK_RESOLUTION,
+            epochless_neighbours: false,
         }
     }
 

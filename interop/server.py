@@ -7,6 +7,7 @@ import subprocess
 from clients import CLIENTS, ROOT
 
 EPHOR = os.path.join(ROOT, "target/debug/ephor")
+OUR_HOST = os.path.join(ROOT, "target/debug/examples/mixed_host")  # a host of ours, as a program
 PATIENCE = 10  # seconds for one of our own commands
 
 

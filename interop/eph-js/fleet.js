@@ -95,8 +95,10 @@ const call = (name) => promisify(service[name]).bind(service);
 /** Every blob of the container: its name, what it says of its lease and owner, and its text. */
 export async function blobs() {
   const { entries } = await call("listBlobsSegmented")(CONTAINER, null, { include: "metadata" });
-  return Promise.all(entries.map(async ({ name, lease, metadata, contentSettings }) => ({
+  return Promise.all(entries.map(async ({ name, etag, lastModified, lease, metadata, contentSettings }) => ({
     name,
+    etag,
+    lastModified,
     lease: lease?.state,
     metadata,
     type: contentSettings?.contentType,

@@ -1,17 +1,22 @@
 // A fleet of the old library from its first start to its end, step by step; prints one line for each step: name, `ok`
 // or `failed`, text, seconds. A step goes on from the one before: behind one that failed, none is played.
 import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { isDeepStrictEqual, inspect } from "node:util";
+import { account, ephor, NAMESPACE, Ours } from "./ours.js";
 import { completed } from "./storage.js";
 
+const STORAGE = process.env.EPHOR_STORAGE; // without anything in front of it, for what is ours
 process.env.EPHOR_STORAGE = await completed(process.env.EPHOR_STORAGE);
-const { blobs, CHECKPOINT_EVERY, CONTAINER, Host, leases, PARTITIONS, Sender, wait } = await import("./fleet.js");
+const { blobs, CHECKPOINT_EVERY, CONTAINER, Host, HUB, leases, PARTITIONS, Sender, wait } = await import("./fleet.js");
 
+const NEW_CONTAINER = "new-fleet"; // of the fleet that goes on
 const KEYS = ["epoch", "offset", "owner", "partitionId", "sequenceNumber", "token"];
 const sender = new Sender();
 const [first, second] = ["first", "second"].map((name) => new Host(name));
 let third; // joins later
 let beside; // the container while one has been killed and the other goes on
+let behind; // the container when all were stopped
 
 function equal(found, expected, what) {
   if (isDeepStrictEqual(found, expected)) return;
@@ -143,13 +148,44 @@ async function left() {
   await processed(first, second, third);
   await stored();
   equal(await second.stop(), 0, "end of the last");
-  const all = await blobs();
+  const all = (behind = await blobs());
   equal(all.map((blob) => blob.name), PARTITIONS.map((partition) => `$default/${partition}`), "blobs");
   equal(all.map((blob) => blob.lease), PARTITIONS.map(() => "available"), "state of the leases");
   for (const { text } of all) equal(JSON.parse(text).sequenceNumber, due(), "sequence number");
   const description = { container: CONTAINER, eventsOfEachPartition: sender.sent, checkpoint: due(), stopped: all, oneKilled: beside };
   await writeFile(process.env.EPHOR_KEEP, JSON.stringify(description, null, 2) + "\n");
   return `${all[0].name}: ${all[0].text} ${JSON.stringify(all[0].metadata)}; all in ${process.env.EPHOR_KEEP}`;
+}
+
+/** By the two commands that docs/stores.md names; the old container is only read. */
+async function export_and_import() {
+  const { key, place } = account(STORAGE);
+  const group = `${HUB}/$Default`;
+  const old = place(CONTAINER, { layout: "eph", namespace: NAMESPACE, hub: HUB });
+  const file = join(process.env.EPHOR_FOLDER, "positions.json");
+  await writeFile(file, await ephor(key, "checkpoint", "export", group, "--store", old));
+  await ephor(key, "checkpoint", "import", group, file, "--store", place(NEW_CONTAINER), "--yes");
+  const listed = JSON.parse(await ephor(key, "checkpoint", "list", group, "--store", place(NEW_CONTAINER), "--output", "json"));
+  equal(listed.length, PARTITIONS.length, "checkpoints in the new container");
+  equal(await blobs(), behind, "the old container");
+  return JSON.stringify(listed[0]);
+}
+
+/** A host of ours begins behind each checkpoint, to the event, and misses none to the end. */
+async function ours() {
+  const host = new Ours(STORAGE, NEW_CONTAINER, HUB, CHECKPOINT_EVERY);
+  Host.running.add(host);
+  await wait(owners(host), () => owns(PARTITIONS.length, host));
+  await sender.send(2 * CHECKPOINT_EVERY);
+  const last = (partition) => host.sequences(partition).at(-1) ?? -1;
+  await wait(() => `the last of each: ${PARTITIONS.map(last)}`, () => PARTITIONS.every((partition) => last(partition) === sender.sent - 1));
+  const begin = JSON.parse(behind[0].text).sequenceNumber + 1;
+  for (const partition of PARTITIONS) equal(host.sequences(partition), range(begin, sender.sent), `events of ${partition}`);
+  for (const { text, sequence } of host.events) equal(text, String(sequence), "text of an event");
+  equal(host.errors, [], "errors of our host");
+  await host.kill();
+  equal(await blobs(), behind, "the old container");
+  return `each partition from ${begin} to ${sender.sent - 1}`;
 }
 
 const steps = {
@@ -159,6 +195,8 @@ const steps = {
   "one joins under load: it takes half, by higher epochs": steal,
   "one is killed under load: its leases run out, the other goes on": killed,
   "all are stopped: their container stays as it is": left,
+  "their positions are exported and imported elsewhere; their container is only read": export_and_import,
+  "a host of ours goes on behind their checkpoints, to the event": ours,
 };
 for (const [name, step] of Object.entries(steps)) {
   const start = Date.now();

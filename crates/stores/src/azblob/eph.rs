@@ -123,8 +123,7 @@ impl Inner {
 
     async fn groups(&self) -> Result<Vec<GroupId>, StoreError> {
         let found = self.found().await?;
-        let mut names: Vec<ConsumerGroup> =
-            found.into_iter().map(|found| found.group.unwrap_or_else(ConsumerGroup::default_group)).collect();
+        let mut names: Vec<ConsumerGroup> = found.into_iter().map(|found| plain(found.group)).collect();
         names.sort();
         names.dedup();
         let (namespace, hub) = (&self.namespace, &self.hub);
@@ -227,6 +226,12 @@ fn place(prefix: &str, name: &str) -> Option<(Option<ConsumerGroup>, PartitionId
     };
     let group = folder.strip_prefix(prefix)?;
     Some((Some(group.parse().ok()?), last.parse().ok()?))
+}
+
+/// The group as hubs call it: the JavaScript host wrote `$default`, Python none at all.
+fn plain(group: Option<ConsumerGroup>) -> ConsumerGroup {
+    let default = ConsumerGroup::default_group();
+    group.filter(|group| !group.as_str().eq_ignore_ascii_case(default.as_str())).unwrap_or(default)
 }
 
 /// An id for leases of ours: the same for the same place, so that a second try takes up the first.

@@ -42,7 +42,8 @@ fn a_stopped_fleet_is_read_and_left_as_it_is() {
         let groups = fleet.groups().await.unwrap();
         assert_eq!(
             groups.iter().map(|group| group.group.as_str()).collect::<Vec<_>>(),
-            ["$default", "alarms"]
+            ["$Default", "alarms"],
+            "whatever case the old fleet wrote it in"
         );
         for _ in 0..2 {
             let view = fleet.view(&groups[0]).await.unwrap();

@@ -3,7 +3,9 @@
 //! An implementation keeps two promises that the host builds on. Dropping the
 //! future of [`Receiver::receive`] loses no event: the next call yields it. And
 //! a receiver that lost its link resumes by itself right behind the last event
-//! it handed out, never at the position it was opened with.
+//! it handed out, never at the position it was opened with. One with epoch 0
+//! tells of the loss instead: that epoch keeps nobody out, so whoever opened it
+//! must make sure that the partition is still its own.
 
 use crate::BoxError;
 use crate::BoxFuture;
@@ -53,7 +55,8 @@ pub struct OpenRequest {
     pub partition: PartitionId,
     /// Where to begin.
     pub start: StartPosition,
-    /// The owner's epoch; without one the receiver shares the partition with others.
+    /// The owner's epoch; without one the receiver shares the partition with others. [`Epoch::NONE`] is that of
+    /// processors that know no epochs: the last of them that came reads.
     pub epoch: Option<Epoch>,
     /// What the hub calls this receiver when it tells another about it.
     pub receiver: String,

@@ -178,6 +178,20 @@ pub enum HostError {
         /// How often this happened in a row.
         attempt: u32,
     },
+    /// Beside processors that know no epochs: one of them reads a partition whose lease is ours.
+    #[error(
+        "partition {partition}: another reader ({}) took our place at the hub, although the lease is ours; reading \
+         again in a moment, attempt {attempt}",
+        by.as_deref().unwrap_or("without a name")
+    )]
+    Displaced {
+        /// The partition.
+        partition: PartitionId,
+        /// The reader's name, if it has one.
+        by: Option<String>,
+        /// How often this happened in a row.
+        attempt: u32,
+    },
     /// The lease could not be renewed in time, so the host stopped by itself.
     #[error(
         "partition {partition}: stopped by itself, its lease was not renewed in time{}",

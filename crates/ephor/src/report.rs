@@ -75,6 +75,7 @@ fn kind(error: &HostError) -> &'static str {
         HostError::Partition { .. } => "partition",
         HostError::Halted { .. } => "halted",
         HostError::ForeignReader { .. } => "foreign_reader",
+        HostError::Displaced { .. } => "displaced",
         HostError::SelfFenced { .. } => "self_fenced",
         HostError::Stuck { .. } => "stuck",
         HostError::Unsettled { .. } => "unsettled",

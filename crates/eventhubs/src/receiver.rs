@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ephor_core::BoxFuture;
+use ephor_core::epoch::Epoch;
 use ephor_core::event::Event;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::{SequenceNumber, StartPosition};
@@ -139,11 +140,18 @@ impl HubReceiver {
         }
     }
 
+    /// With epoch 0 it does not come back by itself: the hub would let it in, also if the partition is somebody else's
+    /// by now. Whoever opened it looks first.
+    fn comes_back(&self) -> bool {
+        self.wish.epoch != Some(Epoch::NONE)
+    }
+
     /// Until the first link is attached, or it is clear that there will be none.
     fn poll_opened(&mut self, context: &mut Context<'_>) -> Poll<Result<(), OpenError>> {
         loop {
             let Some(failure) = ready!(self.poll_attached(context)) else { return Poll::Ready(Ok(())) };
-            if failure.class() == Class::GiveUp || self.failures >= self.shared.options.attempts {
+            let hopeless = failure.class() == Class::GiveUp || !self.comes_back();
+            if hopeless || self.failures >= self.shared.options.attempts {
                 return Poll::Ready(Err(match failure {
                     Failure::Refused(refusal) => open_error(Arc::unwrap_or_clone(refusal)),
                     lost @ Failure::Lost(_) => lost.into_source_error().into(),
@@ -251,6 +259,9 @@ impl HubReceiver {
         }
         // All places may be taken by the very link that was lost, until the hub notices.
         let passes = failure.condition() == Some(&Condition::ResourceLimitExceeded);
+        if !self.comes_back() {
+            return Some(failure.into_source_error().into());
+        }
         // The loss of the link was the first failure, and no attempt.
         if (failure.class() == Class::GiveUp && !passes) || self.failures > self.shared.options.attempts {
             return Some(failure.into_source_error().into());
@@ -264,7 +275,7 @@ impl HubReceiver {
         if steady {
             self.failures = 0;
         }
-        let at_once = self.failures == 0 && failure.class() == Class::Reopen;
+        let at_once = self.failures == 0 && failure.class() == Class::Reopen && self.comes_back();
         self.wait_after(failure);
         if at_once {
             self.state = attach(&self.shared, self.partition, &self.wish, self.prefetch);

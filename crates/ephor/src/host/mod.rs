@@ -13,7 +13,7 @@ mod hub_look;
 pub(crate) mod manager;
 mod ownership;
 mod planted;
-mod pumps;
+pub(crate) mod pumps;
 mod renewer;
 pub(crate) mod shared;
 pub(crate) mod snapshot;
@@ -282,7 +282,8 @@ impl EventProcessorHost {
     }
 
     /// Drains, closes, checkpoints and releases everything, and leaves the
-    /// fleet. Calls in flight that take longer than `within` are given up.
+    /// fleet. Calls in flight that take longer than `within` are given up. If the store does not answer, it takes some
+    /// [`store_timeout`](PartitionManagerOptions::store_timeout)s more to find that out: what is not released then runs out.
     pub async fn stop(&self, within: Duration) -> Result<StopReport, NotRunning> {
         let (commands, me) = match self.state().running() {
             Some(running) => (running.commands.clone(), running.shared.me.clone()),

@@ -12,14 +12,13 @@ use futures_util::StreamExt;
 use super::changes::OwnershipReason;
 use super::manager::{Manager, Sight};
 use super::planted;
+use super::pumps::FOREIGN_ATTEMPTS;
 use super::shared::loss_reason;
 use crate::error::HostError;
 use crate::pump::guard::{Drain, Stop, Way};
 
 /// Claims under way at the same time.
 const CLAIMS_AT_ONCE: usize = 16;
-/// How often a partition is claimed back from a foreign reader before it is left alone.
-pub(super) const FOREIGN_ATTEMPTS: u32 = 5;
 
 impl Manager {
     /// Compares what we serve with what the store says is ours.

@@ -13,7 +13,6 @@ use tokio::sync::watch;
 
 use super::changes::OwnershipReason;
 use super::manager::{Cooling, Foreign, Manager};
-use super::ownership::FOREIGN_ATTEMPTS;
 use super::shared::Slot;
 use crate::context::PartitionContext;
 use crate::error::HostError;
@@ -23,12 +22,15 @@ use crate::pump::close::CLOSE_GRACE;
 use crate::pump::guard::Control;
 use crate::pump::{Outcome, PumpEnd, PumpSeed};
 
+/// How often a partition is claimed back from a foreign reader before it is left alone.
+pub(crate) const FOREIGN_ATTEMPTS: u32 = 5;
 /// The wait before a partition is claimed back from a foreign reader.
-const FOREIGN_BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(8) };
+pub(crate) const FOREIGN_BACKOFF: Backoff =
+    Backoff { first: Duration::from_secs(1), most: Duration::from_secs(8) };
 /// The pause after a processor did not open doubles at most this often: from 5 to 80 s.
 const OPEN_DOUBLINGS: u32 = 4;
 /// A pump that lived this long has put its troubles behind it.
-const TROUBLE_FORGOTTEN: Duration = Duration::from_secs(60);
+pub(crate) const TROUBLE_FORGOTTEN: Duration = Duration::from_secs(60);
 /// A call that goes on for this long after it was given up cannot be given up.
 const STUCK_AFTER: Duration = Duration::from_secs(5);
 

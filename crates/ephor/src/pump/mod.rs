@@ -16,6 +16,7 @@
 pub(crate) mod close;
 mod deliver;
 pub(crate) mod guard;
+mod neighbours;
 pub(crate) mod open;
 
 use std::sync::Arc;
@@ -41,6 +42,7 @@ use crate::lease_state::Stage;
 use crate::metric_names as names;
 use crate::processor::{CloseReason, EventProcessor};
 use guard::{Control, Drain, Guard, Heed, Interrupt, LazyTimer};
+use neighbours::Displacements;
 
 /// Makes a processor for a partition.
 pub(crate) type Factory<P> = Arc<dyn Fn(&PartitionContext) -> Result<P, BoxError> + Send + Sync>;
@@ -119,6 +121,7 @@ struct Pump<P> {
     expected: Option<SequenceNumber>,
     source_failures: u32,
     source_failing_since: Option<Monotonic>,
+    displacements: Displacements,
     meters: Meters,
 }
 
@@ -151,6 +154,7 @@ pub(crate) async fn run<P: EventProcessor>(seed: PumpSeed, factory: Factory<P>) 
         expected: None,
         source_failures: 0,
         source_failing_since: None,
+        displacements: Displacements::default(),
         meters: Meters {
             processed: metrics::counter!(names::EVENTS_PROCESSED, &labels),
             failures: metrics::counter!(names::PROCESSOR_FAILURES, &labels),
@@ -224,7 +228,8 @@ impl<P: EventProcessor> Pump<P> {
                 }
                 Some(Err(ReceiveError::Disconnected { epoch, by, message })) => {
                     tracing::info!(partition = %self.context.partition(), message, "disconnected");
-                    return Err(Ending::Displaced { epoch, by });
+                    drop(receiver);
+                    return self.displaced(epoch, by).await;
                 }
                 Some(Err(ReceiveError::Source(error))) => {
                     drop(receiver);

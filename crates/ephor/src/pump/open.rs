@@ -166,7 +166,7 @@ impl<P: EventProcessor> Pump<P> {
         Ending::Failed { reason: CloseReason::ProcessorFailed, pause: OPEN_PAUSE }
     }
 
-    /// Attaches a receiver in our epoch. None if the hub was away: where to begin is then asked anew.
+    /// Attaches a receiver in our epoch. None if it did not come about: where to begin is then asked anew.
     pub(super) async fn attach(&mut self, start: StartPosition) -> Result<Option<Box<dyn Receiver>>, Ending> {
         let mut start = start;
         let mut positions_refused = 0;
@@ -175,12 +175,15 @@ impl<P: EventProcessor> Pump<P> {
             if let Some(Interrupt::Lost(reason)) = self.guard.check(Heed::Drain) {
                 return Err(self.ending(Interrupt::Lost(reason)));
             }
+            if self.has_neighbours() {
+                self.confirm_ownership().await?;
+            }
             let options = &self.shared.options;
             let request = OpenRequest {
                 group: self.context.consumer_group().clone(),
                 partition: self.context.partition(),
                 start: start.clone(),
-                epoch: Some(self.context.epoch()),
+                epoch: Some(self.attaches_with()),
                 receiver: self.context.host().name.to_string(),
                 prefetch_events: options.prefetch_count,
                 prefetch_bytes: options.prefetch_bytes,
@@ -196,7 +199,8 @@ impl<P: EventProcessor> Pump<P> {
                 }
                 Err(OpenError::Refused { epoch, by, message }) => {
                     tracing::info!(partition = %self.context.partition(), message, "refused by the hub");
-                    return Err(Ending::Displaced { epoch, by });
+                    self.displaced(epoch, by).await?;
+                    return Ok(None);
                 }
                 Err(OpenError::InvalidPosition { message }) if positions_refused == 0 => {
                     positions_refused += 1;

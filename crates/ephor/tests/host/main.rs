@@ -15,6 +15,7 @@ mod link_faults;
 mod lost_ground;
 mod memory_hub;
 mod memory_store;
+mod neighbours;
 mod observing;
 mod operating;
 mod ownership;

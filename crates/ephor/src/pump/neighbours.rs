@@ -1,0 +1,101 @@
+//! Beside processors that know no epochs: all come with epoch 0, the hub lets everybody in, and whoever came last reads.
+//! So it is the store that says whose partition it is, before every attach.
+//!
+//! ```text
+//!   before an attach:         renew this lease ─► ours: attach     not ours: lost     no answer: ask again
+//!   somebody took our place:  renew this lease ─► ours: it came late; wait, and attach again
+//!                                               ─► not ours: lost
+//! ```
+//!
+//! A renewal is asked for and not a view: it is one request however many partitions there are, and it is refused to
+//! whoever is not the owner at that very moment.
+
+use ephor_core::epoch::Epoch;
+use ephor_core::expiry::deadline;
+use ephor_core::store::Renewal;
+use ephor_core::time::Monotonic;
+
+use super::{Ending, Pump, SOURCE_BACKOFF};
+use crate::error::HostError;
+use crate::host::pumps::{FOREIGN_ATTEMPTS, FOREIGN_BACKOFF, TROUBLE_FORGOTTEN};
+use crate::host::shared::loss_reason;
+use crate::lease_state::Stage;
+use crate::processor::{CloseReason, EventProcessor};
+
+/// How often in a row our place was taken although the lease was ours, and when it last was.
+#[derive(Default)]
+pub(super) struct Displacements {
+    count: u32,
+    last: Option<Monotonic>,
+}
+
+impl Displacements {
+    fn one_more(&mut self, now: Monotonic) -> u32 {
+        if self.last.is_some_and(|last| now.since(last) >= TROUBLE_FORGOTTEN) {
+            self.count = 0;
+        }
+        self.last = Some(now);
+        self.count += 1;
+        self.count
+    }
+}
+
+impl<P: EventProcessor> Pump<P> {
+    pub(super) fn has_neighbours(&self) -> bool {
+        self.shared.store.store().capabilities().epochless_neighbours
+    }
+
+    /// With which epoch a receiver is opened.
+    pub(super) fn attaches_with(&self) -> Epoch {
+        if self.has_neighbours() { Epoch::NONE } else { self.context.epoch() }
+    }
+
+    /// Has the store confirm that the partition is ours, for as long as it takes.
+    pub(super) async fn confirm_ownership(&mut self) -> Result<(), Ending> {
+        let shared = self.shared.clone();
+        let (store, manager) = (&shared.store, &shared.manager);
+        let token = self.context.inner().lease.token().clone();
+        for attempt in 1.. {
+            let sent = self.now();
+            let tokens = std::slice::from_ref(&token);
+            let call = store.store().renew(store.group(), manager.lease_duration, tokens);
+            let renewed = self.unless_stopped(store.call("renew", Some(token.partition), call)).await?;
+            match renewed.ok().and_then(|mut renewals| renewals.pop()) {
+                Some(Renewal::Renewed) => {
+                    let from = shared.counts_from(sent);
+                    let until = deadline(from, manager.lease_duration, manager.fence_margin);
+                    self.context.inner().lease.extend(until);
+                    break;
+                }
+                Some(Renewal::Lost { holder }) => {
+                    return Err(Ending::Lost(loss_reason(holder.as_ref(), &shared.me)));
+                }
+                Some(Renewal::Unknown { .. }) | None => {
+                    let wait = SOURCE_BACKOFF.delay(attempt, self.random());
+                    self.wait(self.now() + wait).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Another reader has our place at the hub. With epochs that is the end; without, the lease decides.
+    pub(super) async fn displaced(&mut self, epoch: Option<Epoch>, by: Option<String>) -> Result<(), Ending> {
+        if !self.has_neighbours() {
+            return Err(Ending::Displaced { epoch, by });
+        }
+        self.confirm_ownership().await?;
+        let now = self.now();
+        let attempt = self.displacements.one_more(now);
+        if attempt > FOREIGN_ATTEMPTS {
+            let pause = self.shared.manager.lease_duration * 2;
+            return Err(Ending::Failed { reason: CloseReason::SourceFailed, pause });
+        }
+        let partition = self.context.partition();
+        self.shared.reporter.report(&HostError::Displaced { partition, by, attempt });
+        self.stage(Stage::Retrying);
+        self.wait(now + FOREIGN_BACKOFF.delay(attempt, self.random())).await?;
+        self.stage(Stage::Opening);
+        Ok(())
+    }
+}

@@ -66,6 +66,27 @@ async fn links_that_end_for_reasons_of_their_own_are_made_again_behind_the_last_
 }
 
 #[tokio::test]
+async fn with_epoch_0_a_lost_link_is_told_and_not_made_again_before_somebody_has_looked() {
+    let idle =
+        || Error::new("amqp:link:detach-forced", "The link is force detached. Details: IdleTimerExpired");
+    for last in [Act::Detach(Some(idle())), Act::Detach(None), Act::Close] {
+        let peer = hub(vec![and(events(0..3), last)]).await;
+        let mut receiver = peer.client(quick()).open(request("reader", Some(0))).await.unwrap();
+        assert_eq!(numbers(&mut receiver, 3).await, Vec::from_iter(0..3));
+        let error = within(20, receiver.receive(&mut Vec::new(), 10)).await.unwrap_err();
+        assert!(matches!(error, ReceiveError::Source(SourceError::Unavailable(_))), "{error:?}");
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(peer.seen(|seen| seen.epochs.clone()), [Some(0)]);
+    }
+    let peer = hub(vec![Answer::Refuse(Error::new("com.microsoft:server-busy", "wait"))]).await;
+    match peer.client(quick()).open(request("reader", Some(0))).await.map(|_| ()) {
+        Err(OpenError::Source(SourceError::Unavailable(_))) => {}
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(peer.seen(|seen| seen.epochs.clone()), [Some(0)]);
+}
+
+#[tokio::test]
 async fn a_hub_that_repeats_itself_is_not_believed() {
     let peer =
         hub(vec![and(events([0, 1, 2, 1, 2, 3]), Act::Detach(None)), Answer::Accept(events(0..6))]).await;

@@ -69,7 +69,6 @@ class Client:
     operations: str = "operations.txt"  # and so the table that it is in
     storage: bool = False  # whether it needs an Azurite
     trust: str = "EPHOR_CA"  # the variable that names the certificate to trust
-    long: bool = False  # whether it takes longer than all the others
     port: int = 0  # any, unless the client cannot be told one
     tls_port: int = 0  # the same with TLS
 
@@ -84,6 +83,6 @@ CLIENTS = {
     "eph-js": Client("JavaScript @azure/event-processor-host 2.1.1", install_eph, ("leases:8",), (), "processors.txt",
                      storage=True, trust="NODE_EXTRA_CA_CERTS", tls_port=5671),
     # Python names the port in its blobs, JavaScript does not: without one they meet.
-    "mixed": Client("Python and JavaScript in one group", install_mixed, ("fleet:8",), (), "mixed.txt", storage=True,
-                    long=True, port=5672),
+    "mixed": Client("Python, JavaScript and Ephor in one group", install_mixed, ("fleet:8",), (), "mixed.txt", storage=True,
+                    port=5672),
 }

@@ -14,6 +14,10 @@ PARTITIONS = [str(number) for number in range(8)]
 CONTAINER = "mixed-fleet"
 CHECKPOINT_EVERY = 5
 PATIENCE = 90  # seconds until something that should happen counts as failed
+STRATEGIES = ["greedy"]  # of the other SDKs' processors: one round of kills with each
+REST = 4  # seconds without a move: ownership has come to rest
+if os.environ.get("EPHOR_LONG"):
+    STRATEGIES, REST = ["greedy", "balanced", "greedy"], 10
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 # How a host of each kind is started, and how many of it there are. Each prints what host.py prints: a line with
@@ -22,10 +26,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 KINDS = {
     "python": (1, [sys.executable, os.path.join(HERE, "host.py")]),
     "javascript": (1, ["node", os.path.join(os.environ["EPHOR_INSTALLED"], "host.js")]),
+    "ephor": (2, [os.environ["EPHOR_OUR_HOST"]]),
 }
-# Hosts of our own, when there is a program for them: two beside the others.
-if program := os.environ.get("EPHOR_MIXED_HOST"):
-    KINDS["ephor"] = (2, program.split())
 
 
 def wait(what, condition):
@@ -37,18 +39,20 @@ def wait(what, condition):
 
 
 class Member:
-    def __init__(self, kind, number):
+    def __init__(self, kind, number, strategy):
         self.kind, self.name = kind, f"{kind} {number}"
         self.owned, self.errors = set(), []
         self.events = collections.defaultdict(list)  # by partition, in the order in which they came
         environment = {**os.environ, "MIXED_HUB": HUB, "MIXED_CONTAINER": CONTAINER,
-                       "MIXED_CHECKPOINT_EVERY": str(CHECKPOINT_EVERY)}
+                       "MIXED_CHECKPOINT_EVERY": str(CHECKPOINT_EVERY), "MIXED_STRATEGY": strategy, "RUST_LOG": "trace"}
         self.process = subprocess.Popen(KINDS[kind][1], stdout=subprocess.PIPE, text=True, env=environment)
         self.thread = threading.Thread(target=self.read, daemon=True)
         self.thread.start()
 
     def read(self):
         for line in self.process.stdout:
+            if not line.endswith("\n"):
+                break  # killed in the middle of it
             told = json.loads(line)
             if "begun" in told:
                 self.owned.add(told["begun"])

@@ -3,14 +3,14 @@ import { earliestEventPosition, EventHubConsumerClient } from "@azure/event-hubs
 import { BlobCheckpointStore } from "@azure/eventhubs-checkpointstore-blob";
 import { ContainerClient } from "@azure/storage-blob";
 
-const { EPHOR_CONNECTION, EPHOR_STORAGE, MIXED_HUB, MIXED_CONTAINER, MIXED_CHECKPOINT_EVERY } = process.env;
+const { EPHOR_CONNECTION, EPHOR_STORAGE, MIXED_HUB, MIXED_CONTAINER, MIXED_CHECKPOINT_EVERY, MIXED_STRATEGY } = process.env;
 const tell = (what) => process.stdout.write(JSON.stringify(what) + "\n");
 
 const store = new BlobCheckpointStore(new ContainerClient(EPHOR_STORAGE, MIXED_CONTAINER));
 const client = new EventHubConsumerClient("$Default", EPHOR_CONNECTION, MIXED_HUB, store, {
   retryOptions: { retryDelayInMs: 100, maxRetries: 3, timeoutInMs: 10000 },
   loadBalancingOptions: {
-    strategy: "greedy",
+    strategy: MIXED_STRATEGY,
     updateIntervalInMs: 1000,
     partitionOwnershipExpirationIntervalInMs: 6000,
   },

@@ -25,7 +25,7 @@ store = BlobCheckpointStore.from_connection_string(os.environ["EPHOR_STORAGE"], 
 client = EventHubConsumerClient.from_connection_string(
     os.environ["EPHOR_CONNECTION"], "$Default", eventhub_name=os.environ["MIXED_HUB"], checkpoint_store=store,
     load_balancing_interval=1, partition_ownership_expiration_interval=6,
-    load_balancing_strategy=LoadBalancingStrategy.GREEDY, retry_backoff_factor=0.1)
+    load_balancing_strategy=LoadBalancingStrategy(os.environ["MIXED_STRATEGY"]), retry_backoff_factor=0.1)
 with client:
     client.receive(
         on_event=on_event, starting_position="-1",

@@ -9,9 +9,8 @@ import os
 import time
 import urllib.request
 
-from fleet import CHECKPOINT_EVERY, CONTAINER, KINDS, PARTITIONS, Member, Sender, wait
+from fleet import CHECKPOINT_EVERY, CONTAINER, KINDS, PARTITIONS, REST, STRATEGIES, Member, Sender, wait
 
-REST = 4  # seconds without a move: ownership has come to rest
 members, gone = [], []
 
 
@@ -63,32 +62,35 @@ def all_processed(sender):
     wait(lambda: f"all events, of which {missing()} did not come", lambda: not missing())
 
 
-def start(kind):
+def start(kind, strategy):
     for number in range(KINDS[kind][0]):
-        members.append(Member(kind, number + 1))
+        members.append(Member(kind, number + 1, strategy))
 
 
 def share():
     for kind in KINDS:
-        start(kind)
+        start(kind, STRATEGIES[0])
     return comes_to_rest()
 
 
-def everything():
-    sender = senders[0]
-    wait("100 events for each partition", lambda: sender.failed or sender.sent >= 100)
-    counts = {member.name: sum(map(len, member.events.values())) for member in members}
-    assert all(counts.values()), f"somebody starves: {counts}"
-    return ", ".join(f"{name}: {count}" for name, count in counts.items())
+def everybody():
+    """Each member is given events."""
+    def counts():
+        return {member.name: sum(map(len, list(member.events.values()))) for member in members}
+    wait(lambda: f"events for everybody: {counts()}", lambda: all(counts().values()))
+    return ", ".join(f"{name}: {count}" for name, count in counts().items())
 
 
 def killed(kind):
+    return "; ".join(killed_once(kind, strategy) for strategy in STRATEGIES)
+
+
+def killed_once(kind, strategy):
     """The others take over from its checkpoints; then it comes back, and gets its share."""
-    lost = [member for member in members if member.kind == kind]
     moved = {}
-    for member in lost:
+    for member in [member for member in members if member.kind == kind]:
         for partition in member.kill():
-            moved[partition] = member.events[partition][-1] if member.events[partition] else -1
+            moved[partition] = max((number for each in members + gone for number in each.events[partition]), default=-1)
         members.remove(member)
         gone.append(member)
     before = {member.name: {partition: len(member.events[partition]) for partition in PARTITIONS} for member in members}
@@ -101,8 +103,9 @@ def killed(kind):
         first = min(firsts())
         assert first <= last + 1, f"{partition} ended with {last} and went on with {first}"
         assert first % CHECKPOINT_EVERY == 0, f"{partition} went on with {first}, which is behind no checkpoint"
-    start(kind)
+    start(kind, strategy)
     comes_to_rest()
+    everybody()
     for member in gone:
         member.errors.clear()
     return f"{len(moved)} partitions went on from its checkpoints; then {owners()}"
@@ -118,7 +121,7 @@ def finish():
 
 
 senders = []
-STEPS = {"hosts of all kinds share the partitions, and come to rest": share, "nobody starves": everything}
+STEPS = {"hosts of all kinds share the partitions, and come to rest": share, "nobody starves": everybody}
 for each in KINDS:
     STEPS[f"the {each} hosts are killed: the others go on, and they come back to their share"] = lambda kind=each: killed(kind)
 STEPS["every event is processed"] = finish

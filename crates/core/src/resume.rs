@@ -97,6 +97,17 @@ pub struct Resume {
     pub rewind: bool,
 }
 
+impl Resume {
+    /// The earliest event by its number, to be written down, where the oldest are gone already. It moves with time, too;
+    /// and whoever sees nothing but the stored position, an autoscaler for one, would count those that are gone.
+    pub fn pinned(self, partition: &PartitionProperties) -> Self {
+        if self.start != StartPosition::Earliest || partition.first == SequenceNumber(0) {
+            return self;
+        }
+        Self { start: StartPosition::at(partition.first), remember: true, ..self }
+    }
+}
+
 /// The initial position of a partition without checkpoint: what the options
 /// say, but the earliest for a partition that came after the group began.
 pub fn initial_position(
@@ -215,6 +226,20 @@ mod tests {
         partition: &PartitionProperties,
     ) -> Resume {
         resume(checkpoint, initial, partition, None, OnInvalidPosition::Earliest).unwrap()
+    }
+
+    #[test]
+    fn the_earliest_event_of_a_trimmed_log_is_written_down_by_its_number() {
+        let trimmed = partition(100, Some(200));
+        let pinned = from(None, StartPosition::Earliest, &trimmed).pinned(&trimmed);
+        let start = StartPosition::at(SequenceNumber(100));
+        assert_eq!(pinned, Resume { start, lost: None, remember: true, rewind: false });
+        // A log that is whole needs no number, and any other position has its own.
+        let whole = partition(0, Some(200));
+        let found = from(None, StartPosition::Earliest, &whole);
+        assert_eq!(found.clone().pinned(&whole), found);
+        let found = from(None, StartPosition::Latest, &trimmed);
+        assert_eq!(found.clone().pinned(&trimmed), found);
     }
 
     fn plain(start: StartPosition) -> Resume {

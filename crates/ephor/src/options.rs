@@ -120,7 +120,8 @@ pub struct EventProcessorOptions {
     /// Where a partition without checkpoint begins. Default: the earliest event.
     ///
     /// What moves with time ([`StartPosition::Latest`], [`StartPosition::EnqueuedTime`]) is
-    /// resolved once, by the first owner, and written down: its successor begins there too.
+    /// resolved once, by the first owner, and written down: its successor begins there too. So is the
+    /// earliest event of a log whose oldest are gone already.
     pub initial_position: InitialPosition,
     /// What to do if the position to go on from does not exist. Default: the
     /// earliest event, with a report of how many are gone.

@@ -53,6 +53,10 @@ impl<P: EventProcessor> Pump<P> {
         let log = context.inner().log.as_ref();
         let found = resume::resume(known.as_ref(), initial, &properties, log, options.on_invalid_position);
         match found {
+            // Processors that read our checkpoints would begin there instead of where they are told to.
+            Ok(found) if known.is_none() && !self.has_neighbours() => {
+                self.begin_at(found.pinned(&properties)).await
+            }
             Ok(found) => self.begin_at(found).await,
             Err(ground) => Err(self.halt(ground).await),
         }

@@ -8,6 +8,9 @@
 //! `seal` is the epoch that may write. `saved_at` is there if the blob was written since for another reason; else the
 //! blob's Last-Modified is when it was saved. Without a `position` nothing is finished: the checkpoint is there so that
 //! an autoscaler does not take the whole log for a backlog, and says -1, before the first event. Other names are left as they are.
+//!
+//! A start at an event that a host wrote down is the oldest that there was: the number before it is what autoscalers go by,
+//! and the offset says -1, before all that there is, which is what other SDKs go by.
 
 use ephor_core::checkpoint::{Checkpoint, Position};
 use ephor_core::epoch::Epoch;
@@ -70,8 +73,9 @@ pub(super) fn read(blob: &Blob) -> Result<CheckpointRecord, Unreadable> {
     let shown =
         [SEQUENCE, OFFSET].map(|name| blob.metadata.get(name).map(String::as_str).unwrap_or_default());
     let [sequence, offset] = visible(position.as_ref());
+    let oldest = position.as_ref().is_some_and(is_at_an_event) && shown[1] == BEFORE_ALL;
     // Somebody changed what everybody sees, and kept what is ours: that is meant.
-    let changed = shown[0] != sequence || shown[1] != offset;
+    let changed = shown[0] != sequence || (shown[1] != offset && !oldest);
     let checkpoint = match position {
         _ if changed => foreign(blob),
         None => None,
@@ -118,12 +122,27 @@ fn visible(position: Option<&Position>) -> [String; 2] {
             let offset = if finished < 0 { BEFORE_ALL } else { "" };
             [finished.to_string(), offset.to_owned()]
         }
+        // The number is not known. KEDA needs one, and all others go by the offset.
         Some(Position::Start(StartPosition::Offset { offset, inclusive: false })) => {
-            [String::new(), text(offset)]
+            [BEFORE_ALL.to_owned(), text(offset)]
         }
         // No event is known: readers that can take nothing else begin where the log does.
         Some(Position::Start(_)) => [BEFORE_ALL.to_owned(), String::new()],
     }
+}
+
+/// A start at an event that is read, too.
+fn is_at_an_event(position: &Position) -> bool {
+    matches!(position, Position::Start(StartPosition::Sequence { inclusive: true, .. }))
+}
+
+/// The metadata of a save: hosts begin at an event by its number only where nothing is before it.
+pub(super) fn saved(before: Option<&Metadata>, checkpoint: &Checkpoint, seal: Epoch) -> Metadata {
+    let mut metadata = write(before, checkpoint, seal);
+    if is_at_an_event(&checkpoint.position) {
+        metadata.insert(OFFSET.into(), BEFORE_ALL.into());
+    }
+    metadata
 }
 
 /// The metadata of a save or a seek: it is dated by being written.
@@ -216,6 +235,20 @@ mod tests {
     }
 
     #[test]
+    fn a_start_at_the_oldest_event_is_before_everything_for_those_who_go_by_offsets() {
+        let start = StartPosition::at(SequenceNumber(100));
+        let position = Position::Start(start);
+        let checkpoint = Checkpoint { position, log: None, epoch: epoch(3), saved_at: Timestamp(5_000) };
+        let by_host = blob(saved(None, &checkpoint, epoch(3)));
+        assert_eq!((by_host.metadata[SEQUENCE].as_str(), by_host.metadata[OFFSET].as_str()), ("99", "-1"));
+        assert_eq!(read(&by_host).unwrap().checkpoint, Some(checkpoint.clone()));
+        // One that a person chose has events before it.
+        let sought = blob(write(None, &checkpoint, epoch(3)));
+        assert_eq!((sought.metadata[SEQUENCE].as_str(), sought.metadata[OFFSET].as_str()), ("99", ""));
+        assert_eq!(read(&sought).unwrap().checkpoint, Some(checkpoint));
+    }
+
+    #[test]
     fn checkpoints_of_other_sdks_are_read_whatever_is_missing() {
         let at = |offset: &str| {
             let offset = Offset::new(offset);
@@ -280,6 +313,7 @@ mod tests {
             (start(StartPosition::at(SequenceNumber(8))), "7", ""),
             (start(StartPosition::after(SequenceNumber(8))), "8", ""),
             (start(StartPosition::Latest), "-1", ""),
+            (start(StartPosition::Offset { offset: Offset::new("64"), inclusive: false }), "-1", "64"),
         ] {
             assert_eq!(visible(Some(&position)), [sequence, offset], "{position:?}");
         }

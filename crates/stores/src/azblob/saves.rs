@@ -73,7 +73,7 @@ impl Session {
         let partition = request.token.partition;
         let name = names.checkpoint(partition);
         let epoch = request.token.epoch;
-        let metadata = checkpoint::write(before.map(|blob| &blob.metadata), &checkpoint, epoch);
+        let metadata = checkpoint::saved(before.map(|blob| &blob.metadata), &checkpoint, epoch);
         let write = match before {
             None => self.container.create(&name, &metadata, "").await,
             Some(blob) => self.container.update(&name, &metadata, &blob.stamp.etag).await,

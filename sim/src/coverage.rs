@@ -160,10 +160,17 @@ fn reaches_host(fault: Fault, state: HostCondition) -> bool {
         (_, HostCondition::Down) => false,
         // Nobody is stopped twice, and who stands still cannot be asked to stop.
         (
-            Fault::Restart | Fault::Upgrade | Fault::Leave | Fault::Pause | Fault::Freeze,
+            Fault::Restart
+            | Fault::Upgrade
+            | Fault::BrokenUpgrade
+            | Fault::Leave
+            | Fault::Pause
+            | Fault::Freeze,
             HostCondition::Paused,
         ) => false,
-        (Fault::Restart | Fault::Upgrade | Fault::Leave, HostCondition::Stopping) => false,
+        (Fault::Restart | Fault::Upgrade | Fault::BrokenUpgrade | Fault::Leave, HostCondition::Stopping) => {
+            false
+        }
         _ => true,
     }
 }

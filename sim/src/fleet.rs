@@ -22,7 +22,7 @@ use crate::executor::{Handle, Machine};
 use crate::faults::FaultKind;
 use crate::guest::Guest;
 use crate::history::History;
-use crate::judge::Judge;
+use crate::judge::{Judge, Told};
 use crate::processor::{ProcessorFaults, SimProcessor};
 use crate::scenario::{Scenario, Style};
 use crate::source::{SlowSource, SourceFaults};
@@ -31,6 +31,11 @@ use crate::watched::Watch;
 
 /// How long a stop may take.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
+
+/// What it takes to close, and for the word to get round.
+const STOP_GRACE: Duration = Duration::from_secs(6);
+/// So many calls of the store, one after the other, may be in vain before a stop gives up.
+const STOP_CALLS: u32 = 7;
 
 /// What all hosts of a run share.
 #[derive(Clone)]
@@ -207,6 +212,7 @@ impl SimHost {
             faults: faults.clone(),
             random: random.lock().unwrap_or_else(PoisonError::into_inner).fork(),
             old: None,
+            broken: false,
             afterthoughts: afterthoughts.clone(),
         })
     }
@@ -225,15 +231,19 @@ impl SimHost {
     fn ears(&self, world: &World) -> ErrorHandler {
         let (judge, machine) = (world.judge.clone(), self.machine);
         ErrorHandler::new(move |error| {
-            if let HostError::Partition { partition, error: PartitionError::LostGround(ground) } = error {
-                judge.lost_ground(machine, *partition, ground);
+            let HostError::Partition { partition, error } = error else { return };
+            match error {
+                PartitionError::LostGround(ground) => judge.lost_ground(machine, *partition, ground),
+                PartitionError::Processing { .. } => judge.tells_of_failure(*partition, Told::Handler),
+                _ => {}
             }
         })
     }
 
     fn way_to_store(&self, world: &World) -> FaultyStore {
-        // The judge goes by the policy that the host really has.
-        let style = Style { checkpoint: self.options(world).checkpoint, ..self.style.clone() };
+        // The judge goes by the options that the host really has.
+        let EventProcessorOptions { checkpoint, failure, process_timeout, .. } = self.options(world);
+        let style = Style { checkpoint, failure, process_timeout, ..self.style.clone() };
         let (judge, machine) = (world.judge.clone(), self.machine);
         FaultyStore::new(&world.handle, world.any_store(), self.store.clone())
             .with_common(world.common.clone())
@@ -243,7 +253,9 @@ impl SimHost {
 
     fn way_to_hub(&self, world: &World) -> SlowSource {
         let observer = self.observer(world, "hub");
+        let (judge, machine) = (world.judge.clone(), self.machine);
         SlowSource::with_observer(&world.handle, Arc::new(world.hub.clone()), self.source.clone(), observer)
+            .with_introduction(Arc::new(move |request| judge.reads(machine, request)))
     }
 
     /// Counts a fault on the way, and tells of it.
@@ -266,8 +278,8 @@ impl SimHost {
     pub(crate) fn crash(&mut self, world: &World) {
         if self.process.is_some() {
             self.wake(world);
-            world.handle.crash(self.machine);
             world.judge.lets_go(self.machine);
+            world.handle.crash(self.machine);
             self.process = None;
             self.stopping = None;
         }
@@ -279,6 +291,8 @@ impl SimHost {
         let (history, judge, name) = (world.history.clone(), world.judge.clone(), self.name.clone());
         let stopped = Arc::new(AtomicBool::new(false));
         self.stopping = Some(stopped.clone());
+        let (machine, begun) = (self.machine, world.handle.now());
+        let longest = STOP_WITHIN + self.style.manager_options().store_timeout * STOP_CALLS + STOP_GRACE;
         world.handle.spawn_on(self.machine, async move {
             let host = process.snapshot().map(|snapshot| snapshot.host);
             match process.stop(STOP_WITHIN).await {
@@ -287,6 +301,7 @@ impl SimHost {
                     if let Some(host) = host {
                         judge.stopped(&host, &report);
                     }
+                    judge.stopped_in_time(machine, begun, longest);
                 }
                 Err(error) => history.tell(format_args!("{name} does not stop: {error}")),
             }
@@ -306,6 +321,7 @@ impl SimHost {
     pub(crate) fn pause(&mut self, world: &World, frozen: bool) {
         world.handle.pause(self.machine);
         world.judge.disturbed(self.machine, Duration::ZERO);
+        world.judge.stands(self.machine, Duration::ZERO);
         self.frozen |= frozen;
         if frozen {
             world.handle.change_clock(self.machine, |clock, now| clock.run_at(now, STANDS_STILL));
@@ -320,6 +336,7 @@ impl SimHost {
             world.judge.clock_stood(self.machine);
         }
         world.judge.disturbed(self.machine, Duration::ZERO);
+        world.judge.stands(self.machine, Duration::ZERO);
         world.handle.resume(self.machine);
     }
 

@@ -43,6 +43,8 @@ menu! {
     Restart: 60,
     /// The process is stopped in good order, and started again with other options.
     Upgrade: 50,
+    /// The process is stopped in good order, and comes back at once with code that does not open for a while.
+    BrokenUpgrade: 50,
     /// A host joins.
     Join: 60,
     /// A host joins under the name of one that runs.

@@ -4,12 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ephor::environment::{Environment, TaskHandle};
-use ephor::{BoxError, CloseReason, Event, EventProcessor, PartitionContext, PartitionError};
+use ephor::{BoxError, CloseReason, Event, EventProcessor, PartitionContext, PartitionError, SequenceNumber};
 use fastrand::Rng;
+use futures_util::FutureExt;
 
 use crate::executor::{Handle, Machine};
 use crate::faults::happens;
-use crate::judge::{Caller, Judge, Span};
+use crate::judge::{Caller, Judge, Promise, Span};
 
 /// How well the user's code works at the moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,6 +45,8 @@ pub struct SimProcessor {
     pub(crate) random: Rng,
     /// An event that was finished a while ago.
     pub(crate) old: Option<Event>,
+    /// It has panicked, and nobody should call it any more.
+    pub(crate) broken: bool,
     /// Checkpoints that it has set out to write later: they end with the process, not with the partition.
     pub(crate) afterthoughts: Arc<Mutex<Vec<TaskHandle>>>,
 }
@@ -52,10 +55,33 @@ pub struct SimProcessor {
 pub(crate) struct CallEnds {
     pub(crate) judge: Judge,
     pub(crate) caller: Caller,
+    pub(crate) span: Option<Span>,
+    /// It came to its own end.
+    pub(crate) returned: bool,
+}
+
+impl CallEnds {
+    pub(crate) fn new(judge: &Judge, caller: &Caller, span: Option<Span>) -> Self {
+        Self { judge: judge.clone(), caller: caller.clone(), span, returned: false }
+    }
+
+    /// The call returns this.
+    pub(crate) fn returns(mut self, result: Result<(), BoxError>) -> Result<(), BoxError> {
+        self.returned = true;
+        if result.is_err() {
+            self.judge.failed(&self.caller, self.span);
+        }
+        result
+    }
 }
 
 impl Drop for CallEnds {
     fn drop(&mut self) {
+        if !self.returned && std::thread::panicking() {
+            self.judge.panics(&self.caller, self.span);
+        } else if !self.returned {
+            self.judge.dropped(&self.caller, self.span);
+        }
         self.judge.ended(&self.caller);
     }
 }
@@ -102,8 +128,10 @@ impl SimProcessor {
                 break;
             }
             self.sleep(Duration::from_secs(1)).await;
+            self.judge.runs(caller);
         }
         if happens(&mut self.random, faults.panic) {
+            self.broken = true;
             // Not `panic!`: a thousand backtraces on the screen help nobody.
             std::panic::resume_unwind(Box::new("the processor panics"));
         }
@@ -117,15 +145,42 @@ impl SimProcessor {
     /// ended is the store's to tell; a failure changes nothing here.
     async fn checkpoint(&mut self, context: &PartitionContext, caller: &Caller, events: &[Event]) {
         let Some(span) = Span::of(events) else { return };
-        if self.random.bool() {
-            self.judge.vouches(caller, span);
-            let _ = context.checkpoint().await;
-        } else {
-            let index = self.random.usize(0..events.len());
-            self.judge.vouches(caller, Span { last: events[index].sequence, ..span });
-            let _ = context.checkpoint_at(&events[index]).await;
-        }
+        let index = if self.random.bool() { events.len() - 1 } else { self.random.usize(0..events.len()) };
+        self.judge.vouches(caller, Span { last: events[index].sequence, ..span });
+        let whole = index + 1 == events.len() && self.random.bool();
+        let saved =
+            if whole { context.checkpoint().await } else { context.checkpoint_at(&events[index]).await };
         self.judge.runs(caller);
+        if let Ok(answer) = saved {
+            self.judge.was_told(caller, events[index].sequence.next(), &answer);
+        }
+    }
+
+    /// Everything that a call does.
+    async fn work_through(
+        &mut self,
+        context: &PartitionContext,
+        caller: &Caller,
+        events: &[Event],
+    ) -> Result<(), BoxError> {
+        let faults = self.faults();
+        self.work(caller, faults.call).await;
+        self.stumble(caller, faults).await?;
+        if happens(&mut self.random, faults.by_hand) {
+            self.checkpoint(context, caller, events).await;
+        }
+        if happens(&mut self.random, faults.odd) {
+            self.checkpoint_oddly(context, caller, events).await;
+        }
+        Ok(())
+    }
+
+    /// Whoever has panicked is left alone.
+    fn is_whole(&self, caller: &Caller) {
+        if self.broken {
+            let what = "a processor was called again after it had panicked".to_owned();
+            self.judge.object(Promise::LoopNeverDies, Some(caller.partition), what);
+        }
     }
 
     /// Writes what is written already, what is long past, or what comes too late.
@@ -165,23 +220,18 @@ impl EventProcessor for SimProcessor {
             self.judge.closed(&caller, "did not open");
             return Err("does not open".into());
         }
+        self.judge.serves(&caller);
         Ok(())
     }
 
     async fn process_events(&mut self, context: &PartitionContext, events: &[Event]) -> Result<(), BoxError> {
         let caller = self.caller(context);
         let span = Span::of(events);
+        self.is_whole(&caller);
         self.judge.begins(&caller, span);
-        let _ends = CallEnds { judge: self.judge.clone(), caller: caller.clone() };
-        let faults = self.faults();
-        self.work(&caller, faults.call).await;
-        self.stumble(&caller, faults).await?;
-        if happens(&mut self.random, faults.by_hand) {
-            self.checkpoint(context, &caller, events).await;
-        }
-        if happens(&mut self.random, faults.odd) {
-            self.checkpoint_oddly(context, &caller, events).await;
-        }
+        let call = CallEnds::new(&self.judge, &caller, span);
+        let result = self.work_through(context, &caller, events).await;
+        call.returns(result)?;
         if let Some(span) = span {
             self.judge.finished(&caller, span);
         }
@@ -192,17 +242,25 @@ impl EventProcessor for SimProcessor {
     }
 
     async fn process_error(&mut self, context: &PartitionContext, error: &PartitionError) {
-        if let PartitionError::Skipped { sequence, .. } = error {
-            self.judge.skipped(&self.caller(context), *sequence);
-        }
+        let caller = self.caller(context);
+        self.is_whole(&caller);
+        self.judge.hears(&caller, error);
     }
 
     async fn close(&mut self, context: &PartitionContext, reason: CloseReason) -> Result<(), BoxError> {
         let caller = self.caller(context);
+        self.is_whole(&caller);
         self.judge.closed(&caller, &format!("{reason:?}"));
+        self.judge.closes_by_right(&caller, reason, context.cancelled().now_or_never().is_some());
         let pause = Duration::from_millis(self.random.u64(0..=30));
         self.sleep(pause).await;
         let faults = self.faults();
+        if reason.still_owner() && happens(&mut self.random, faults.by_hand) {
+            // Up to the last finished batch.
+            if let Ok(answer) = context.checkpoint().await {
+                self.judge.was_told(&caller, SequenceNumber(0), &answer);
+            }
+        }
         if happens(&mut self.random, faults.close_fails) {
             self.judge.did_not_close(&caller);
             return Err("does not close".into());

@@ -11,6 +11,7 @@ use std::time::Duration;
 use ephor::environment::Environment;
 use ephor::{BoxError, CloseReason, Event, EventProcessor, PartitionContext, PartitionError};
 use fastrand::Rng;
+use futures_util::FutureExt;
 
 use crate::executor::Machine;
 use crate::faults::happens;
@@ -95,6 +96,23 @@ impl<P> Watched<P> {
     }
 }
 
+impl<P: EventProcessor> Watched<P> {
+    /// The user's call, with what goes wrong before or after it.
+    async fn work_through(
+        &mut self,
+        context: &PartitionContext,
+        caller: &Caller,
+        events: &[Event],
+    ) -> Result<(), BoxError> {
+        let before = self.random.bool();
+        if before {
+            self.stumble().await?;
+        }
+        self.watch.seen(caller, self.inner.process_events(context, events)).await?;
+        if before { Ok(()) } else { self.stumble().await }
+    }
+}
+
 impl<P: EventProcessor> EventProcessor for Watched<P> {
     async fn open(&mut self, context: &PartitionContext) -> Result<(), BoxError> {
         let caller = self.watch.caller(context);
@@ -105,8 +123,9 @@ impl<P: EventProcessor> EventProcessor for Watched<P> {
         } else {
             self.watch.seen(&caller, self.inner.open(context)).await
         };
-        if opened.is_err() {
-            self.watch.judge.closed(&caller, "did not open");
+        match &opened {
+            Ok(()) => self.watch.judge.serves(&caller),
+            Err(_) => self.watch.judge.closed(&caller, "did not open"),
         }
         opened
     }
@@ -115,18 +134,12 @@ impl<P: EventProcessor> EventProcessor for Watched<P> {
         let caller = self.watch.caller(context);
         let (judge, span) = (self.watch.judge.clone(), Span::of(events));
         judge.begins(&caller, span);
-        let _ends = CallEnds { judge: judge.clone(), caller: caller.clone() };
+        let call = CallEnds::new(&judge, &caller, span);
         if let Some(span) = span {
             judge.vouches(&caller, span);
         }
-        let before = self.random.bool();
-        if before {
-            self.stumble().await?;
-        }
-        self.watch.seen(&caller, self.inner.process_events(context, events)).await?;
-        if !before {
-            self.stumble().await?;
-        }
+        let result = self.work_through(context, &caller, events).await;
+        call.returns(result)?;
         if let Some(span) = span {
             judge.finished(&caller, span);
         }
@@ -134,8 +147,8 @@ impl<P: EventProcessor> EventProcessor for Watched<P> {
     }
 
     async fn process_error(&mut self, context: &PartitionContext, error: &PartitionError) {
+        self.watch.judge.hears(&self.watch.caller(context), error);
         if let PartitionError::Skipped { sequence, .. } = error {
-            self.watch.judge.skipped(&self.watch.caller(context), *sequence);
             let skipped = (self.watch.judge.life(), context.partition(), *sequence);
             self.watch.skipped.lock().unwrap_or_else(PoisonError::into_inner).insert(skipped);
         }
@@ -145,6 +158,7 @@ impl<P: EventProcessor> EventProcessor for Watched<P> {
     async fn close(&mut self, context: &PartitionContext, reason: CloseReason) -> Result<(), BoxError> {
         let caller = self.watch.caller(context);
         self.watch.judge.closed(&caller, &format!("{reason:?}"));
+        self.watch.judge.closes_by_right(&caller, reason, context.cancelled().now_or_never().is_some());
         let closed = self.inner.close(context, reason).await;
         let faults = self.faults();
         let closed =

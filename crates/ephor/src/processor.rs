@@ -25,7 +25,8 @@ pub enum CloseReason {
     LeaseLost,
     /// A receiver with a newer epoch took over. Checkpoints are refused.
     Disconnected,
-    /// A person moved the position. Checkpoints are refused.
+    /// A person moved the position; or whoever took the partition has given it back already, which looks the same
+    /// from here. Checkpoints are refused.
     Seek,
 }
 

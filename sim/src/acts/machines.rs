@@ -50,7 +50,9 @@ impl Run {
         let running = self.hosts.iter().filter(|host| host.runs()).count();
         let picked = match act.fault {
             Fault::ClockDrift | Fault::ClockJump | Fault::WallClockSet => self.pick(act, |host| !host.gone),
-            Fault::Restart | Fault::Upgrade => self.pick(act, |host| host.runs() && awake(host)),
+            Fault::Restart | Fault::Upgrade | Fault::BrokenUpgrade => {
+                self.pick(act, |host| host.runs() && awake(host))
+            }
             // Somebody has to stay.
             Fault::Leave if running < 2 => None,
             Fault::Leave => self.pick(act, |host| host.runs() && awake(host)),
@@ -64,6 +66,9 @@ impl Run {
         world.cover_host(&format!("{:?}", act.fault), &self.hosts[number]);
         if !matches!(act.fault, Fault::FailingProcessor | Fault::OddCheckpoints) {
             world.judge.disturbed(self.hosts[number].machine, act.lasting);
+        }
+        if matches!(act.fault, Fault::ClockJump | Fault::ClockDrift) {
+            world.judge.stands(self.hosts[number].machine, act.lasting);
         }
         if let Some(undo) = self.hit(number, act) {
             self.later(act.lasting, undo);
@@ -83,7 +88,8 @@ impl Run {
         match act.fault {
             Fault::SlowProcessor => code(ProcessorFaults { call: Duration::from_secs(40), ..usual }),
             Fault::FailingProcessor => {
-                code(ProcessorFaults { fail: 0.3, panic: 0.1, open_fails: 0.3, close_fails: 0.2, ..usual })
+                let fail = if act.target.is_multiple_of(4) { 0.95 } else { 0.3 };
+                code(ProcessorFaults { fail, panic: 0.1, open_fails: 0.3, close_fails: 0.2, ..usual })
             }
             Fault::BlockedProcessor => code(ProcessorFaults { block: 0.05, ..usual }),
             Fault::HangingProcessor => code(ProcessorFaults { hang: 0.97, ..usual }),
@@ -100,6 +106,12 @@ impl Run {
                 host.stop(&world);
                 host.style = world.scenario.upgraded.clone();
                 Some(Undo::Start(number))
+            }
+            Fault::BrokenUpgrade => {
+                host.stop(&world);
+                set(&host.processor, ProcessorFaults { open_fails: 1.0, ..usual });
+                self.later(SOON, Undo::Start(number));
+                Some(Undo::Processor(number))
             }
             Fault::Leave => {
                 host.stop(&world);

@@ -6,7 +6,7 @@ use ephor_core::store::{HostOrders, SeekRequest};
 use futures_util::FutureExt;
 
 use super::Undo;
-use crate::coverage::PartitionState;
+use crate::coverage::{HostCondition, PartitionState};
 use crate::executor::Machine;
 use crate::fleet::log_of;
 use crate::run::Run;
@@ -72,7 +72,10 @@ impl Run {
     pub(super) fn a_person_holds(&mut self, act: &Act) -> bool {
         let world = self.world.clone();
         let all = world.partitions();
-        let partition = all[act.target % all.len()];
+        // What is with a host that cannot serve it draws people's eyes.
+        let unfit = self.hosts.iter().filter(|host| host.condition(&world) == HostCondition::Unfit);
+        let odd = unfit.flat_map(|host| world.judge.owned_by(host.machine)).find(|it| all.contains(it));
+        let partition = odd.unwrap_or(all[act.target % all.len()]);
         let held = world.judge.state_of(partition) == PartitionState::Held;
         let owner = world.judge.owner_of(partition).filter(|_| !held);
         let number = self.hosts.iter().position(|host| Some(host.machine) == owner);

@@ -6,6 +6,8 @@ use ephor::{Epoch, HostId, SequenceNumber};
 use ephor_core::ids::Incarnation;
 use ephor_core::time::Monotonic;
 
+use super::calls::Told;
+use super::code_side::Span;
 use crate::executor::Machine;
 
 /// Where the stored checkpoint says that reading goes on.
@@ -36,6 +38,31 @@ pub(super) struct Reading {
     pub(super) moving: bool,
     /// Since when something is finished and not saved, and how many events that is.
     pub(super) unsaved: Option<(Monotonic, u64)>,
+    /// What its processor has asked for, and was told to wait for.
+    pub(super) owed: Option<Owed>,
+}
+
+/// A checkpoint by hand that waits for its turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owed {
+    /// It is up to here.
+    pub(super) next: SequenceNumber,
+    /// Since when one has been waiting.
+    pub(super) since: Monotonic,
+}
+
+/// A batch that fails.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trouble {
+    /// Whose, and in which epoch.
+    pub(super) of: Option<(HostId, Epoch)>,
+    pub(super) span: Option<Span>,
+    /// How often in a row.
+    pub(super) failures: u32,
+    /// How often in a row because its time was over.
+    pub(super) timeouts: u32,
+    /// Who has not been told of the last time.
+    pub(super) untold: Vec<Told>,
 }
 
 /// A call under way.
@@ -45,6 +72,10 @@ pub(super) struct Call {
     /// Of the host, on that machine.
     pub(super) incarnation: Incarnation,
     pub(super) epoch: Epoch,
+    /// Since when, in virtual time.
+    pub(super) begun: Monotonic,
+    /// And by its own clock.
+    pub(super) reading: Monotonic,
     /// It blocks its thread until then.
     pub(super) blocked_until: Monotonic,
 }
@@ -62,6 +93,12 @@ pub(super) struct Case {
     pub(super) call: Option<Call>,
     /// Epochs whose processor is open.
     pub(super) open: BTreeSet<Epoch>,
+    /// Epochs whose processor has opened and is to be closed, and whose it is.
+    pub(super) serving: BTreeMap<Epoch, HostId>,
+    /// The batch that failed last.
+    pub(super) trouble: Trouble,
+    /// Who gave it away last, and whether as settled.
+    pub(super) given: Option<(HostId, bool)>,
     /// The epoch whose processor was closed last.
     pub(super) closing: Option<Epoch>,
     /// The epoch whose processor failed to close.

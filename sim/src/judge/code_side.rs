@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use ephor::{Epoch, Event, HostId, LostGround, OnInvalidPosition, PartitionId, SequenceNumber};
+use ephor_core::source::OpenRequest;
+use ephor_core::time::Monotonic;
 
-use super::case::{Call, Case, Standing};
+use super::case::{Call, Case, Reading, Standing};
 use super::{Docket, Judge, Promise, Turn};
 use crate::events::life_of;
 use crate::executor::Machine;
@@ -49,6 +51,24 @@ impl Span {
 const CHECKPOINT_GRACE: Duration = Duration::from_secs(2);
 
 impl Judge {
+    /// A host begins to read a partition of the hub.
+    pub fn reads(&self, machine: Machine, request: &OpenRequest) {
+        // Whether the group exists is asked without an epoch, and reads nothing.
+        if request.receiver.ends_with("-probe") {
+            return;
+        }
+        let epoch = {
+            let docket = self.docket();
+            let known = docket.cases.get(&request.partition).map(|case| case.epoch).unwrap_or_default();
+            let excused = docket.in_amnesty(self.handle.now()) || !docket.in_time(machine, self.handle.now());
+            request.epoch.map_or(Some(known), |epoch| (epoch > known && !excused).then_some(known))
+        };
+        if let Some(known) = epoch {
+            let what = format!("read in {:?}, and the store knows {known:?}", request.epoch);
+            self.object(Promise::OneOwner, Some(request.partition), what);
+        }
+    }
+
     /// A processor is opened.
     pub fn opened(&self, caller: &Caller) {
         let Caller { partition, epoch, host, .. } = caller;
@@ -93,6 +113,8 @@ impl Judge {
         let objections = {
             let mut docket = self.docket();
             let mut objections = self.overlaps(&docket, caller);
+            objections.extend(self.after_trouble(&mut docket, caller, span));
+            objections.extend(self.turn_is_overdue(&docket, caller));
             objections.extend(self.comes_too_late(&docket, caller));
             objections.extend(self.checkpoint_is_overdue(&docket, caller));
             if docket.held.contains(&(caller.partition, caller.machine)) {
@@ -100,14 +122,17 @@ impl Judge {
                     .push((Promise::StopMeansStopped, "a call began while a person holds it".to_owned()));
             }
             let present = docket.life();
+            let another = docket.has_it_from_another_time(caller, self.handle.now());
             let case = docket.cases.entry(caller.partition).or_default();
-            if let Some(span) = span.filter(|span| span.life == present) {
+            if let Some(span) = span.filter(|span| span.life == present && !another) {
                 objections.extend(out_of_order(case, caller.epoch, span));
             }
             let call = Call {
                 machine: caller.machine,
                 incarnation: caller.host.incarnation,
                 epoch: caller.epoch,
+                begun: self.handle.now(),
+                reading: self.reading(caller.machine),
                 blocked_until: self.handle.now(),
             };
             case.call = Some(call);
@@ -178,6 +203,7 @@ impl Judge {
         let now = self.handle.now();
         let objection = {
             let mut docket = self.docket();
+            let too_long = self.beyond_its_limit(&docket, caller);
             let stopped = docket.seats.get(&caller.host).and_then(|seat| seat.stopped.as_ref());
             let gone = stopped.is_some_and(|abandoned| !abandoned.contains(&caller.partition));
             let amnesty = docket.in_amnesty(now);
@@ -207,7 +233,7 @@ impl Judge {
                 let what = format!("code of {:?} runs after {:?} has begun", caller.epoch, case.begun);
                 Some((Promise::OneOwner, what))
             } else {
-                None
+                too_long
             }
         };
         if let Some((promise, what)) = objection {
@@ -223,6 +249,7 @@ impl Judge {
         ));
         let until = self.handle.now() + duration;
         self.disturbed(caller.machine, duration);
+        self.stands(caller.machine, duration);
         let mut docket = self.docket();
         if let Some(call) = docket.cases.entry(caller.partition).or_default().call.as_mut() {
             call.blocked_until = until;
@@ -237,13 +264,16 @@ impl Judge {
         self.history.tell(format_args!("{name} finishes {partition:?} {first:?} to {last:?} in {epoch:?}"));
         let mut docket = self.docket();
         let present = docket.life();
+        let another = docket.has_it_from_another_time(caller, now);
         let case = docket.cases.entry(caller.partition).or_default();
         let total = span.last.0 - span.first.0 + 1;
         let mut fresh = 0;
         if span.life == present && caller.epoch >= case.sought_in {
             fresh = span.events().filter(|event| case.done.insert(*event)).count() as u64;
         }
-        let reading = case.readings.entry(caller.epoch).or_default();
+        let mut of_another = Reading::default();
+        let readings = &mut case.readings;
+        let reading = if another { &mut of_another } else { readings.entry(caller.epoch).or_default() };
         reading.next = Some(Standing { life: span.life, next: span.last.next() });
         // A processor that checkpoints by hand has saved what it returns from.
         let saved = case.standing.is_some_and(|it| (it.life, it.next) >= (span.life, span.last.next()));
@@ -270,6 +300,11 @@ impl Judge {
         let Caller { partition, epoch, .. } = caller;
         self.history.tell(format_args!("{partition:?} skips {sequence:?} in {epoch:?}"));
         let mut docket = self.docket();
+        if let Some(what) = self.skipped_by_right(&docket, caller, sequence) {
+            drop(docket);
+            self.object(Promise::AtLeastOnceInOrder, Some(*partition), what);
+            return;
+        }
         docket.figures.skipped += 1;
         let present = docket.life();
         let case = docket.cases.entry(*partition).or_default();
@@ -331,6 +366,14 @@ impl Judge {
         if case.call.is_some_and(|call| (call.machine, call.epoch) == (caller.machine, caller.epoch)) {
             case.call = None;
         }
+    }
+}
+
+impl Docket {
+    /// A restored store may give an epoch out again, and this is not who has it now.
+    fn has_it_from_another_time(&self, caller: &Caller, now: Monotonic) -> bool {
+        let owner = self.cases.get(&caller.partition).and_then(|case| case.owner.as_ref());
+        self.in_amnesty(now) && owner != Some(&caller.host)
     }
 }
 

@@ -14,6 +14,7 @@
 //! | balanced and then still | after the trouble: everything owned, evenly, and nothing moves |
 //! | the loop never dies | every host goes on scanning |
 
+mod calls;
 mod case;
 mod code_side;
 mod promise;
@@ -25,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ephor::{HostId, OnInvalidPosition, PartitionId, StartPosition};
-use ephor_core::host_record::HostRecord;
+use ephor_core::host_record::{Answer, HostRecord, Want};
 use ephor_core::ids::LogId;
 use ephor_core::position::SequenceNumber;
 use ephor_core::time::{Clock, Monotonic};
@@ -34,6 +35,7 @@ use crate::coverage::PartitionState;
 use crate::executor::{Handle, Machine};
 use crate::history::History;
 use crate::scenario::{Scenario, Style};
+pub use calls::Told;
 use case::{Case, Standing};
 pub use code_side::{Caller, Span};
 pub use promise::{Promise, Violation};
@@ -76,6 +78,10 @@ struct Seat {
     dead: bool,
     /// It has stopped in good order, and abandoned these.
     stopped: Option<BTreeSet<PartitionId>>,
+    /// What it asks for, and since when.
+    wants: Vec<(Want, Monotonic)>,
+    /// What it answers, and since when.
+    answers: Vec<(Answer, Monotonic)>,
 }
 
 /// What the judge knows of a machine.
@@ -83,6 +89,10 @@ struct Seat {
 struct MachineFile {
     /// Its way to the store is bad at the moment.
     store_is_bad: bool,
+    /// Since when that is so.
+    store_changed_at: Monotonic,
+    /// Until when its time did not pass as it should: it stood still, or jumped.
+    stood_until: Monotonic,
     /// Until when it was last disturbed in any way.
     disturbed_until: Monotonic,
     /// When its clock last stood still; what it believed then is worth nothing.
@@ -215,13 +225,20 @@ impl Judge {
         docket.seats.get(owner).map(|seat| seat.machine)
     }
 
-    /// A host says who it is, with its first heartbeat.
+    /// A host says who it is with its first heartbeat, and what it asks and answers with each.
     pub fn meets(&self, record: &HostRecord, machine: Machine, style: &Style) {
+        let now = self.handle.now();
         let mut docket = self.docket();
-        if !docket.seats.contains_key(&record.id) {
-            let seat = Seat { machine, style: style.clone(), dead: false, stopped: None };
-            docket.seats.insert(record.id.clone(), seat);
-        }
+        let seat = docket.seats.entry(record.id.clone()).or_insert_with(|| Seat {
+            machine,
+            style: style.clone(),
+            dead: false,
+            stopped: None,
+            wants: vec![],
+            answers: vec![],
+        });
+        note(&mut seat.wants, &record.wants, now);
+        note(&mut seat.answers, &record.answers, now);
     }
 
     /// Something happens to a machine, and goes on for so long: what is due may come late.
@@ -230,6 +247,14 @@ impl Judge {
         let mut docket = self.docket();
         let file = docket.machines.entry(machine).or_default();
         file.disturbed_until = file.disturbed_until.max(until);
+    }
+
+    /// A machine stands still for so long, or its clock jumps.
+    pub fn stands(&self, machine: Machine, lasting: Duration) {
+        let until = self.handle.now() + lasting;
+        let mut docket = self.docket();
+        let file = docket.machines.entry(machine).or_default();
+        file.stood_until = file.stood_until.max(until);
     }
 
     /// The store's clock was set.
@@ -243,7 +268,8 @@ impl Judge {
         let now = self.handle.now();
         let mut docket = self.docket();
         let file = docket.machines.entry(machine).or_default();
-        (file.store_is_bad, file.disturbed_until) = (bad, file.disturbed_until.max(now));
+        (file.store_is_bad, file.store_changed_at) = (bad, now);
+        file.disturbed_until = file.disturbed_until.max(now);
     }
 
     /// The store becomes bad for all, or good again.
@@ -364,6 +390,18 @@ impl Docket {
         !file.store_is_bad && !bad_for_all && file.disturbed_until.max(changed_at) <= since
     }
 
+    /// Whether this machine's time has passed as it should for so long.
+    fn in_time(&self, machine: Machine, since: Monotonic) -> bool {
+        self.machines.get(&machine).copied().unwrap_or_default().stood_until <= since
+    }
+
+    /// Whether this machine has had a good way to the store for so long.
+    fn reached_the_store(&self, machine: Machine, since: Monotonic) -> bool {
+        let file = self.machines.get(&machine).copied().unwrap_or_default();
+        let (bad_for_all, changed_at) = self.common;
+        !file.store_is_bad && !bad_for_all && file.store_changed_at.max(changed_at) <= since
+    }
+
     /// Whether what this machine believes of a lease granted at this time is worth nothing: its
     /// clock has stood still since, and it could not notice.
     fn misled(&self, machine: Machine, granted: Monotonic) -> bool {
@@ -381,6 +419,16 @@ impl Docket {
     /// After a restored copy, owners may go on until they look again.
     fn in_amnesty(&self, now: Monotonic) -> bool {
         self.restored_at.is_some_and(|at| now.since(at) < AMNESTY)
+    }
+}
+
+/// Notes since when each of these has been said.
+fn note<T: Clone + PartialEq>(noted: &mut Vec<(T, Monotonic)>, said: &[T], now: Monotonic) {
+    noted.retain(|(old, _)| said.contains(old));
+    for new in said {
+        if !noted.iter().any(|(old, _)| old == new) {
+            noted.push((new.clone(), now));
+        }
     }
 }
 

@@ -1,10 +1,13 @@
 //! After the trouble: everything owned, evenly, finished, and at rest. And after each stop.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use ephor::{HostId, PartitionId, SequenceNumber, StopReport};
+use ephor_core::time::Monotonic;
 
 use super::{Judge, Promise};
+use crate::executor::Machine;
 
 /// A host that runs at the end.
 #[derive(Clone, Debug)]
@@ -46,13 +49,27 @@ impl Judge {
             let Some(seat) = docket.seats.get_mut(host) else { return };
             let machine = seat.machine;
             seat.stopped = Some(abandoned.clone());
-            let calm = docket.undisturbed(machine, now.before(std::time::Duration::from_secs(60)));
+            let calm = docket.undisturbed(machine, now.before(Duration::from_secs(60)));
             let owned = docket.cases.iter().filter(|(_, case)| case.owner.as_ref() == Some(host));
             let kept =
                 owned.map(|(partition, _)| *partition).find(|partition| !abandoned.contains(partition));
             if calm && !abandoned.is_empty() {
                 objection = Some(format!(
                     "{host} has stopped and abandoned {abandoned:?}, and nothing was in the way"
+                ));
+            }
+            let restored = docket.in_amnesty(now);
+            let untrue = |list: &[PartitionId], settled: bool| {
+                let other = Some((host.clone(), !settled));
+                let given = |partition: &&PartitionId| {
+                    docket.cases.get(*partition).is_some_and(|it| it.given == other)
+                };
+                list.iter().find(given).filter(|_| !restored).copied()
+            };
+            let wrong = untrue(&report.drained, true).or_else(|| untrue(&report.unsettled, false));
+            if let Some(partition) = wrong {
+                objection = Some(format!(
+                    "{host} has stopped, and its report is not true of {partition:?}: {report}"
                 ));
             }
             kept.filter(|_| calm)
@@ -66,12 +83,38 @@ impl Judge {
         }
     }
 
+    /// A stop that began then is over now, and should not have taken longer.
+    pub fn stopped_in_time(&self, machine: Machine, begun: Monotonic, longest: Duration) {
+        let took = self.handle.now().since(begun);
+        let in_time = self.docket().in_time(machine, begun);
+        if took > longest && in_time {
+            let what = format!("{} took {took:?} to stop", self.handle.name_of(machine));
+            self.object(Promise::StopMeansStopped, None, what);
+        }
+    }
+
     /// Sums up: everything sent is done, nothing is owned by nobody, and the load is even.
     pub fn closes_the_case(&self, rest: &Rest) {
-        let objections = self.unfinished(rest).into_iter().chain(self.uneven(rest)).collect::<Vec<_>>();
+        let objections = self.unfinished(rest).into_iter().chain(self.uneven(rest)).chain(self.left_open());
+        let objections = objections.collect::<Vec<_>>();
         for (promise, partition, what) in objections {
             self.object(promise, partition, what);
         }
+    }
+
+    /// Processors that were never closed although their partition has gone to others.
+    fn left_open(&self) -> Vec<(Promise, Option<PartitionId>, String)> {
+        let docket = self.docket();
+        let runs =
+            |host: &HostId| docket.seats.get(host).is_some_and(|seat| !seat.dead && seat.stopped.is_none());
+        let mut objections = vec![];
+        for (partition, case) in &docket.cases {
+            if let Some((epoch, host)) = case.left_open().find(|(_, host)| runs(host)) {
+                let what = format!("{host} has never closed what it opened in {epoch:?}");
+                objections.push((Promise::StopMeansStopped, Some(*partition), what));
+            }
+        }
+        objections
     }
 
     /// What was sent and never finished.
@@ -94,6 +137,16 @@ impl Judge {
             }
         }
         objections
+    }
+
+    /// The partition with the most events that nobody has finished yet.
+    pub fn furthest_behind(&self, ends: &[(PartitionId, Option<SequenceNumber>)]) -> Option<PartitionId> {
+        let docket = self.docket();
+        let behind = |partition: &PartitionId, last: Option<SequenceNumber>| {
+            let done = docket.cases.get(partition).map_or(0, |case| case.done.len() as u64);
+            last.map_or(0, |last| last.0 + 1).saturating_sub(done)
+        };
+        ends.iter().max_by_key(|(partition, last)| behind(partition, *last)).map(|(partition, _)| *partition)
     }
 
     /// Whether the load is as even as the hosts' own limits allow.

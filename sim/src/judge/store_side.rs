@@ -6,6 +6,7 @@ use ephor::memory::StoreEvent;
 use ephor::{Epoch, HostId, PartitionId, SequenceNumber, StartPosition};
 use ephor_core::checkpoint::{Checkpoint, Position};
 use ephor_core::history::{ChangeReason, OwnershipChange};
+use ephor_core::host_record::Reply;
 use ephor_core::lease::{ClaimCause, LeaseToken, ReleaseCause};
 
 use super::case::{Case, Grant, Reading, Standing};
@@ -48,6 +49,8 @@ impl Judge {
         {
             let mut docket = self.docket();
             docket.figures.saves += 1;
+            let seat = docket.seats.get(&token.owner).map(|seat| seat.machine);
+            let well = seat.is_some_and(|machine| self.is_well(&docket, machine));
             let life = docket.life_of(checkpoint);
             let present = docket.life();
             let case = docket.cases.entry(partition).or_default();
@@ -62,8 +65,15 @@ impl Judge {
             }
             let founded = partition.0 < self.founded;
             let begins = case.standing.is_none() && self.initial == StartPosition::Latest && founded;
+            let close_failed = case.close_failed == Some(token.epoch);
             let reading = case.readings.entry(token.epoch).or_default();
             reading.unsaved = None;
+            let owed = reading.owed.take_if(|owed| owed.next <= next);
+            if close_failed && well && owed.is_none() {
+                let what =
+                    format!("a checkpoint up to {next:?} was written although the processor did not close");
+                objections.push((Promise::AtLeastOnceInOrder, what));
+            }
             if matches!(checkpoint.position, Position::Start(_)) {
                 reading.next = Some(Standing { life, next });
                 if std::mem::take(&mut reading.moving) || begins {
@@ -116,11 +126,15 @@ impl Judge {
             }
             if change.reason == ChangeReason::Claimed(ClaimCause::Silent) {
                 objections.extend(self.robbed_in_good_health(&docket, change));
+                objections.extend(self.robbed_against_its_word(&docket, change));
             }
             let present = docket.life();
             let case = docket.cases.entry(partition).or_default();
             if given && settled {
                 objections.extend(not_settled(case));
+            }
+            if given {
+                case.given = change.from.clone().map(|from| (from, settled));
             }
             if !released {
                 if change.epoch <= case.epoch {
@@ -174,9 +188,11 @@ impl Judge {
         let case = docket.cases.get(&change.partition)?;
         let served = change.reason != ChangeReason::Released(ReleaseCause::Unserved);
         let asked = seat.style.checkpoint.on_close && case.close_failed != Some(case.epoch);
-        let unsaved = case.readings.get(&case.epoch).is_some_and(|reading| reading.unsaved.is_some());
+        let reading = case.readings.get(&case.epoch);
+        let unsaved = reading.is_some_and(|reading| reading.unsaved.is_some());
+        let owed = reading.is_some_and(|reading| reading.owed.is_some());
         let well = docket.undisturbed(seat.machine, self.handle.now().before(LONG_ENOUGH_TO_ANSWER));
-        (served && asked && unsaved && well && !docket.in_amnesty(self.handle.now())).then(|| {
+        (served && (asked && unsaved || owed) && well && !docket.in_amnesty(self.handle.now())).then(|| {
             let what = "given away with something finished and not saved, although nothing was in the way"
                 .to_owned();
             (Promise::StopMeansStopped, what)
@@ -197,6 +213,44 @@ impl Judge {
     }
 }
 
+impl Judge {
+    /// Who robs has asked, has waited, and has no answer that forbids it.
+    fn robbed_against_its_word(
+        &self,
+        docket: &Docket,
+        change: &OwnershipChange,
+    ) -> Option<(Promise, String)> {
+        let (now, partition) = (self.handle.now(), change.partition);
+        let (owner, taker) = (change.from.as_ref()?, change.to.as_ref()?);
+        let (from, to) = (docket.seats.get(owner)?, docket.seats.get(taker)?);
+        if !self.is_well(docket, to.machine)
+            || docket.store_set_at.is_some_and(|at| now.since(at) < HALF_A_MINUTE * 4)
+        {
+            return None;
+        }
+        let asked = to.wants.iter().find(|(want, _)| want.partition == partition && want.owner == *owner);
+        let waited = asked.map(|(_, since)| now.since(*since));
+        if waited.is_none_or(|waited| waited < HALF_A_MINUTE) {
+            let what = format!("taken as silent {waited:?} after it was asked for");
+            return Some((Promise::OneOwner, what));
+        }
+        let answer = from.answers.iter().find(|(it, _)| it.partition == partition && it.asker == *taker);
+        let (answer, since) = answer.filter(|(_, since)| {
+            let seen = now.since(*since) > LONG_ENOUGH_TO_BE_SEEN;
+            seen && docket.reached_the_store(from.machine, *since)
+        })?;
+        let forbids = answer.reply == Reply::No || now.since(*since) < HALF_A_MINUTE;
+        forbids.then(|| {
+            let what = format!("taken as silent, and its owner had answered {:?}", answer.reply);
+            (Promise::OneOwner, what)
+        })
+    }
+}
+
+/// The time that a handover may take by default, less what clocks may run fast.
+const HALF_A_MINUTE: Duration = Duration::from_secs(29);
+/// Who is well has looked at the store within this time.
+const LONG_ENOUGH_TO_BE_SEEN: Duration = Duration::from_secs(12);
 /// Who is asked, and well, has answered after this time and handed over: a handover's time twice.
 const LONG_ENOUGH_TO_ANSWER: Duration = Duration::from_secs(60);
 
@@ -209,7 +263,7 @@ impl Docket {
 }
 
 /// The next event to read behind this position.
-fn next_of(position: &Position, case: &Case) -> SequenceNumber {
+pub(super) fn next_of(position: &Position, case: &Case) -> SequenceNumber {
     match position.start() {
         StartPosition::Sequence { number, inclusive } => {
             if inclusive {

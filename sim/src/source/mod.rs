@@ -132,7 +132,11 @@ impl Network {
 pub struct SlowSource {
     inner: Arc<dyn EventSource>,
     network: Arc<Network>,
+    introduction: Introduction,
 }
+
+/// Hears of every receiver that is to be opened, when the request sets out.
+type Introduction = Arc<dyn Fn(&OpenRequest) + Send + Sync>;
 
 impl SlowSource {
     /// A way to `inner` with these faults, which may change at any time.
@@ -148,7 +152,13 @@ impl SlowSource {
         observer: FaultObserver<SourceCall>,
     ) -> Self {
         let random = Mutex::new(handle.fork_random());
-        Self { inner, network: Arc::new(Network { handle: handle.clone(), faults, observer, random }) }
+        let network = Arc::new(Network { handle: handle.clone(), faults, observer, random });
+        Self { inner, network, introduction: Arc::new(|_| {}) }
+    }
+
+    /// Tells `introduction` of every receiver that is to be opened.
+    pub fn with_introduction(self, introduction: Introduction) -> Self {
+        Self { introduction, ..self }
     }
 }
 
@@ -183,6 +193,7 @@ impl EventSource for SlowSource {
     }
 
     fn open(&self, request: OpenRequest) -> BoxFuture<'_, Result<Box<dyn Receiver>, OpenError>> {
+        (self.introduction)(&request);
         let (inner, network, partition) = (self.inner.clone(), self.network.clone(), request.partition);
         let apply = async move {
             let receiver = inner.open(request).await?;

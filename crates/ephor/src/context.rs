@@ -182,7 +182,8 @@ impl PartitionContext {
     }
 
     /// The epoch of this ownership: the fencing token to present to your own
-    /// database, which should refuse anything older than it has seen.
+    /// database, which should refuse anything older than it has seen. Where
+    /// processors of other SDKs share the group they have none to present.
     pub fn epoch(&self) -> Epoch {
         self.0.lease.token().epoch
     }

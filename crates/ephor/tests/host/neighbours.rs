@@ -125,8 +125,9 @@ async fn a_reader_that_insists_is_given_way_to_for_a_while() {
     running(&mut fleet, &ledger).await;
     let mut neighbour = attach(&fleet).await;
     let mut came_back = 0;
+    let end = ledger.now() + seconds(120);
     fleet.pass(millis(10)).await;
-    while ledger.closings(P0).is_empty() {
+    while ledger.closings(P0).is_empty() && ledger.now() < end {
         if disconnected(&mut *neighbour) {
             came_back += 1;
             neighbour = attach(&fleet).await;

@@ -1,11 +1,15 @@
 //! Changes of ownership. Why each of their steps is safe is told in the module's own documentation.
 
 use ephor_core::checkpoint::Checkpoint;
+use ephor_core::epoch::Epoch;
 use ephor_core::ids::GroupId;
-use ephor_core::lease::{ClaimRequest, LeaseToken, LeaseVersion, ReleaseRequest, TransferRequest};
-use ephor_core::record::{self, Change};
+use ephor_core::lease::{
+    ClaimCause, ClaimRequest, LeaseToken, LeaseVersion, ReleaseRequest, TransferRequest,
+};
+use ephor_core::record::{self, Change, LeaseRecord};
 use ephor_core::rules::Rules;
 use ephor_core::store::{Claim, GiveAway, Seek, SeekRequest, StoreError};
+use ephor_core::time::Timestamp;
 
 use super::names::Names;
 use super::seals::{Sealing, changing_without_end};
@@ -32,6 +36,10 @@ impl Session {
             };
             let change = record::claim(old, standing.seal(), &asked, standing.now, &Rules::default());
             let Some(change) = change else { return Ok(lost()) };
+            let expired = (request.cause == ClaimCause::Expired).then_some(standing.now);
+            if !self.struck(&names, &standing, expired).await? {
+                continue;
+            }
             let epoch = change.lease.epoch;
             if !self.take_epoch(&names, partition, &standing, epoch).await? {
                 continue;
@@ -43,7 +51,7 @@ impl Session {
             let Sealing::Sealed(sealed) = sealing else {
                 // A seek came between: it takes the lease away, too.
                 let holder = self.lease_now(group, &names, partition).await?;
-                return Ok(Claim::Lost { holder: holder.map(|(lease, now)| lease.seen_at(now)) });
+                return Ok(Claim::Lost { holder: holder.map(|now| now.seen()) });
             };
             self.remember(group, &names, change.history).await;
             let token = LeaseToken { partition, owner: request.host.clone(), epoch };
@@ -66,6 +74,10 @@ impl Session {
             let Some(change) = record::transfer(standing.record(), highest, request, standing.now) else {
                 return Ok(GiveAway::NotOurs);
             };
+            let at_home = self.is_at_home(&names, &request.token.owner);
+            if !at_home && !self.struck(&names, &standing, None).await? {
+                continue;
+            }
             let epoch = change.lease.epoch;
             if !self.take_epoch(&names, partition, &standing, epoch).await? {
                 continue;
@@ -89,19 +101,38 @@ impl Session {
         let names = self.introduced(group).await?;
         let partition = request.token.partition;
         for _ in 0..MOST_ATTEMPTS {
-            let Some((lease, now)) = self.lease_now(group, &names, partition).await? else {
+            let Some((lease, now)) = self.ownership_now(group, &names, partition).await? else {
                 return Ok(GiveAway::NotOurs);
             };
             let seal = lease.record.epoch;
             let Some(change) = record::release(Some(&lease.record), seal, request, now) else {
                 return Ok(GiveAway::NotOurs);
             };
+            if !self.is_at_home(&names, &request.token.owner) {
+                let now = self.with_roll(&names, lease.clone(), now).await?;
+                if !self.strike(&names, &now.lease, now.roll.as_ref(), None).await? {
+                    continue;
+                }
+            }
             if self.write_lease(&names, Some(&lease), &change.lease).await?.is_some() {
                 self.remember(group, &names, change.history).await;
                 return Ok(GiveAway::Done);
             }
         }
         Err(changing_without_end(partition))
+    }
+
+    /// Whether the lease is off its owner's roll, so that it can be taken away; false if it is not as it was read.
+    async fn struck(
+        &self,
+        names: &Names,
+        standing: &Standing,
+        expired: Option<Timestamp>,
+    ) -> Result<bool, StoreError> {
+        match &standing.lease {
+            Some(lease) => self.strike(names, lease, standing.roll.as_ref(), expired).await,
+            None => Ok(true),
+        }
     }
 
     /// The old position is not read: a seek is also how a damaged one is mended.
@@ -114,8 +145,7 @@ impl Session {
             {
                 return Ok(Seek::ForeignOwner { owner });
             }
-            let change = self.sought(&standing, request);
-            let epoch = change.lease.epoch;
+            let epoch = sought(standing.record(), standing.highest(), request, standing.now).lease.epoch;
             if !self.take_epoch(&names, request.partition, &standing, epoch).await? {
                 continue;
             }
@@ -130,15 +160,10 @@ impl Session {
             if !self.overwrite(&names, request.partition, &position, seen).await? {
                 continue;
             }
-            self.take_away(group, &names, standing, change, request).await?;
+            self.take_away(group, &names, standing, epoch, request).await?;
             return Ok(Seek::Done { epoch });
         }
         Err(changing_without_end(request.partition))
-    }
-
-    fn sought(&self, standing: &Standing, request: &SeekRequest) -> Change {
-        let (highest, now) = (standing.highest(), standing.now);
-        record::seek(standing.record(), highest, request.partition, &request.by, now, &Rules::default())
     }
 
     /// Leaves the partition to nobody, in the epoch of the seek, unless somebody is past that epoch.
@@ -146,37 +171,30 @@ impl Session {
         &self,
         group: &GroupId,
         names: &Names,
-        standing: Standing,
-        change: Change,
+        mut standing: Standing,
+        epoch: Epoch,
         request: &SeekRequest,
     ) -> Result<(), StoreError> {
-        let epoch = change.lease.epoch;
-        let (mut before, mut change) = (standing.lease, change);
+        // What is there is below this epoch, which nobody else has.
+        let below = Epoch::from_stored(epoch.get().saturating_sub(1));
         for _ in 0..MOST_ATTEMPTS {
-            if self.write_lease(names, before.as_ref(), &change.lease).await?.is_some() {
+            if standing.record().is_some_and(|record| record.epoch >= epoch) {
+                return Ok(());
+            }
+            let change = sought(standing.record(), below, request, standing.now);
+            if self.struck(names, &standing, None).await?
+                && self.write_lease(names, standing.lease.as_ref(), &change.lease).await?.is_some()
+            {
                 self.remember(group, names, change.history).await;
                 return Ok(());
             }
             let now = self.lease_now(group, names, request.partition).await?;
-            let Some((lease, now)) = now else {
-                before = None;
-                continue;
-            };
-            if lease.record.epoch >= epoch {
-                return Ok(());
-            }
-            // The highest is below this epoch, which nobody else has.
-            let highest = ephor_core::epoch::Epoch::from_stored(epoch.get().saturating_sub(1));
-            change = record::seek(
-                Some(&lease.record),
-                highest,
-                request.partition,
-                &request.by,
-                now,
-                &Rules::default(),
-            );
-            before = Some(lease);
+            standing.put_lease(now);
         }
         Err(changing_without_end(request.partition))
     }
+}
+
+fn sought(lease: Option<&LeaseRecord>, highest: Epoch, request: &SeekRequest, now: Timestamp) -> Change {
+    record::seek(lease, highest, request.partition, &request.by, now, &Rules::default())
 }

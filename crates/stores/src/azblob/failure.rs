@@ -168,6 +168,16 @@ pub(super) fn of(error: &Error, place: &str, what: &str) -> StoreError {
     }
 }
 
+/// The same, for another that it befell.
+pub(super) fn also(error: &StoreError) -> StoreError {
+    match error {
+        StoreError::Unavailable(cause) => StoreError::Unavailable(cause.to_string().into()),
+        StoreError::Throttled(cause) => StoreError::Throttled(cause.to_string().into()),
+        StoreError::Damaged { what } => StoreError::Damaged { what: what.clone() },
+        StoreError::Refused { message } => StoreError::Refused { message: message.clone() },
+    }
+}
+
 pub(super) fn too_late(place: &str, what: &str, limit: Duration) -> StoreError {
     StoreError::Unavailable(format!("{place}: no answer within {limit:?} ({what})").into())
 }

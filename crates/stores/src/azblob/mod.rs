@@ -61,12 +61,16 @@ mod names;
 mod options;
 mod ownership;
 mod renewals;
+mod roll;
+mod roll_call;
 mod saves;
 mod seals;
 mod session;
+mod shelf;
 mod signing;
 mod standing;
 mod store;
+mod strikes;
 mod views;
 
 use std::time::Duration;

@@ -8,6 +8,7 @@
 //!                              /ephor/epoch/PARTITION     the highest epoch ever taken
 //!                              /ephor/history/PARTITION   the last changes of owner
 //!                              /ephor/hosts/SHA-256       a host's record, and what is wanted of it
+//!                              /ephor/renewals/SHA-256/N  the leases that a host renews, of the partitions from 256 N on
 //! ```
 //!
 //! The SDKs for .NET, JavaScript and Python write the three names in small letters, and so do we. Those for Java,
@@ -15,6 +16,8 @@
 
 use ephor_core::ids::{ConsumerGroup, GroupId, HostId, HubName, Namespace, PartitionId};
 use sha2::{Digest, Sha256};
+
+use super::roll::bucket;
 
 /// How the names of a group are written in the names of blobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +31,9 @@ pub enum Case {
 
 /// The longest name that the service takes.
 const LONGEST: usize = 1_024;
+
+/// As many digits as a bucket's number has.
+const LONGEST_NUMBER: usize = 10;
 
 /// The names of one group's blobs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +49,7 @@ pub(super) enum Kind {
     Epoch(PartitionId),
     History(PartitionId),
     Host,
+    Roll,
     Founding,
     Group,
 }
@@ -57,7 +64,7 @@ impl Names {
         };
         let base = if prefix.is_empty() { joined } else { format!("{prefix}/{joined}") };
         let names = Self { base };
-        (names.host_named(&"0".repeat(64)).len() <= LONGEST).then_some(names)
+        (names.rolls_named(&"0".repeat(64)).len() + LONGEST_NUMBER <= LONGEST).then_some(names)
     }
 
     /// What all names of the group begin with.
@@ -87,13 +94,32 @@ impl Names {
 
     /// A host's id may hold what no name can, and be longer: its record says who it is.
     pub(super) fn host(&self, id: &HostId) -> String {
-        let digest = Sha256::digest(id.to_string());
-        let name: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        self.host_named(&name)
+        format!("{}/ephor/hosts/{}", self.base, digest(id))
     }
 
-    fn host_named(&self, name: &str) -> String {
-        format!("{}/ephor/hosts/{name}", self.base)
+    /// Where a host renews the lease of a partition.
+    pub(super) fn roll(&self, host: &HostId, partition: PartitionId) -> String {
+        self.roll_named(host, bucket(partition))
+    }
+
+    pub(super) fn roll_named(&self, host: &HostId, bucket: u32) -> String {
+        format!("{}{bucket}", self.rolls(host))
+    }
+
+    /// What the names of a host's rolls begin with.
+    pub(super) fn rolls(&self, host: &HostId) -> String {
+        self.rolls_named(&digest(host))
+    }
+
+    /// The record of the host whose roll this is.
+    pub(super) fn host_of_roll(&self, name: &str) -> Option<String> {
+        let (host, _bucket) =
+            name.strip_prefix(&self.base)?.strip_prefix("/ephor/renewals/")?.split_once('/')?;
+        Some(format!("{}/ephor/hosts/{host}", self.base))
+    }
+
+    fn rolls_named(&self, host: &str) -> String {
+        format!("{}/ephor/renewals/{host}/", self.base)
     }
 
     pub(super) fn founding(&self) -> String {
@@ -110,6 +136,10 @@ impl Names {
     }
 }
 
+fn digest(id: &HostId) -> String {
+    Sha256::digest(id.to_string()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// What is behind the name of a group. A hub's name may hold slashes, so that the blobs of another group can
 /// begin like this: only what is exactly of one of the forms counts.
 fn kind(rest: &str) -> Option<Kind> {
@@ -121,6 +151,9 @@ fn kind(rest: &str) -> Option<Kind> {
         ["ephor", "epoch", text] => partition(text).map(Kind::Epoch),
         ["ephor", "history", text] => partition(text).map(Kind::History),
         ["ephor", "hosts", text] if text.len() == 64 => Some(Kind::Host),
+        ["ephor", "renewals", text, bucket] if text.len() == 64 && bucket.parse::<u32>().is_ok() => {
+            Some(Kind::Roll)
+        }
         ["ephor", "founding"] => Some(Kind::Founding),
         ["ephor", "group"] => Some(Kind::Group),
         _ => None,
@@ -192,6 +225,7 @@ mod tests {
             (names.epoch(p), Kind::Epoch(p)),
             (names.history(p), Kind::History(p)),
             (names.host(&id), Kind::Host),
+            (names.roll(&id, PartitionId(u32::MAX)), Kind::Roll),
             (names.founding(), Kind::Founding),
             (names.group(), Kind::Group),
         ] {
@@ -206,15 +240,24 @@ mod tests {
     #[test]
     fn the_blobs_of_a_group_are_never_taken_for_those_of_another() {
         let outer = Names::of("", &group("ns", "a", "b"), Case::Small).unwrap();
-        for (hub, inner) in
-            [("a/b", "ownership"), ("a/b", "ephor"), ("a/b/ephor", "epoch"), ("a/b/ephor", "hosts")]
-        {
+        for (hub, inner) in [
+            ("a/b", "ownership"),
+            ("a/b", "ephor"),
+            ("a/b/ephor", "epoch"),
+            ("a/b/ephor", "hosts"),
+            ("a/b/ephor", "renewals"),
+        ] {
             let inner = Names::of("", &group("ns", hub, inner), Case::Small).unwrap();
             let p = PartitionId(1);
             let id = "h#0000000000000001".parse().unwrap();
-            for name in
-                [inner.ownership(p), inner.checkpoint(p), inner.epoch(p), inner.host(&id), inner.group()]
-            {
+            for name in [
+                inner.ownership(p),
+                inner.checkpoint(p),
+                inner.epoch(p),
+                inner.host(&id),
+                inner.roll(&id, p),
+                inner.group(),
+            ] {
                 assert!(name.starts_with(&outer.all()), "{name}");
                 assert_eq!(outer.kind(&name), None, "{name}");
             }

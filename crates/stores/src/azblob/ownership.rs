@@ -3,16 +3,17 @@
 //! | name | value |
 //! |---|---|
 //! | `ownerid` | who owns the partition: every SDK's name for it; empty if nobody does |
-//! | `ephor` | JSON: `epoch`, `duration_ms`, `acquired_at`, `previous`, `previous_until`, `heir` |
+//! | `ephor` | JSON: `epoch`, `duration_ms`, `acquired_at`, `previous`, `previous_until`, `heir`, `on_roll` |
 //!
 //! Another SDK writes `ownerid` alone and drops the rest: that is how its records are told from ours. When a record was
-//! last written is the blob's Last-Modified, in whole seconds: it may be up to a second later than it says.
+//! last written is the blob's Last-Modified, in whole seconds: it may be up to a second later than it says. Where `on_roll` is
+//! set, the owner renews on its roll (`roll.rs`), and whoever takes the lease away strikes it there first.
 
 use std::time::Duration;
 
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{HostId, HostName, Incarnation, PartitionId};
-use ephor_core::lease::{Lease, LeaseVersion};
+use ephor_core::lease::{Lease, LeaseToken, LeaseVersion};
 use ephor_core::record::LeaseRecord;
 use ephor_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::CLOCK_RESOLUTION;
 use super::container::Blob;
 use super::metadata::{Metadata, escape, pairs, unescape};
+use super::roll::Roll;
 use crate::text::Unreadable;
 
 pub(super) const OWNER: &str = "ownerid";
@@ -37,25 +39,67 @@ struct Fields {
     previous_until: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     heir: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    on_roll: bool,
 }
 
-/// A lease as its blob says it.
+/// A lease as its blob says it, and its owner's roll.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ownership {
     pub(super) record: LeaseRecord,
     pub(super) etag: String,
     /// Its owner, as another SDK wrote it.
     pub(super) foreign: Option<String>,
+    /// Its owner renews on its roll.
+    pub(super) on_roll: bool,
+    /// The beat of its last renewal there.
+    pub(super) beat: Option<u64>,
 }
 
 impl Ownership {
+    /// Names this state. Renewals on the roll change it, and strikes do not: whoever strikes is about to write.
+    pub(super) fn version(&self) -> LeaseVersion {
+        match self.beat {
+            None => LeaseVersion::tag(&self.etag),
+            Some(beat) => LeaseVersion::tag(&format!("{};{beat}", self.etag)),
+        }
+    }
+
     /// The lease as a view shows it.
     pub(super) fn seen_at(&self, now: Timestamp) -> Lease {
-        Lease { version: LeaseVersion::tag(&self.etag), ..self.record.seen_at(now) }
+        Lease { version: self.version(), ..self.record.seen_at(now) }
+    }
+
+    pub(super) fn is_held_by(&self, token: &LeaseToken) -> bool {
+        self.record.owner.as_ref() == Some(&token.owner) && self.record.epoch == token.epoch
+    }
+
+    /// Whether this owner's lease in this epoch was before what is here.
+    pub(super) fn is_behind(&self, owner: &HostId, epoch: Epoch) -> bool {
+        let here = &self.record;
+        here.epoch > epoch || (here.epoch == epoch && here.owner.as_ref() != Some(owner))
+    }
+
+    /// The owner, if it renews on its roll.
+    pub(super) fn enrolled(&self) -> Option<&HostId> {
+        self.record.owner.as_ref().filter(|_| self.on_roll)
+    }
+
+    /// With what its owner's roll says of it.
+    pub(super) fn renewed_on(mut self, roll: Option<&Roll>) -> Self {
+        let (partition, epoch) = (self.record.partition, self.record.epoch);
+        if let Some(roll) = roll.filter(|_| self.on_roll)
+            && let Some(renewed) = roll.renewal(partition, epoch)
+        {
+            self.beat = Some(renewed.beat);
+            self.record.duration = Some(roll.duration);
+            self.record.renewed_at = self.record.renewed_at.max(renewed.at + CLOCK_RESOLUTION);
+        }
+        self
     }
 }
 
-pub(super) fn write(record: &LeaseRecord) -> Metadata {
+pub(super) fn write(record: &LeaseRecord, on_roll: bool) -> Metadata {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let fields = Fields {
         epoch: record.epoch.get(),
@@ -64,6 +108,7 @@ pub(super) fn write(record: &LeaseRecord) -> Metadata {
         previous: record.previous.as_ref().map(ToString::to_string),
         previous_until: (record.previous_until.0 != 0).then_some(record.previous_until.0),
         heir: record.heir.as_ref().map(ToString::to_string),
+        on_roll,
     };
     let owner = record.owner.as_ref().map(|owner| escape(&owner.to_string())).unwrap_or_default();
     // Plain structures with text keys: nothing in them can fail.
@@ -89,7 +134,8 @@ pub(super) fn read(partition: PartitionId, blob: &Blob, taken: Epoch) -> Result<
             previous_until: Timestamp(0),
             heir: None,
         };
-        return Ok(Ownership { record, etag, foreign: (!owner.is_empty()).then(|| owner.to_owned()) });
+        let foreign = (!owner.is_empty()).then(|| owner.to_owned());
+        return Ok(Ownership { record, etag, foreign, on_roll: false, beat: None });
     };
     let fields: Fields = serde_json::from_str(&unescape(ours)).map_err(|error| error.to_string())?;
     let record = LeaseRecord {
@@ -104,7 +150,7 @@ pub(super) fn read(partition: PartitionId, blob: &Blob, taken: Epoch) -> Result<
         previous_until: Timestamp(fields.previous_until.unwrap_or_default()),
         heir: host(fields.heir)?,
     };
-    Ok(Ownership { record, etag, foreign: None })
+    Ok(Ownership { record, etag, foreign: None, on_roll: fields.on_roll, beat: None })
 }
 
 fn host(text: Option<String>) -> Result<Option<HostId>, Unreadable> {
@@ -158,9 +204,10 @@ mod tests {
             heir: None,
             ..full()
         };
-        for record in [full(), bare] {
-            let read = read(P, &blob(write(&record)), Epoch::NONE).unwrap();
+        for (record, on_roll) in [(full(), true), (bare, false)] {
+            let read = read(P, &blob(write(&record, on_roll)), Epoch::NONE).unwrap();
             assert_eq!((read.record, read.foreign, read.etag.as_str()), (record, None, "0x1"));
+            assert_eq!(read.on_roll, on_roll);
         }
     }
 
@@ -174,6 +221,26 @@ mod tests {
         assert_eq!(read.record.epoch, Epoch::from_stored(3));
         assert_eq!(read.record.owner, Some("a#0000000000000001".parse().unwrap()));
         assert_eq!(read.seen_at(Timestamp(8_000)).age, Duration::from_secs(2));
+        assert!(!read.on_roll);
+    }
+
+    #[test]
+    fn a_roll_counts_only_where_the_record_says_so() {
+        let mut roll = Roll::empty(0);
+        roll.renew(Duration::from_secs(60), [(P, full().epoch)].into_iter(), |_, _| false);
+        let roll = roll.dated(Timestamp(20_000));
+        let lease = |on_roll| read(P, &blob(write(&full(), on_roll)), Epoch::NONE).unwrap();
+        let renewed = lease(true).renewed_on(Some(&roll));
+        assert_eq!(renewed.record.renewed_at, Timestamp(21_000));
+        assert_eq!(renewed.seen_at(Timestamp(25_000)).age, Duration::from_secs(4));
+        assert_eq!(renewed.record.duration, Some(Duration::from_secs(60)));
+        assert_eq!(renewed.version(), LeaseVersion::tag("0x1;1"));
+        for other in [lease(false).renewed_on(Some(&roll)), lease(true).renewed_on(None)] {
+            assert_eq!(
+                (other.record.renewed_at, other.version()),
+                (Timestamp(6_000), LeaseVersion::tag("0x1"))
+            );
+        }
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl Session {
         if !self.shared_with_others() || blob.and_then(checkpoint::seal).is_some() {
             return Ok(record);
         }
-        let lease = self.lease_now(group, names, partition).await?;
+        let lease = self.ownership_now(group, names, partition).await?;
         let ours = lease
             .is_some_and(|(lease, _)| lease.foreign.is_none() && lease.record.epoch == request.token.epoch);
         let seal = if ours { request.token.epoch } else { record.seal };

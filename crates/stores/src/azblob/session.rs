@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ephor_core::ids::{GroupId, PartitionId};
+use ephor_core::ids::GroupId;
 use ephor_core::store::StoreError;
 
 use super::container::{Blob, Container, Write};
@@ -14,32 +14,11 @@ use super::metadata::{escape, pairs, unescape};
 use super::names::{Case, Names};
 use super::options::{BlobOptions, Neighbours};
 use super::ownership::Ownership;
+use super::shelf::Shelf;
+use super::strikes::Rolls;
 
 /// So often somebody may be faster before a call gives up.
 pub(super) const MOST_ATTEMPTS: usize = 40;
-
-/// Records by their blob's place, as they were last seen.
-pub(super) struct Shelf<V>(Mutex<BTreeMap<(Names, PartitionId), V>>);
-
-impl<V> Default for Shelf<V> {
-    fn default() -> Self {
-        Self(Mutex::new(BTreeMap::new()))
-    }
-}
-
-impl<V: Clone> Shelf<V> {
-    pub(super) fn get(&self, names: &Names, partition: PartitionId) -> Option<V> {
-        locked(&self.0).get(&(names.clone(), partition)).cloned()
-    }
-
-    pub(super) fn put(&self, names: &Names, partition: PartitionId, value: V) {
-        locked(&self.0).insert((names.clone(), partition), value);
-    }
-
-    pub(super) fn forget(&self, names: &Names, partition: PartitionId) {
-        locked(&self.0).remove(&(names.clone(), partition));
-    }
-}
 
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -63,10 +42,11 @@ pub(super) struct Session {
     /// Groups whose names are written down.
     known: Mutex<BTreeSet<GroupId>>,
     pub(super) leases: Shelf<Ownership>,
+    pub(super) rolls: Rolls,
     pub(super) checkpoints: Shelf<Blob>,
     /// Our hosts' records.
     pub(super) hosts: Mutex<BTreeMap<String, Blob>>,
-    /// Records of hosts that are long dead, with their state, by group.
+    /// Records of hosts that are long dead, and rolls that nobody needs, with their state, by group.
     pub(super) dead: Mutex<BTreeMap<Names, Vec<(String, String)>>>,
 }
 
@@ -80,6 +60,7 @@ impl Session {
             ready: tokio::sync::OnceCell::new(),
             known: Mutex::default(),
             leases: Shelf::default(),
+            rolls: Rolls::default(),
             checkpoints: Shelf::default(),
             hosts: Mutex::default(),
             dead: Mutex::default(),

@@ -13,6 +13,7 @@ use super::metadata::{number, pairs};
 use super::names::Names;
 use super::ownership::{self, Ownership};
 use super::session::Session;
+use super::strikes::{Enrolled, KnownRoll};
 
 /// In the blob of the highest epoch.
 pub(super) const EPOCH: &str = "epoch";
@@ -22,6 +23,8 @@ pub(super) struct Standing {
     /// The service's time.
     pub(super) now: Timestamp,
     pub(super) lease: Option<Ownership>,
+    /// Its owner's roll.
+    pub(super) roll: Option<KnownRoll>,
     /// The highest epoch ever taken.
     pub(super) taken: Epoch,
     taken_etag: Option<String>,
@@ -51,17 +54,24 @@ impl Session {
         let highest = Epoch::from_stored(highest);
         let read = |blob: &Blob| ownership::read(partition, blob, highest);
         let lease = first.blob.as_ref().map(read).transpose();
-        Ok(Standing {
-            now: first.at.max(taken.at).max(checkpoint.at),
-            lease: lease.map_err(|why| damaged("lease", partition, group, &why))?,
+        let lease = lease.map_err(|why| damaged("lease", partition, group, &why))?;
+        let now = first.at.max(taken.at).max(checkpoint.at);
+        let mut standing = Standing {
+            now,
+            lease: None,
+            roll: None,
             taken: highest,
             taken_etag: taken.blob.map(|blob| blob.stamp.etag),
             checkpoint: checkpoint.blob,
-        })
+        };
+        if let Some(lease) = lease {
+            standing.put_lease(Some(self.with_roll(names, lease, now).await?));
+        }
+        Ok(standing)
     }
 
-    /// The lease as it is now.
-    pub(super) async fn lease_now(
+    /// The lease as its own blob says it now.
+    pub(super) async fn ownership_now(
         &self,
         group: &GroupId,
         names: &Names,
@@ -100,7 +110,9 @@ impl Session {
         record: &LeaseRecord,
     ) -> Result<Option<Ownership>, StoreError> {
         let name = names.ownership(record.partition);
-        let metadata = ownership::write(record);
+        let on_roll = self.by_roll() && record.owner.is_some();
+        let metadata = ownership::write(record, on_roll);
+        self.leases.doubt(names, record.partition);
         let write = match before {
             None => self.container.create(&name, &metadata, "").await?,
             Some(before) => self.container.update(&name, &metadata, &before.etag).await?,
@@ -113,6 +125,8 @@ impl Session {
             record: LeaseRecord { revision: 0, ..record.clone() },
             etag: stamp.etag,
             foreign: None,
+            on_roll,
+            beat: None,
         };
         self.leases.put(names, record.partition, written.clone());
         Ok(Some(written))
@@ -120,12 +134,20 @@ impl Session {
 }
 
 impl Standing {
+    /// The lease was read anew.
+    pub(super) fn put_lease(&mut self, now: Option<Enrolled>) {
+        (self.lease, self.roll) = (None, None);
+        if let Some(Enrolled { lease, roll, now }) = now {
+            (self.lease, self.roll, self.now) = (Some(lease), roll, now);
+        }
+    }
+
     pub(super) fn record(&self) -> Option<&LeaseRecord> {
         self.lease.as_ref().map(|lease| &lease.record)
     }
 
     pub(super) fn version(&self) -> Option<LeaseVersion> {
-        self.lease.as_ref().map(|lease| LeaseVersion::tag(&lease.etag))
+        self.lease.as_ref().map(Ownership::version)
     }
 
     /// The lease as a view would show it.

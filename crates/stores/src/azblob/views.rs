@@ -6,9 +6,11 @@
 //! or died there: then the seal is raised, as the owner would do, and the checkpoint is the one that was read with it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{GroupId, PartitionId};
+use ephor_core::lease::Lease;
 use ephor_core::record::CheckpointRecord;
 use ephor_core::store::{FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, Founding, StoreError, View};
 use ephor_core::time::Timestamp;
@@ -18,11 +20,12 @@ use super::hosts::is_drained;
 use super::metadata::{escape, number, pairs, unescape};
 use super::names::{Kind, Names, group_of};
 use super::ownership::{self, Ownership};
+use super::roll::{Roll, bucket};
 use super::seals::Sealing;
 use super::session::{Session, locked, written_group};
 use super::standing::EPOCH;
 use super::{checkpoint, failure};
-use crate::text::{read_founding, write_founding};
+use crate::text::{Unreadable, read_founding, write_founding};
 
 const FOUNDING: &str = "founding";
 
@@ -33,8 +36,18 @@ struct Sorted {
     checkpoints: BTreeMap<PartitionId, Blob>,
     epochs: BTreeMap<PartitionId, Epoch>,
     hosts: Vec<(String, Blob, Timestamp)>,
+    rolls: BTreeMap<String, (Blob, Timestamp)>,
     founding: Option<Blob>,
     group: Option<Blob>,
+}
+
+/// A lease as it is shown, with what its owner's roll says. That was listed earlier, and counts from then.
+fn enroll(names: &Names, sorted: &Sorted, lease: &Ownership, at: Timestamp) -> Result<Lease, Unreadable> {
+    let partition = lease.record.partition;
+    let found = lease.enrolled().and_then(|owner| sorted.rolls.get(&names.roll(owner, partition)));
+    let Some((blob, listed_at)) = found else { return Ok(lease.seen_at(at)) };
+    let roll = Roll::read(bucket(partition), blob)?;
+    Ok(lease.clone().renewed_on(Some(&roll)).seen_at(at.min(*listed_at)))
 }
 
 fn sort(names: &Names, listed: Vec<Listed>) -> Sorted {
@@ -52,12 +65,30 @@ fn sort(names: &Names, listed: Vec<Listed>) -> Sorted {
                 sorted.epochs.insert(partition, Epoch::from_stored(epoch));
             }
             Some(Kind::Host) => sorted.hosts.push((name, blob, at)),
+            Some(Kind::Roll) => {
+                sorted.rolls.insert(name, (blob, at));
+            }
             Some(Kind::Founding) => sorted.founding = Some(blob),
             Some(Kind::Group) => sorted.group = Some(blob),
             Some(Kind::History(_)) | None => {}
         }
     }
     sorted
+}
+
+/// The rolls of hosts without a record, which own nothing: whatever was struck there is taken away. The leases were listed
+/// behind them, and whoever strikes since changes their state.
+fn unneeded_rolls(names: &Names, sorted: &Sorted, view: &View) -> Vec<(String, String)> {
+    let owners = view.leases.iter().filter_map(|lease| lease.owner.as_ref());
+    let owners: BTreeSet<String> = owners.map(|owner| names.rolls(owner)).collect();
+    let hosts: BTreeSet<&String> = sorted.hosts.iter().map(|(name, _, _)| name).collect();
+    let unneeded = sorted.rolls.iter().filter(|(name, _)| {
+        let of = |owner: &String| name.starts_with(owner.as_str());
+        !owners.iter().any(of) && names.host_of_roll(name).is_some_and(|host| !hosts.contains(&host))
+    });
+    // A lease that cannot be read may be anybody's.
+    let damaged = view.leases.len() < sorted.leases.len();
+    unneeded.filter(|_| !damaged).map(|(name, (blob, _))| (name.clone(), blob.stamp.etag.clone())).collect()
 }
 
 impl Session {
@@ -71,6 +102,7 @@ impl Session {
         }
         let mut view = View { at, ..View::default() };
         let told = |what: &str, why: &str| format!("{what} of {group}: {why}");
+        self.forget_what_has_changed(&names, &sorted);
         let mut sealed = self.take_in_leases(group, &names, &sorted, &mut view).await?;
         for (partition, blob) in &sorted.checkpoints {
             let read = sealed.remove(partition).map_or_else(|| checkpoint::read(blob), Ok);
@@ -99,6 +131,15 @@ impl Session {
         Ok(view)
     }
 
+    /// What is known and was listed otherwise may have been changed past us, by another SDK or a person: it is read
+    /// again before it is renewed.
+    fn forget_what_has_changed(&self, names: &Names, sorted: &Sorted) {
+        self.leases.retain(names, |partition, lease| {
+            sorted.leases.get(&partition).is_some_and(|(blob, _)| blob.stamp.etag == lease.etag)
+        });
+        self.rolls.retain(|name| names.kind(name).is_none() || sorted.rolls.contains_key(name));
+    }
+
     /// Leases, and the checkpoints whose seal had to be raised.
     async fn take_in_leases(
         &self,
@@ -110,11 +151,20 @@ impl Session {
         let mut raised = BTreeMap::new();
         for (partition, (blob, at)) in &sorted.leases {
             let taken = sorted.epochs.get(partition).copied().unwrap_or_default();
+            let told = |what, why| format!("the {what} of partition {partition} of {group}: {why}");
             let lease = match ownership::read(*partition, blob, taken) {
                 Ok(lease) => lease,
                 Err(why) => {
-                    view.damaged.push(format!("the lease of partition {partition} of {group}: {why}"));
+                    view.damaged.push(told("lease", why));
                     continue;
+                }
+            };
+            let shown = match enroll(names, sorted, &lease, *at) {
+                Ok(shown) => shown,
+                // Its owner writes it anew soon. Until then nobody can tell how old it is.
+                Err(why) => {
+                    view.damaged.push(told("renewals", why));
+                    Lease { age: Duration::ZERO, age_known: false, ..lease.seen_at(*at) }
                 }
             };
             let seen = sorted.checkpoints.get(partition);
@@ -123,7 +173,7 @@ impl Session {
             {
                 raised.insert(*partition, record);
             }
-            view.leases.push(lease.seen_at(*at));
+            view.leases.push(shown);
         }
         Ok(raised)
     }
@@ -173,6 +223,7 @@ impl Session {
             }
         }
         view.hosts.sort_by(|one, other| one.record.id.cmp(&other.record.id));
+        dead.extend(unneeded_rolls(names, sorted, view));
         locked(&self.dead).insert(names.clone(), dead);
     }
 

@@ -1,46 +1,82 @@
 //! What a call costs: requests, counted on the way to the service.
 
+use std::time::Duration;
+
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
-use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken};
-use ephor_core::store::{Claim, Store};
+use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken, LeaseVersion, ReleaseCause, ReleaseRequest};
+use ephor_core::store::{Claim, GiveAway, Renewal, Store};
+use ephor_stores::azblob::{BlobOptions, BlobStore, Neighbours};
+use futures_util::{StreamExt, stream};
 
-use crate::proxy::Proxy;
-use crate::server::{open, place, shared};
+use crate::proxy::{Fate, Proxy};
+use crate::server::{open, open_with, place, shared};
 use crate::world::{LEASE, P, claim, group, host, record, save, transfer, wait};
 
-/// A claim of a partition that nobody has had, without a look at all others.
-async fn first_claim(store: &dyn Store, partition: PartitionId) -> LeaseToken {
-    let (host, above, cause) = (host("a"), Epoch::NONE, ClaimCause::Unowned);
-    let request = ClaimRequest { partition, host, duration: LEASE, seen: None, above, cause };
+/// A claim without a look at all others.
+async fn claim_seen(
+    store: &dyn Store,
+    partition: PartitionId,
+    name: &str,
+    seen: Option<LeaseVersion>,
+) -> LeaseToken {
+    let cause = if seen.is_some() { ClaimCause::Expired } else { ClaimCause::Unowned };
+    let (host, above) = (host(name), Epoch::NONE);
+    let request = ClaimRequest { partition, host, duration: LEASE, seen, above, cause };
     match store.claim(&group(), &request).await.unwrap() {
         Claim::Won { token, .. } => token,
         Claim::Lost { holder } => panic!("lost to {holder:?}"),
     }
 }
 
-#[test]
-fn an_interval_costs_a_list_a_heartbeat_and_a_request_for_each_lease() {
-    wait(async {
-        let proxy = Proxy::start(shared().port).await;
-        for owned in [16_u32, 256] {
-            let place = place();
-            let store = open(&proxy.place(&place, shared().port));
-            let mut tokens = Vec::new();
-            for partition in (0..owned).map(PartitionId) {
-                tokens.push(first_claim(&store, partition).await);
-            }
+/// The first claims of all, some at a time.
+async fn first_claims(store: &dyn Store, partitions: std::ops::Range<u32>) -> Vec<LeaseToken> {
+    let claims: Vec<_> =
+        partitions.map(|partition| claim_seen(store, PartitionId(partition), "a", None)).collect();
+    stream::iter(claims).buffered(8).collect().await
+}
+
+async fn version(store: &dyn Store, partition: PartitionId) -> Option<LeaseVersion> {
+    store.view(&group()).await.unwrap().lease(partition).map(|lease| lease.version.clone())
+}
+
+/// What two intervals cost with so many leases more and more.
+async fn intervals(neighbours: Neighbours, steps: &[(u32, usize)]) {
+    let proxy = Proxy::start(shared().port).await;
+    let options = BlobOptions { neighbours, ..BlobOptions::default() };
+    let store = open_with(&proxy.place(&place(), shared().port), options);
+    store.heartbeat(&group(), &record("a")).await.unwrap();
+    let mut tokens: Vec<LeaseToken> = Vec::new();
+    for (owned, expected) in steps {
+        let already = u32::try_from(tokens.len()).unwrap();
+        tokens.extend(first_claims(&store, already..*owned).await);
+        for interval in 1..=2 {
+            proxy.rule(|_| Fate::Through);
             store.heartbeat(&group(), &record("a")).await.unwrap();
-            proxy.rule(|_| crate::proxy::Fate::Through);
-            for interval in 1..=2 {
-                store.heartbeat(&group(), &record("a")).await.unwrap();
-                store.view(&group()).await.unwrap();
-                store.renew(&group(), LEASE, &tokens).await.unwrap();
-                let asked = proxy.asked().len();
-                assert_eq!(asked, interval * (usize::try_from(owned).unwrap() + 2), "{:?}", proxy.asked());
-            }
+            store.view(&group()).await.unwrap();
+            let renewals = store.renew(&group(), LEASE, &tokens).await.unwrap();
+            assert!(renewals.iter().all(|renewal| *renewal == Renewal::Renewed));
+            let asked = proxy.asked();
+            assert_eq!(asked.len(), *expected, "{owned} owned, interval {interval}: {asked:?}");
         }
-    });
+    }
+}
+
+#[test]
+fn an_interval_costs_three_requests_and_one_more_for_each_further_256_partitions() {
+    wait(intervals(Neighbours::None, &[(1, 3), (16, 3), (256, 3), (257, 4)]));
+}
+
+#[test]
+fn beside_other_sdks_an_interval_costs_a_request_for_each_lease_and_two() {
+    wait(intervals(Neighbours::Sdk, &[(1, 3), (16, 18), (256, 258)]));
+}
+
+/// Counts what was asked since the last time.
+fn counted(proxy: &Proxy, what: &str, expected: usize) {
+    let asked = proxy.asked();
+    assert_eq!(asked.len(), expected, "{what}: {asked:#?}");
+    proxy.rule(|_| Fate::Through);
 }
 
 #[test]
@@ -49,20 +85,81 @@ fn a_save_is_one_request_and_a_change_of_owner_a_few() {
         let proxy = Proxy::start(shared().port).await;
         let place = place();
         let store = open(&proxy.place(&place, shared().port));
+        let other = open(&proxy.place(&place, shared().port));
+        let counted = |what, expected| counted(&proxy, what, expected);
         claim(&store, PartitionId(0), "a").await;
-        let counted = |what: &str, most: usize| {
-            let asked = proxy.asked();
-            assert!(asked.len() <= most, "{what}: {asked:?}");
-            proxy.rule(|_| crate::proxy::Fate::Through);
-        };
-        counted("the first claim of all", 20);
-        let token = claim(&store, P, "a").await;
-        counted("a view, and a claim", 10);
+        store.heartbeat(&group(), &record("a")).await.unwrap();
+        other.heartbeat(&group(), &record("b")).await.unwrap();
+        proxy.rule(|_| Fate::Through);
+        let token = claim_seen(&store, P, "a", None).await;
+        counted("the first claim of a partition", 9);
         for sequence in 1..=3 {
             save(&store, &token, sequence).await.unwrap();
             counted("a save", 1);
         }
-        store.transfer(&group(), &transfer(&token, "b")).await.unwrap();
-        counted("a transfer", 8);
+        let tokens = std::slice::from_ref(&token);
+        assert_eq!(store.renew(&group(), LEASE, tokens).await.unwrap(), [Renewal::Renewed]);
+        counted("a renewal", 1);
+        assert_eq!(store.transfer(&group(), &transfer(&token, "b")).await.unwrap(), GiveAway::Done);
+        counted("a transfer", 9);
+        let token = other.view(&group()).await.unwrap().lease(P).unwrap().token().unwrap();
+        proxy.rule(|_| Fate::Through);
+        let tokens = std::slice::from_ref(&token);
+        assert_eq!(other.renew(&group(), LEASE, tokens).await.unwrap(), [Renewal::Renewed]);
+        counted("the first renewal of what was given", 2);
+        let seen = version(&store, P).await;
+        proxy.rule(|_| Fate::Through);
+        let token = claim_seen(&store, P, "a", seen).await;
+        counted("a claim of what is taken away", 10);
+        let request = ReleaseRequest { token, cause: ReleaseCause::Shutdown, heir: None, settled: true };
+        assert_eq!(store.release(&group(), &request).await.unwrap(), GiveAway::Done);
+        counted("a release", 4);
+        let seen = version(&other, P).await;
+        proxy.rule(|_| Fate::Through);
+        claim_seen(&other, P, "b", seen).await;
+        counted("a claim of what was given back", 8);
+    });
+}
+
+/// Whoever takes over from the dead finds everything struck with the first claim.
+#[test]
+fn all_leases_of_a_dead_host_are_struck_with_one_request() {
+    wait(async {
+        const OWNED: u32 = 16;
+        let proxy = Proxy::start(shared().port).await;
+        let place = place();
+        let dead = open(&place);
+        let stores: Vec<BlobStore> = (0..2).map(|_| open(&proxy.place(&place, shared().port))).collect();
+        let tokens = first_claims(&dead, 0..OWNED).await;
+        let short = Duration::from_secs(2);
+        let renewals = dead.renew(&group(), short, &tokens).await.unwrap();
+        assert!(renewals.iter().all(|renewal| *renewal == Renewal::Renewed));
+        let view = loop {
+            let view = stores[0].view(&group()).await.unwrap();
+            if view.leases.iter().all(|lease| lease.age >= short) {
+                break view;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        };
+        for store in &stores {
+            store.heartbeat(&group(), &record("b")).await.unwrap();
+        }
+        proxy.rule(|_| Fate::Through);
+        let claims: Vec<_> = (view.leases.iter().enumerate())
+            .map(|(place, lease)| {
+                let store = &stores[place % 2];
+                claim_seen(store, lease.partition, "b", Some(lease.version.clone()))
+            })
+            .collect();
+        let claimed: Vec<LeaseToken> = stream::iter(claims).buffered(16).collect().await;
+        assert_eq!(claimed.len(), tokens.len());
+        let asked = proxy.asked();
+        let strikes = asked.iter().filter(|line| line.starts_with("PUT") && line.contains("/renewals/"));
+        // One for each process at most: whoever comes second is refused, and looks.
+        let strikes = strikes.count();
+        assert!((1..=2).contains(&strikes), "{strikes} strikes: {asked:#?}");
+        // It comes back, and is told of every one.
+        let renewals = dead.renew(&group(), LEASE, &tokens).await.unwrap();
+        assert!(renewals.iter().all(|renewal| matches!(renewal, Renewal::Lost { .. })), "{renewals:?}");
     });
 }

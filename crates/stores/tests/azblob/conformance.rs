@@ -37,6 +37,11 @@ mod one_store {
     ephor_testkit::store_conformance!(One::new());
 }
 
+mod in_two_processes {
+    use crate::two_processes::Two;
+    ephor_testkit::store_conformance!(Two::new());
+}
+
 mod with_neighbours {
     use super::*;
     ephor_testkit::store_conformance!(One::with_neighbours());

@@ -164,6 +164,8 @@ fn a_rewrite_by_another_sdk_never_resets_the_epoch() {
             let first = claim(&store, P, "a").await;
             let second = claim(&store, P, "b").await;
             raw.set(&name, &[("ownerid", UUID)]).await;
+            // An owner without neighbours notices with its next look at everything.
+            store.view(&group()).await.unwrap();
             let tokens = std::slice::from_ref(&second);
             let renewal = store.renew(&group(), LEASE, tokens).await.unwrap().remove(0);
             let Renewal::Lost { holder: Some(holder) } = renewal else { panic!("{renewal:?}") };
@@ -178,6 +180,7 @@ fn a_rewrite_by_another_sdk_never_resets_the_epoch() {
             if raw.metadata(&checkpoint).await.is_some() {
                 raw.delete(&checkpoint).await;
             }
+            store.view(&group()).await.unwrap();
             assert_eq!(
                 store.renew(&group(), LEASE, std::slice::from_ref(&third)).await.unwrap(),
                 [Renewal::Lost { holder: None }]

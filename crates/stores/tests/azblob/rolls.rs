@@ -1,0 +1,247 @@
+//! Rolls: what stands on them, who strikes what, and what becomes of them.
+
+use std::time::Duration;
+
+use ephor_core::ids::PartitionId;
+use ephor_core::lease::{ClaimCause, ClaimRequest, Lease, LeaseToken, ReleaseCause, ReleaseRequest};
+use ephor_core::store::{Claim, GiveAway, Renewal, Store};
+use ephor_stores::azblob::{BlobOptions, BlobStore, Neighbours};
+
+use crate::proxy::{Fate, Proxy};
+use crate::raw::Raw;
+use crate::server::{open, open_with, place, shared};
+use crate::world::{BASE, LEASE, claim, group, host, record, seek, transfer, try_claim, wait};
+
+const P: PartitionId = crate::world::P;
+const Q: PartitionId = PartitionId(4);
+
+fn neighbourly(place: &str) -> BlobStore {
+    open_with(place, BlobOptions { neighbours: Neighbours::Sdk, ..BlobOptions::default() })
+}
+
+async fn lease(store: &dyn Store, partition: PartitionId) -> Lease {
+    store.view(&group()).await.unwrap().lease(partition).unwrap().clone()
+}
+
+async fn renewed(store: &dyn Store, tokens: &[&LeaseToken]) {
+    let tokens: Vec<LeaseToken> = tokens.iter().map(|token| (*token).clone()).collect();
+    let renewals = store.renew(&group(), LEASE, &tokens).await.unwrap();
+    assert!(renewals.iter().all(|renewal| *renewal == Renewal::Renewed), "{renewals:?}");
+}
+
+async fn lost(store: &dyn Store, token: &LeaseToken) -> Option<Lease> {
+    match store.renew(&group(), LEASE, std::slice::from_ref(token)).await.unwrap().remove(0) {
+        Renewal::Lost { holder } => holder,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Until a lease is so old.
+async fn aged(store: &dyn Store, partition: PartitionId, age: Duration) -> Lease {
+    loop {
+        let lease = lease(store, partition).await;
+        if lease.age >= age {
+            return lease;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+async fn rolls(raw: &Raw) -> Vec<String> {
+    let names = raw.names().await;
+    names.into_iter().filter(|name| name.contains("/ephor/renewals/")).collect()
+}
+
+/// Only the owner's own writes make its leases young, and only they change their versions.
+#[test]
+fn a_strike_is_no_sign_of_life_and_spoils_no_other_claim() {
+    wait(async {
+        let place = place();
+        let (owner, thief) = (open(&place), open(&place));
+        let (p, q) = (claim(&owner, P, "a").await, claim(&owner, Q, "a").await);
+        renewed(&owner, &[&p, &q]).await;
+        let before = aged(&thief, Q, Duration::from_secs(2)).await;
+        let stolen = claim(&thief, P, "b").await;
+        let after = lease(&thief, Q).await;
+        assert!(after.age >= before.age, "{after:?} after {before:?}");
+        assert_eq!((after.version, after.owner), (before.version.clone(), Some(host("a"))));
+        let request = ClaimRequest {
+            partition: Q,
+            host: host("b"),
+            duration: LEASE,
+            seen: Some(before.version),
+            above: ephor_core::epoch::Epoch::NONE,
+            cause: ClaimCause::Silent,
+        };
+        let won = thief.claim(&group(), &request).await.unwrap();
+        let Claim::Won { lease, .. } = won else { panic!("{won:?}") };
+        // It may be at work for as long as its last renewal lasts, and no longer.
+        assert!(lease.quiet > LEASE / 2 && lease.quiet <= LEASE - Duration::from_secs(1), "{lease:?}");
+        for token in [&p, &q] {
+            assert_eq!(lost(&owner, token).await.unwrap().owner, Some(host("b")));
+        }
+        renewed(&thief, &[&stolen]).await;
+    });
+}
+
+/// Who renews one lease does not renew the others.
+#[test]
+fn what_is_left_out_of_a_renewal_grows_old() {
+    wait(async {
+        let store = open(&place());
+        let (p, q) = (claim(&store, P, "a").await, claim(&store, Q, "a").await);
+        renewed(&store, &[&p, &q]).await;
+        let before = lease(&store, Q).await;
+        aged(&store, Q, Duration::from_secs(2)).await;
+        renewed(&store, &[&p]).await;
+        let (p_now, q_now) = (lease(&store, P).await, lease(&store, Q).await);
+        assert!(q_now.age >= Duration::from_secs(2) && p_now.age < q_now.age, "{p_now:?} {q_now:?}");
+        assert_eq!(q_now.version, before.version);
+        renewed(&store, &[&p, &q]).await;
+        let q_now = lease(&store, Q).await;
+        assert!(q_now.version != before.version && q_now.age < Duration::from_secs(2), "{q_now:?}");
+    });
+}
+
+/// A thief that dies behind its strike: the owner stops, the lease keeps its age, and whoever comes next gets it.
+#[test]
+fn a_lease_that_was_struck_and_not_taken_is_nobodys_prisoner() {
+    wait(async {
+        let proxy = Proxy::start(shared().port).await;
+        let place = place();
+        let (owner, thief) = (open(&place), open(&proxy.place(&place, shared().port)));
+        for released in [true, false] {
+            let token = claim(&owner, P, "a").await;
+            renewed(&owner, &[&token]).await;
+            let before = aged(&owner, P, Duration::from_secs(1)).await;
+            proxy.rule(|asked| match asked.line.contains("/ephor/epoch/") && asked.line.starts_with("PUT") {
+                true => Fate::Lost,
+                false => Fate::Through,
+            });
+            assert!(try_claim(&thief, P, "b", ClaimCause::Silent).await.is_err());
+            proxy.rule(|_| Fate::Through);
+            let after = lease(&thief, P).await;
+            assert_eq!((&after.version, after.token()), (&before.version, Some(token.clone())));
+            assert!(after.age >= before.age, "{after:?} after {before:?}");
+            assert_eq!(lost(&owner, &token).await.unwrap().token(), Some(token.clone()));
+            assert_eq!(lost(&owner, &token).await.unwrap().version, before.version);
+            if released {
+                let cause = ReleaseCause::Unserved;
+                let request = ReleaseRequest { token, cause, heir: None, settled: true };
+                assert_eq!(owner.release(&group(), &request).await.unwrap(), GiveAway::Done);
+            } else {
+                let next = claim(&thief, P, "b").await;
+                assert_eq!(lost(&owner, &token).await.unwrap().token(), Some(next));
+            }
+        }
+    });
+}
+
+/// Whoever looks sees a seek and a release in another's name, and the owner is told at once.
+#[test]
+fn what_a_person_takes_away_is_struck_too() {
+    wait(async {
+        let place = place();
+        let (owner, person) = (open(&place), open(&place));
+        owner.heartbeat(&group(), &record("a")).await.unwrap();
+        let token = claim(&owner, P, "a").await;
+        renewed(&owner, &[&token]).await;
+        person.seek(&group(), &seek(5)).await.unwrap();
+        assert_eq!(lost(&owner, &token).await.unwrap().owner, None);
+        let token = claim(&owner, P, "a").await;
+        renewed(&owner, &[&token]).await;
+        let request =
+            ReleaseRequest { token: token.clone(), cause: ReleaseCause::Shutdown, heir: None, settled: true };
+        assert_eq!(person.release(&group(), &request).await.unwrap(), GiveAway::Done);
+        assert_eq!(lost(&owner, &token).await.unwrap().owner, None);
+        let token = claim(&owner, P, "a").await;
+        renewed(&owner, &[&token]).await;
+        assert_eq!(person.transfer(&group(), &transfer(&token, "b")).await.unwrap(), GiveAway::Done);
+        assert_eq!(lost(&owner, &token).await.unwrap().owner, Some(host("b")));
+    });
+}
+
+/// The option may be changed while others are at work: what stands on a roll says so itself.
+#[test]
+fn hosts_with_neighbours_and_without_take_from_each_other() {
+    wait(async {
+        let place = place();
+        let (alone, beside) = (open(&place), neighbourly(&place));
+        let token = claim(&alone, P, "a").await;
+        renewed(&alone, &[&token]).await;
+        // Its renewals are seen from there, and it is struck from there.
+        aged(&beside, P, Duration::from_secs(1)).await;
+        renewed(&alone, &[&token]).await;
+        assert!(lease(&beside, P).await.age < Duration::from_secs(1));
+        let next = claim(&beside, P, "b").await;
+        assert_eq!(lost(&alone, &token).await.unwrap().token(), Some(next.clone()));
+        renewed(&beside, &[&next]).await;
+        // Given away in both directions.
+        assert_eq!(beside.transfer(&group(), &transfer(&next, "a")).await.unwrap(), GiveAway::Done);
+        let back = lease(&alone, P).await.token().unwrap();
+        for _ in 0..2 {
+            let before = lease(&beside, P).await.version;
+            renewed(&alone, &[&back]).await;
+            assert_ne!(lease(&beside, P).await.version, before);
+        }
+        assert_eq!(alone.transfer(&group(), &transfer(&back, "b")).await.unwrap(), GiveAway::Done);
+        let last = lease(&beside, P).await.token().unwrap();
+        renewed(&beside, &[&last]).await;
+        lost(&alone, &back).await;
+        let end = claim(&alone, P, "a").await;
+        lost(&beside, &last).await;
+        renewed(&alone, &[&end]).await;
+    });
+}
+
+#[test]
+fn the_roll_of_a_host_that_is_gone_goes_once_it_owns_nothing() {
+    wait(async {
+        let place = place();
+        let (gone, stays, raw) = (open(&place), open(&place), Raw::new(shared().port, &place));
+        gone.heartbeat(&group(), &record("a")).await.unwrap();
+        stays.heartbeat(&group(), &record("b")).await.unwrap();
+        let (p, q) = (claim(&gone, P, "a").await, claim(&gone, Q, "a").await);
+        renewed(&gone, &[&p, &q]).await;
+        let look = async || {
+            stays.view(&group()).await.unwrap();
+            stays.heartbeat(&group(), &record("b")).await.unwrap();
+            rolls(&raw).await.len()
+        };
+        claim(&stays, P, "b").await;
+        assert_eq!(look().await, 1, "it has a record, and a lease");
+        gone.retire(&group(), &host("a")).await.unwrap();
+        assert_eq!(look().await, 1, "it has a lease");
+        let mine = claim(&stays, Q, "b").await;
+        assert_eq!(look().await, 0, "it has nothing");
+        // If it is still there after all, it learns that it has lost both.
+        lost(&gone, &p).await;
+        lost(&gone, &q).await;
+        renewed(&stays, &[&mine]).await;
+        assert_eq!(look().await, 1, "that of the other");
+    });
+}
+
+#[test]
+fn a_damaged_roll_makes_nobody_old_and_is_mended_by_its_owner() {
+    wait(async {
+        let place = place();
+        let (store, raw) = (open(&place), Raw::new(shared().port, &place));
+        let token = claim(&store, P, "a").await;
+        renewed(&store, &[&token]).await;
+        let name = rolls(&raw).await.remove(0);
+        assert!(name.starts_with(BASE), "{name}");
+        aged(&store, P, Duration::from_secs(1)).await;
+        raw.set(&name, &[("beat", "many")]).await;
+        let view = store.view(&group()).await.unwrap();
+        let seen = view.lease(P).unwrap();
+        assert_eq!((seen.age, seen.age_known, view.damaged.len()), (Duration::ZERO, false, 1), "{view:?}");
+        renewed(&store, &[&token]).await;
+        let view = store.view(&group()).await.unwrap();
+        assert!(view.lease(P).unwrap().age_known && view.damaged.is_empty(), "{view:?}");
+        // Nor is it in the way of whoever takes the lease away.
+        raw.set(&name, &[("beat", "many")]).await;
+        claim(&open(&place), P, "b").await;
+        lost(&store, &token).await;
+    });
+}

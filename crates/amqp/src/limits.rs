@@ -25,7 +25,7 @@ pub struct Limits {
     pub sessions: usize,
     /// The highest handle of a session, and so one less than the number of its links: 255.
     pub handle_max: u32,
-    /// All links of the connection: 1,024.
+    /// All links of the connection: 2,048, for one to each partition of the largest hub and a few more.
     pub links: usize,
     /// How many frames with messages a session takes before its next flow. It is not held against a peer
     /// that sends more (Azure's Python SDK counts otherwise), so this bounds only well-behaved ones:
@@ -65,7 +65,7 @@ impl Default for Limits {
             channel_max: 254,
             sessions: 255,
             handle_max: 255,
-            links: 1_024,
+            links: 2_048,
             window: 5_000,
             message: MIB as u64 + MESSAGE_OVERHEAD,
             unsettled: 16_384,

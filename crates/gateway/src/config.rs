@@ -13,14 +13,14 @@ pub const DEFAULT_UNAUTHENTICATED: usize = 256;
 pub const DEFAULT_TIME_TO_OPEN: Duration = Duration::from_secs(10);
 /// [`GatewayLimits::time_to_authorize`]: the service closes connections without a link after as long.
 pub const DEFAULT_TIME_TO_AUTHORIZE: Duration = Duration::from_secs(60);
-/// [`GatewayLimits::links`].
-pub const DEFAULT_LINKS: usize = 1024;
+/// [`GatewayLimits::links`]: one host may read every partition of the largest hub, and ask about it.
+pub const DEFAULT_LINKS: usize = 2048;
 /// [`GatewayLimits::bytes_in_flight`].
 pub const DEFAULT_BYTES_IN_FLIGHT: usize = 8 << 20;
 /// [`GatewayLimits::time_to_read`].
 pub const DEFAULT_TIME_TO_READ: Duration = Duration::from_secs(60);
 /// [`GatewayLimits::tokens`]: SDKs put one for each link, or one for all.
-pub const DEFAULT_TOKENS: usize = 256;
+pub const DEFAULT_TOKENS: usize = DEFAULT_LINKS;
 /// [`GatewayLimits::time_to_stop`].
 pub const DEFAULT_TIME_TO_STOP: Duration = Duration::from_secs(5);
 

@@ -57,6 +57,13 @@ def install_mixed():
     return install_by_pip("mixed", os.path.join(TARGET, "mixed-python"))
 
 
+def install_calls():
+    """With the Python host of the mixed fleet."""
+    python = install_mixed()[0]
+    os.makedirs(os.path.join(TARGET, "calls"), exist_ok=True)
+    return [python, os.path.join(HERE, "calls", "scenario.py")]
+
+
 HUBS = ("sending:4", "positions:2", "values:1", "ownership:1", "refusals:4", "tls:1", "restart:2")
 
 
@@ -69,6 +76,7 @@ class Client:
     operations: str = "operations.txt"  # and so the table that it is in
     storage: bool = False  # whether it needs an Azurite
     trust: str = "EPHOR_CA"  # the variable that names the certificate to trust
+    alone: bool = False  # whether it measures, and is played only when it is asked for
     port: int = 0  # any, unless the client cannot be told one
     tls_port: int = 0  # the same with TLS
 
@@ -85,4 +93,7 @@ CLIENTS = {
     # Python names the port in its blobs, JavaScript does not: without one they meet.
     "mixed": Client("Python, JavaScript and Ephor in one group", install_mixed, ("fleet:8",), (), "mixed.txt", storage=True,
                     port=5672),
+    "calls": Client("a host at rest beside the Python SDK's", install_calls,
+                    tuple(f"{kind}-{size}:{size}" for kind in ("python", "sdk", "none") for size in (16, 256)), (), "calls.txt",
+                    storage=True, alone=True),
 }

@@ -221,3 +221,18 @@ impl Store for BlobStore {
         Box::pin(std::future::pending())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_with_neighbours_nothing_is_fenced_and_no_epoch_keeps_anybody_out() {
+        for (neighbours, shared) in [("none", false), ("sdk", true)] {
+            let place = "AccountName=contoso;AccountKey=c2VjcmV0;Container=leases";
+            let text = format!("{place};Neighbours={neighbours}");
+            let can = BlobStore::connect(&text, BlobOptions::default()).unwrap().capabilities();
+            assert_eq!((can.epochless_neighbours, can.fences_checkpoints), (shared, !shared), "{neighbours}");
+        }
+    }
+}

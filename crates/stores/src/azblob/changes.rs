@@ -21,7 +21,7 @@ impl Session {
         let names = self.introduced(group).await?;
         let partition = request.partition;
         for _ in 0..MOST_ATTEMPTS {
-            let standing = self.standing(group, &names, partition).await?;
+            let standing = self.standing_on_roll(group, &names, partition).await?;
             // A position that cannot be read fails the claim: nobody shall own what it cannot begin.
             standing.checkpoint(group, partition)?;
             let old = standing.record();
@@ -69,12 +69,15 @@ impl Session {
         let names = self.introduced(group).await?;
         let partition = request.token.partition;
         for _ in 0..MOST_ATTEMPTS {
-            let standing = self.standing(group, &names, partition).await?;
+            let at_home = self.is_at_home(&names, &request.token.owner);
+            let standing = match at_home {
+                true => self.standing(group, &names, partition).await?,
+                false => self.standing_on_roll(group, &names, partition).await?,
+            };
             let highest = standing.highest();
             let Some(change) = record::transfer(standing.record(), highest, request, standing.now) else {
                 return Ok(GiveAway::NotOurs);
             };
-            let at_home = self.is_at_home(&names, &request.token.owner);
             if !at_home && !self.struck(&names, &standing, None).await? {
                 continue;
             }
@@ -139,7 +142,7 @@ impl Session {
     pub(super) async fn seek(&self, group: &GroupId, request: &SeekRequest) -> Result<Seek, StoreError> {
         let names = self.introduced(group).await?;
         for _ in 0..MOST_ATTEMPTS {
-            let standing = self.standing(group, &names, request.partition).await?;
+            let standing = self.standing_on_roll(group, &names, request.partition).await?;
             if let (Some(owner), false) =
                 (standing.lease.as_ref().and_then(|l| l.foreign.clone()), request.force)
             {

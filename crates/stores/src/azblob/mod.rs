@@ -1,7 +1,7 @@
 //! A store in an Azure Storage account, in the blobs that the other SDKs' checkpoint stores use.
 //!
 //! ```text
-//!   BlobStore ── session.rs: what is known, used as a condition only
+//!   BlobStore ── session.rs: what is known, used as a condition
 //!      │   read (standing.rs) ── decide by ephor_core::record ── write, if it is still as it was read
 //!      └── container.rs: one request, one condition ── signing.rs ──► the service
 //! ```
@@ -9,16 +9,17 @@
 //! # Why it is safe
 //!
 //! The service changes one blob at a time, on the condition that it is in a certain state (its ETag). A partition has three
-//! that count, and every change of owner writes them in this order:
+//! that count, and its owner has a fourth, its *roll* (`roll.rs`), on which it renews up to 256 leases with one write. Every
+//! change of owner writes them in this order:
 //!
 //! ```text
-//!            1. epoch          2. ownership            3. checkpoint
-//!   claim    take the next ──► we own it, in it ─────► sealed with it, and only now read ──► Won
-//!   transfer take the next ──► the heir owns it ─────► sealed with it
-//!   release                    nobody owns it
-//!   seek     take the next ──► (3) nobody owns it ◄─── (2) sealed with it, at the new position
-//!   renew                      the same, written anew
-//!   save                                               the new position, if it is sealed with our epoch
+//!            0. owner's roll     1. epoch          2. ownership            3. checkpoint
+//!   claim    struck, if owned ─► take the next ──► we own it, in it ─────► sealed with it, and only now read ──► Won
+//!   transfer (the owner knows)   take the next ──► the heir owns it ─────► sealed with it
+//!   release  (the owner knows)                     nobody owns it
+//!   seek     (3) struck ◄─────── take the next     (4) nobody owns it      (2) sealed with it, at the new position
+//!   renew    written anew
+//!   save                                                                   the new position, if it is sealed with our epoch
 //! ```
 //!
 //! 1. *An epoch is taken once.* Each step 1 is one compare-and-set on a number that only grows, in a blob that no other
@@ -26,7 +27,7 @@
 //!    number is still there.
 //! 2. *Ownership changes once.* Step 2 is one compare-and-set against the very state that was read before the epoch was
 //!    taken. So a later owner has a later epoch: its epoch was taken after it read the earlier owner's record, and that one's
-//!    epoch was taken before that record was written. Whoever loses here has changed nothing but the number.
+//!    epoch was taken before that record was written. Whoever loses here has changed nothing but the number, and the roll.
 //! 3. *The seal follows, and only rises.* Between 2 and 3 the old owner may still save; the new one has not read yet. Step 3
 //!    is one compare-and-set of the seal around whatever position is there, and what it was set around is what the new owner begins
 //!    with. From then on a save of an earlier epoch is refused, for it is itself conditional on the state that the seal changed. Whoever
@@ -35,9 +36,23 @@
 //! 4. *A seek is one step*: the checkpoint. With it the owner is locked out and the new position stands, for every claim that seals
 //!    later. That the lease is then taken away only makes the owner notice sooner; if the seeker dies before, the owner
 //!    notices at its next save.
+//! 5. *A renewal and a taking away meet at the roll.* Step 0 is one compare-and-set on it, against the state that the lease was
+//!    judged by: what was renewed meanwhile is not struck. Every renewal is one, too: what was struck meanwhile is not renewed. So
+//!    step 2 is only taken when its owner can be told no more that it has renewed. The version of a lease is the state of its
+//!    ownership and the beat of its last renewal: strikes of other leases do not spoil a claim, and no renewal goes unseen.
+//! 6. *A strike stands until it is needed no more*: its owner drops it from the roll once it has seen a later state of the ownership, and the roll
+//!    is removed with its host once no lease names that. Whoever dies between 0 and 2 leaves a lease that nobody can renew: it keeps the
+//!    age it has (each struck line says when it was renewed), its owner gives it back when it notices, and else it runs out.
 //!
-//! Renewals write the ownership's blob alone, saves the checkpoint's alone: neither stands in the other's way, and a save is no
-//! sign of life. An answer that was lost is looked up: a write whose condition is refused reads the blob, and finds what it wrote itself.
+//! What an owner writes on its roll by heart is what it wrote itself, or has read since, and nobody has struck. Whoever gives away its own
+//! lease need not strike: it is the one that renews. It says nothing of a lease while a write of its own is in doubt, but looks (`shelf.rs`). Another SDK or a person that
+//! writes over an ownership strikes nothing: the owner notices with its next view. Beside other SDKs (`neighbours = sdk`) there are no
+//! rolls, for those look when the ownership itself was written: a renewal writes that anew, and meets every claim there. Each ownership says
+//! whether its owner has a roll, so that hosts of both kinds take from each other by the right rule.
+//!
+//! Renewals write the roll alone (or the ownership), saves the checkpoint alone: neither stands in the other's way, and a save is no
+//! sign of life. Nor is a strike: whoever writes on another's roll writes down when that one renewed. An answer that was lost is looked up: a
+//! write whose condition is refused reads the blob, and finds what it wrote itself.
 //!
 //! # Time
 //!

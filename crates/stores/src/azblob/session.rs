@@ -1,7 +1,8 @@
 //! What all calls share: the container, the names, and what is known of the records that are ours to write.
 //!
-//! What is known is only ever used as a condition: whoever writes by it and is wrong is refused by the service, reads
-//! and decides again. So nothing here must be kept up to date, and nothing is lost with it.
+//! What is known is used as a condition: whoever writes by it and is wrong is refused by the service, reads and decides
+//! again. So nothing here must be kept up to date, and nothing is lost with it. Only of a lease that is renewed on a roll more is
+//! asked: that it is ours until somebody strikes it (`shelf.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -36,6 +36,22 @@ pub(super) fn damaged(what: &str, partition: PartitionId, group: &GroupId, why: 
 }
 
 impl Session {
+    /// How a partition stands, with its owner's roll.
+    pub(super) async fn standing_on_roll(
+        &self,
+        group: &GroupId,
+        names: &Names,
+        partition: PartitionId,
+    ) -> Result<Standing, StoreError> {
+        let mut standing = self.standing(group, names, partition).await?;
+        if let Some(lease) = standing.lease.take() {
+            let now = self.with_roll(names, lease, standing.now).await?;
+            standing.put_lease(Some(now));
+        }
+        Ok(standing)
+    }
+
+    /// The same by its own blobs alone: when its owner renewed last is then unknown.
     pub(super) async fn standing(
         &self,
         group: &GroupId,
@@ -54,20 +70,14 @@ impl Session {
         let highest = Epoch::from_stored(highest);
         let read = |blob: &Blob| ownership::read(partition, blob, highest);
         let lease = first.blob.as_ref().map(read).transpose();
-        let lease = lease.map_err(|why| damaged("lease", partition, group, &why))?;
-        let now = first.at.max(taken.at).max(checkpoint.at);
-        let mut standing = Standing {
-            now,
-            lease: None,
+        Ok(Standing {
+            now: first.at.max(taken.at).max(checkpoint.at),
+            lease: lease.map_err(|why| damaged("lease", partition, group, &why))?,
             roll: None,
             taken: highest,
             taken_etag: taken.blob.map(|blob| blob.stamp.etag),
             checkpoint: checkpoint.blob,
-        };
-        if let Some(lease) = lease {
-            standing.put_lease(Some(self.with_roll(names, lease, now).await?));
-        }
-        Ok(standing)
+        })
     }
 
     /// The lease as its own blob says it now.

@@ -23,7 +23,7 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 /// A request that is delayed comes through within this.
 const LATEST: Duration = Duration::from_millis(60);
 /// What each host does in a round.
-const STEPS: usize = 120;
+const STEPS: usize = 160;
 
 /// One host with its own connections, and everything it was ever given.
 struct Actor {
@@ -39,7 +39,8 @@ struct Actor {
 impl Actor {
     async fn run(mut self) {
         for _ in 0..STEPS {
-            let partition = PARTITIONS[self.random.usize(..PARTITIONS.len())];
+            let any = |random: &mut fastrand::Rng| random.usize(..PARTITIONS.len());
+            let partition = PARTITIONS[any(&mut self.random).min(any(&mut self.random))];
             match self.random.u8(..20) {
                 0..=3 => self.look().await,
                 4..=9 => self.renew().await,

@@ -137,6 +137,84 @@ fn a_lease_that_was_struck_and_not_taken_is_nobodys_prisoner() {
     });
 }
 
+/// A thief whose request of this kind is held up, and what is done meanwhile.
+async fn held_up<T>(
+    what: &'static str,
+    thief: (&Proxy, &BlobStore),
+    meanwhile: impl Future<Output = T>,
+) -> (Claim, T) {
+    let (proxy, thief) = thief;
+    proxy.rule(move |asked| match asked.line.starts_with("PUT") && asked.line.contains(what) {
+        true => Fate::Late(Duration::from_secs(3)),
+        false => Fate::Through,
+    });
+    let later = async {
+        while !proxy.asked().iter().any(|line| line.starts_with("PUT") && line.contains(what)) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        meanwhile.await
+    };
+    let (claimed, done) = tokio::join!(try_claim(thief, P, "thief", ClaimCause::Silent), later);
+    (claimed.unwrap(), done)
+}
+
+/// A strike is for what was seen: if the owner renews before it is written, it is refused.
+#[test]
+fn of_a_strike_and_a_renewal_one_is_refused() {
+    wait(async {
+        let proxy = Proxy::start(shared().port).await;
+        let place = place();
+        let (owner, thief) = (open(&place), open(&proxy.place(&place, shared().port)));
+        let token = claim(&owner, P, "a").await;
+        for _ in 0..2 {
+            let tokens = std::slice::from_ref(&token);
+            let renewal = async { owner.renew(&group(), LEASE, tokens).await.unwrap().remove(0) };
+            match held_up("/ephor/renewals/", (&proxy, &thief), renewal).await {
+                (Claim::Lost { holder }, Renewal::Renewed) => {
+                    assert_eq!(holder.unwrap().token().as_ref(), Some(&token));
+                }
+                // The machine was very slow.
+                (Claim::Won { .. }, Renewal::Lost { .. }) => return,
+                both => panic!("{both:?}"),
+            }
+            renewed(&owner, &[&token]).await;
+        }
+    });
+}
+
+/// The owner does not forget a strike before the lease is taken: not with other renewals, and not because it knows of an
+/// earlier epoch that is over.
+#[test]
+fn a_strike_stands_until_the_lease_is_taken() {
+    wait(async {
+        let proxy = Proxy::start(shared().port).await;
+        let place = place();
+        let (owner, other) = (open(&place), open(&place));
+        let thief = open(&proxy.place(&place, shared().port));
+        owner.heartbeat(&group(), &record("a")).await.unwrap();
+        let q = claim(&owner, Q, "a").await;
+        let first = claim(&owner, P, "a").await;
+        renewed(&owner, &[&q, &first]).await;
+        let cause = ReleaseCause::Shutdown;
+        let request = ReleaseRequest { token: first, cause, heir: None, settled: true };
+        assert_eq!(owner.release(&group(), &request).await.unwrap(), GiveAway::Done);
+        let second = claim(&other, P, "b").await;
+        assert_eq!(other.transfer(&group(), &transfer(&second, "a")).await.unwrap(), GiveAway::Done);
+        let given = lease(&other, P).await.token().unwrap();
+        let meanwhile = async {
+            renewed(&owner, &[&q]).await;
+            renewed(&owner, &[&q]).await;
+            lost(&owner, &given).await;
+            lost(&owner, &given).await
+        };
+        let (claimed, _) = held_up("/ephor/epoch/", (&proxy, &thief), meanwhile).await;
+        let Claim::Won { token, .. } = claimed else { panic!("{claimed:?}") };
+        assert_eq!(lost(&owner, &given).await.unwrap().token(), Some(token.clone()));
+        renewed(&owner, &[&q]).await;
+        renewed(&thief, &[&token]).await;
+    });
+}
+
 /// Whoever looks sees a seek and a release in another's name, and the owner is told at once.
 #[test]
 fn what_a_person_takes_away_is_struck_too() {

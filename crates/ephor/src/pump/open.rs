@@ -4,6 +4,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use ephor_core::checkpoint::Position;
 use ephor_core::position::StartPosition;
 use ephor_core::resume::{self, LostGround, OnInvalidPosition, Resume};
 use ephor_core::source::{OpenError, OpenRequest, PartitionProperties, Receiver, SourceError};
@@ -84,7 +85,7 @@ impl<P: EventProcessor> Pump<P> {
     async fn remember(&mut self, start: &StartPosition, rewind: bool) -> Result<(), Ending> {
         for attempt in 1.. {
             let context = self.context.clone();
-            let position = resume::remembered(start);
+            let position = self.remembered(start);
             let write =
                 async { if rewind { context.rewind(position).await } else { context.save(position).await } };
             match self.unless_stopped(write).await? {
@@ -97,6 +98,19 @@ impl<P: EventProcessor> Pump<P> {
             }
         }
         Ok(())
+    }
+
+    /// A start as it is written down. Processors beside us go by the offset of the last event that counts as done.
+    fn remembered(&self, start: &StartPosition) -> Position {
+        let last = self.context.progress().last_enqueued.clone();
+        match last.filter(|last| self.has_neighbours() && *start == StartPosition::after(last.sequence)) {
+            Some(last) => Position::Finished {
+                sequence: last.sequence,
+                offset: Some(last.offset),
+                enqueued_at: Some(last.enqueued_at),
+            },
+            None => resume::remembered(start),
+        }
     }
 
     /// The partition's properties; also makes sure that the hub is still the one we began with.

@@ -67,6 +67,12 @@ async fn who_begins_at_the_latest_has_what_comes_from_then_on() {
         world.keda_counts([6, 0], "nobody was there").await;
         let host = world.host(Latest).await;
         world.keda_counts([0, 0], "claimed").await;
+        if neighbours == Neighbours::Sdk {
+            // Whoever takes it over goes by the offset: JavaScript cannot do without.
+            let blob = world.blob(0).await.unwrap();
+            let offset = ephor_hub::offset_of(5).to_string();
+            assert_eq!((blob["sequencenumber"].as_str(), blob["offset"].as_str()), ("5", &*offset));
+        }
         world.send([2, 1]).await;
         world.keda_counts([2, 1], "new ones").await;
         host.stop().await;

@@ -34,6 +34,9 @@ const STOP_WITHIN: Duration = Duration::from_secs(20);
 
 /// What it takes to close, and for the word to get round.
 const STOP_GRACE: Duration = Duration::from_secs(6);
+/// A process that is still starting is told to stop so often, with this pause.
+const STOP_ATTEMPTS: u32 = 60;
+const STOP_AGAIN: Duration = Duration::from_secs(1);
 /// So many calls of the store, one after the other, may be in vain before a stop gives up.
 const STOP_CALLS: u32 = 7;
 
@@ -247,6 +250,7 @@ impl SimHost {
         let (judge, machine) = (world.judge.clone(), self.machine);
         FaultyStore::new(&world.handle, world.any_store(), self.store.clone())
             .with_common(world.common.clone())
+            .with_distance(world.scenario.distance)
             .with_observer(self.observer(world, "store"))
             .with_introduction(Arc::new(move |record| judge.meets(record, machine, &style)))
     }
@@ -291,9 +295,16 @@ impl SimHost {
         let (history, judge, name) = (world.history.clone(), world.judge.clone(), self.name.clone());
         let stopped = Arc::new(AtomicBool::new(false));
         self.stopping = Some(stopped.clone());
-        let (machine, begun) = (self.machine, world.handle.now());
+        let (handle, machine, begun) = (world.handle.clone(), self.machine, world.handle.now());
         let longest = STOP_WITHIN + self.style.manager_options().store_timeout * STOP_CALLS + STOP_GRACE;
         world.handle.spawn_on(self.machine, async move {
+            // Who is still starting cannot be stopped yet.
+            for _ in 0..STOP_ATTEMPTS {
+                if process.snapshot().is_some() {
+                    break;
+                }
+                handle.sleep(STOP_AGAIN).await;
+            }
             let host = process.snapshot().map(|snapshot| snapshot.host);
             match process.stop(STOP_WITHIN).await {
                 Ok(report) => {
@@ -301,7 +312,7 @@ impl SimHost {
                     if let Some(host) = host {
                         judge.stopped(&host, &report);
                     }
-                    judge.stopped_in_time(machine, begun, longest);
+                    judge.stopped_in_time(machine, begun, longest + STOP_AGAIN * STOP_ATTEMPTS);
                 }
                 Err(error) => history.tell(format_args!("{name} does not stop: {error}")),
             }

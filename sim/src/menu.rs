@@ -63,6 +63,8 @@ menu! {
     StoreCutOff: 50,
     /// The store's answers are lost for a while: everything gets there and nothing comes back.
     StoreDeaf: 50,
+    /// A host neither sees the others in the store nor is seen by them for a while; it renews and saves all the same.
+    StoreBlind: 40,
     /// The store asks all hosts for fewer calls, and refuses most of them.
     StoreThrottles: 40,
     /// The store wakes nobody for a while.

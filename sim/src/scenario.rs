@@ -82,6 +82,8 @@ pub struct Scenario {
     pub by_hand: f64,
     /// Whether the store can wake its users.
     pub wakes: bool,
+    /// How far away it is: one way takes up to this long.
+    pub distance: Duration,
     /// Where a group without checkpoints begins.
     pub initial: StartPosition,
     /// What is done about a position that does not exist.
@@ -108,6 +110,7 @@ impl Scenario {
             call: Duration::from_millis(random.u64(1..=400)),
             by_hand: if random.bool() { 0.0 } else { 0.3 },
             wakes: random.u32(0..4) != 0,
+            distance: Duration::from_millis(if random.bool() { 0 } else { random.u64(1..=400) }),
             initial: if random.u32(0..5) == 0 { StartPosition::Latest } else { StartPosition::Earliest },
             on_invalid: match random.u32(0..10) {
                 0..=6 => OnInvalidPosition::Earliest,

@@ -63,6 +63,8 @@ struct Reading {
 struct Sighting<V> {
     version: V,
     since: Monotonic,
+    /// When the last view was asked for in which it was not as it is now: it was written after that.
+    after: Option<Monotonic>,
 }
 
 /// What one view says about who is alive.
@@ -124,6 +126,7 @@ impl Watch {
     pub fn observe(&mut self, view: &View, sent: Monotonic, received: Monotonic) -> Judgement {
         let reading = Reading { store: view.at, sent, received };
         let first = self.last.is_none();
+        let before = self.last.map(|last| last.sent);
         let watched = sent.since(*self.watching_since.get_or_insert(received));
         let skewed = self.last.is_some_and(|last| self.disagree(last, reading));
         self.last = Some(reading);
@@ -138,10 +141,14 @@ impl Watch {
         }
         let leases = std::mem::take(&mut self.leases);
         self.leases =
-            sightings(leases, view.leases.iter().map(|l| (l.partition, l.version.clone())), received);
+            sightings(leases, view.leases.iter().map(|l| (l.partition, l.version.clone())), before, received);
         let hosts = std::mem::take(&mut self.hosts);
-        self.hosts =
-            sightings(hosts, view.hosts.iter().map(|h| (h.record.id.clone(), h.record.beat)), received);
+        self.hosts = sightings(
+            hosts,
+            view.hosts.iter().map(|h| (h.record.id.clone(), h.record.beat)),
+            before,
+            received,
+        );
 
         let mut judgement = Judgement { skewed, ..Judgement::default() };
         let mut faltering = BTreeSet::new();
@@ -182,6 +189,11 @@ impl Watch {
         judgement
     }
 
+    /// When a lease was written at the earliest, by our own clock alone; none if the first view had it already.
+    pub fn written_after(&self, partition: PartitionId) -> Option<Monotonic> {
+        self.leases.get(&partition)?.after
+    }
+
     /// How old a record is, by everything that is known about it.
     fn age<V>(&self, sighting: Option<&Sighting<V>>, by_store: Duration, sent: Monotonic) -> Duration {
         let since = sighting.map_or(sent, |sighting| sighting.since);
@@ -216,11 +228,12 @@ impl Watch {
 fn sightings<K: Ord, V: PartialEq>(
     mut old: BTreeMap<K, Sighting<V>>,
     now: impl Iterator<Item = (K, V)>,
+    before: Option<Monotonic>,
     received: Monotonic,
 ) -> BTreeMap<K, Sighting<V>> {
     now.map(|(key, version)| {
         let unchanged = old.remove(&key).filter(|sighting| sighting.version == version);
-        (key, unchanged.unwrap_or(Sighting { version, since: received }))
+        (key, unchanged.unwrap_or(Sighting { version, since: received, after: before }))
     })
     .collect()
 }

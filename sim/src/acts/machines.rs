@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Undo;
+use crate::coverage::HostCondition;
 use crate::faults::Latency;
 use crate::fleet::{SimHost, good_day, set};
 use crate::processor::ProcessorFaults;
@@ -41,7 +42,12 @@ impl Run {
     /// The host that an act hits, of those to whom it can happen.
     pub(super) fn pick(&self, act: &Act, can: impl Fn(&SimHost) -> bool) -> Option<usize> {
         let hosts: Vec<usize> = (0..self.hosts.len()).filter(|&i| can(&self.hosts[i])).collect();
-        (!hosts.is_empty()).then(|| hosts[act.target % hosts.len()])
+        // Trouble seldom comes alone.
+        let in_trouble = |i: &usize| self.hosts[*i].condition(&self.world) != HostCondition::Active;
+        let mut again: Vec<usize> = hosts.iter().copied().filter(in_trouble).collect();
+        again.truncate(if act.target.is_multiple_of(5) { again.len() } else { 0 });
+        let hosts = if again.is_empty() { hosts } else { again };
+        (!hosts.is_empty()).then(|| hosts[act.target / 5 % hosts.len()])
     }
 
     pub(super) fn happens_to_a_machine(&mut self, act: &Act) -> bool {
@@ -142,6 +148,10 @@ impl Run {
             }
             Fault::StoreCutOff => {
                 host.set_store(&world, StoreFaults::cut_off());
+                Some(Undo::Store(number))
+            }
+            Fault::StoreBlind => {
+                host.set_store(&world, StoreFaults::blind());
                 Some(Undo::Store(number))
             }
             Fault::StoreDeaf => {

@@ -6,9 +6,9 @@ use ephor_core::store::{HostOrders, SeekRequest};
 use futures_util::FutureExt;
 
 use super::Undo;
-use crate::coverage::{HostCondition, PartitionState};
+use crate::coverage::HostCondition;
 use crate::executor::Machine;
-use crate::fleet::log_of;
+use crate::fleet::{SimHost, log_of};
 use crate::run::Run;
 use crate::scenario::Act;
 
@@ -72,17 +72,19 @@ impl Run {
     pub(super) fn a_person_holds(&mut self, act: &Act) -> bool {
         let world = self.world.clone();
         let all = world.partitions();
-        // What is with a host that cannot serve it draws people's eyes.
-        let unfit = self.hosts.iter().filter(|host| host.condition(&world) == HostCondition::Unfit);
-        let odd = unfit.flat_map(|host| world.judge.owned_by(host.machine)).find(|it| all.contains(it));
-        let partition = odd.unwrap_or(all[act.target % all.len()]);
-        let held = world.judge.state_of(partition) == PartitionState::Held;
-        let owner = world.judge.owner_of(partition).filter(|_| !held);
-        let number = self.hosts.iter().position(|host| Some(host.machine) == owner);
+        let partition = all[act.target % all.len()];
+        // A host that does not work as the others draws people's eyes, whether the partition is there or will be.
+        let odd = |host: &SimHost| host.process.is_some() && host.condition(&world) != HostCondition::Active;
+        let odd = self.pick(act, odd).filter(|_| !act.target.is_multiple_of(3));
+        let owner = world.judge.owner_of(partition);
+        let number = odd.or_else(|| self.hosts.iter().position(|host| Some(host.machine) == owner));
         let Some((number, process)) = number.and_then(|it| Some((it, self.hosts[it].process.clone()?)))
         else {
             return false;
         };
+        if world.judge.held().contains(&(partition, self.hosts[number].machine)) {
+            return false;
+        }
         world.history.tell(format_args!("a person holds {partition:?} on {}", self.hosts[number].name));
         world.cover_host("Hold", &self.hosts[number]);
         process.pause(partition);

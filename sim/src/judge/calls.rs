@@ -142,6 +142,10 @@ impl Judge {
     ) -> Option<String> {
         let policy = docket.seats.get(&caller.host)?.style.failure;
         let case = docket.cases.get(&caller.partition)?;
+        if case.epoch != caller.epoch {
+            // Whoever has lost it without knowing skips nothing for anybody.
+            return None;
+        }
         let trouble = &case.trouble;
         let alone = trouble.span.is_some_and(|span| (span.first, span.last) == (sequence, sequence));
         let expected = case.readings.get(&caller.epoch).and_then(|reading| reading.next);

@@ -26,6 +26,8 @@ pub(super) struct Grant {
     pub(super) at: Monotonic,
     /// By the owner's own clock.
     pub(super) reading: Monotonic,
+    /// Where the owner runs.
+    pub(super) machine: Option<Machine>,
 }
 
 /// How one epoch reads.

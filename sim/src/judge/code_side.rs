@@ -322,16 +322,13 @@ impl Judge {
         let objection = {
             let mut docket = self.docket();
             let present = docket.life();
-            let sits = |host: &HostId| docket.seats.get(host).is_some_and(|seat| seat.machine == machine);
-            let Some(case) = docket.cases.get(&partition) else { return };
-            if !case.owner.as_ref().is_some_and(sits) {
-                // Somebody who does not own it any more: nothing will come of it.
-                return;
-            }
             let case = docket.cases.entry(partition).or_default();
+            // Somebody may have lost it without knowing yet.
+            let own = case.granted.iter().rev().find(|(_, grant)| grant.machine == Some(machine));
+            let Some(epoch) = own.map(|(epoch, _)| *epoch) else { return };
             let (kept, standing) = (case.kept, case.standing);
             let oldest_instead = self.on_invalid == OnInvalidPosition::Earliest;
-            let reading = case.readings.entry(case.epoch).or_default();
+            let reading = case.readings.entry(epoch).or_default();
             reading.moving = !oldest_instead;
             let expected = reading.next.filter(|standing| standing.life == present).map(|it| it.next);
             let (next, true_word) = match ground {

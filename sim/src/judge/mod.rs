@@ -201,7 +201,7 @@ impl Judge {
         let docket = self.docket();
         match docket.cases.get(&partition) {
             Some(case) if case.owner.is_none() => PartitionState::Unowned,
-            Some(_) if docket.held.iter().any(|(held, _)| *held == partition) => PartitionState::Held,
+            Some(case) if docket.is_held(partition, case) => PartitionState::Held,
             Some(case) if case.call.is_some() => PartitionState::InCall,
             Some(case) if case.open.contains(&case.epoch) => PartitionState::Idle,
             Some(case) if case.closing == Some(case.epoch) => PartitionState::Closing,
@@ -378,6 +378,12 @@ impl Judge {
 }
 
 impl Docket {
+    /// Whether a person holds a partition where it is.
+    fn is_held(&self, partition: PartitionId, case: &Case) -> bool {
+        let seat = case.owner.as_ref().and_then(|owner| self.seats.get(owner));
+        seat.is_some_and(|seat| self.held.contains(&(partition, seat.machine)))
+    }
+
     /// The present life of the hub's log.
     fn life(&self) -> usize {
         self.logs.len() - 1

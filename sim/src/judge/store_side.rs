@@ -36,7 +36,8 @@ impl Judge {
     /// A lease begins to run now.
     fn grant(&self, owner: &HostId) -> Grant {
         let machine = self.docket().seats.get(owner).map(|seat| seat.machine);
-        Grant { at: self.handle.now(), reading: machine.map_or(self.handle.now(), |it| self.reading(it)) }
+        let reading = machine.map_or(self.handle.now(), |it| self.reading(it));
+        Grant { at: self.handle.now(), reading, machine }
     }
 
     fn saved(&self, token: &LeaseToken, checkpoint: &Checkpoint) {
@@ -65,11 +66,16 @@ impl Judge {
             }
             let founded = partition.0 < self.founded;
             let begins = case.standing.is_none() && self.initial == StartPosition::Latest && founded;
+            let goes_on = case.standing.is_none_or(|old| (life, next) > (old.life, old.next));
             let close_failed = case.close_failed == Some(token.epoch);
             let reading = case.readings.entry(token.epoch).or_default();
             reading.unsaved = None;
             let owed = reading.owed.take_if(|owed| owed.next <= next);
-            if close_failed && well && owed.is_none() {
+            if let Some(later) = &mut reading.owed {
+                // What was asked for meanwhile has the next turn.
+                later.since = self.handle.now();
+            }
+            if close_failed && well && owed.is_none() && goes_on {
                 let what =
                     format!("a checkpoint up to {next:?} was written although the processor did not close");
                 objections.push((Promise::AtLeastOnceInOrder, what));
@@ -133,9 +139,9 @@ impl Judge {
             if given && settled {
                 objections.extend(not_settled(case));
             }
-            if given {
-                case.given = change.from.clone().map(|from| (from, settled));
-            }
+            // What was released because nobody served it may be settled all the same.
+            let told = given && change.reason != ChangeReason::Released(ReleaseCause::Unserved);
+            case.given = change.from.clone().filter(|_| told).map(|from| (from, settled));
             if !released {
                 if change.epoch <= case.epoch {
                     let what = format!("the epoch went from {:?} to {:?}", case.epoch, change.epoch);

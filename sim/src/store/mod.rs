@@ -77,6 +77,8 @@ pub struct StoreFaults {
     pub conflict: f64,
     /// A wake-up call is lost.
     pub lost_notification: f64,
+    /// Views and heartbeats never get there; everything else does.
+    pub blind: bool,
 }
 
 impl Default for StoreFaults {
@@ -95,6 +97,7 @@ impl Default for StoreFaults {
             throttled: 0.0,
             conflict: 0.0,
             lost_notification: 0.0,
+            blind: false,
         }
     }
 }
@@ -108,6 +111,11 @@ impl StoreFaults {
     /// Deaf: everything gets there, and no answer comes back.
     pub fn deaf() -> Self {
         Self { lost_response: 1.0, lost_notification: 1.0, ..Self::default() }
+    }
+
+    /// Blind: it owns, renews and saves, and neither sees the others nor is seen by them.
+    pub fn blind() -> Self {
+        Self { blind: true, lost_notification: 1.0, ..Self::default() }
     }
 
     /// Whether calls may fail or come late.
@@ -139,7 +147,8 @@ impl StoreFaults {
         let there = if slow { self.slow_latency } else { self.latency }.draw(random);
         let slow_answer = happens(random, self.slow_answer);
         let back = if slow_answer { self.slow_answer_latency } else { self.latency }.draw(random);
-        let mut fault = None;
+        let unseen = self.blind && matches!(call, StoreCall::View | StoreCall::Heartbeat);
+        let mut fault = unseen.then_some(FaultKind::LostRequest);
         for (kind, probability) in [
             (FaultKind::LostRequest, self.lost_request),
             (FaultKind::LostResponse, self.lost_response),
@@ -167,6 +176,8 @@ pub struct FaultyStore {
     observer: FaultObserver<StoreCall>,
     /// Hears of every heartbeat when it sets out.
     introduction: Arc<dyn Fn(&HostRecord) + Send + Sync>,
+    /// How long one way takes at most, on top of everything.
+    distance: Duration,
     random: Mutex<Rng>,
     /// Wake-up calls that have come and were not yet heard.
     unheard: Mutex<BTreeSet<(GroupId, HostId)>>,
@@ -182,6 +193,7 @@ impl FaultyStore {
             common: Arc::default(),
             observer: Arc::new(|_, _, _| {}),
             introduction: Arc::new(|_| {}),
+            distance: Duration::ZERO,
             random: Mutex::new(handle.fork_random()),
             unheard: Mutex::default(),
         }
@@ -195,6 +207,11 @@ impl FaultyStore {
     /// Shares these faults with others, on top of its own.
     pub fn with_common(self, common: Arc<Mutex<StoreFaults>>) -> Self {
         Self { common, ..self }
+    }
+
+    /// The store is far away: each way takes up to so much longer, also on a good day.
+    pub fn with_distance(self, distance: Duration) -> Self {
+        Self { distance, ..self }
     }
 
     /// Tells `introduction` of every heartbeat when it sets out.
@@ -227,7 +244,10 @@ impl FaultyStore {
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
         Box::pin(async move {
-            let journey = self.draw(|random| self.faults().journey(random, call));
+            let mut journey = self.draw(|random| self.faults().journey(random, call));
+            let far = Latency { least: Duration::ZERO, most: self.distance };
+            journey.there += self.draw(|random| far.draw(random));
+            journey.back += self.draw(|random| far.draw(random));
             let observer = self.observer.clone();
             let report = move |fault| observer(fault, call, partition);
             let apply = apply(self.inner.clone(), journey.fault);

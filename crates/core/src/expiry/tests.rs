@@ -152,6 +152,21 @@ fn an_age_is_unknown_from_a_jump_until_the_record_is_written_again() {
 }
 
 #[test]
+fn what_was_seen_otherwise_before_was_written_after_that() {
+    let mut watch = watch();
+    show(&mut watch, 100, 1_000, 1, 1);
+    assert_eq!(watch.written_after(P), None);
+    show(&mut watch, 110, 1_010, 11, 1);
+    assert_eq!(watch.written_after(P), None);
+    let asked = watch.last.map(|last| last.sent);
+    // Whatever the store's clock says.
+    show(&mut watch, 120, 960, 0, 2);
+    assert_eq!(watch.written_after(P), asked);
+    show(&mut watch, 130, 970, 10, 2);
+    assert_eq!(watch.written_after(P), asked);
+}
+
+#[test]
 fn our_own_clock_that_jumps_ahead_makes_no_host_look_dead() {
     let mut watch = watch();
     let mut look = |own: u64, store: i64, age| {

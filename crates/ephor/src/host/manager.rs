@@ -66,7 +66,7 @@ pub(crate) struct Manager {
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) ends: mpsc::UnboundedReceiver<PumpEnd>,
     pub(super) end_sender: mpsc::UnboundedSender<PumpEnd>,
-    watch: Watch,
+    pub(super) watch: Watch,
     pub(super) partitions: Vec<PartitionId>,
     pub(super) log: Option<LogId>,
     pub(super) refresh_at: Monotonic,

@@ -50,13 +50,14 @@ impl Manager {
         let served_before = self.served.get(&partition).is_some_and(|epoch| *epoch >= lease.epoch);
         let cooling = self.cooling.get(&partition).filter(|cooling| now < cooling.until).is_some();
         let manager = &self.shared.manager;
-        let renewed = self.shared.counts_from(sight.sent).before(lease.age);
-        let until = deadline(renewed, lease.duration.unwrap_or_default(), manager.fence_margin);
+        // A store whose clock was set back makes a lease look younger than it is. Then what we saw ourselves counts.
+        let age_known = sight.ages_unknown.binary_search(&partition).is_err();
+        let by_store = age_known.then(|| self.shared.counts_from(sight.sent).before(lease.age));
+        let renewed = by_store.or_else(|| self.watch.written_after(partition));
+        let until = renewed.map(|at| deadline(at, lease.duration.unwrap_or_default(), manager.fence_margin));
         if !served_before && !cooling && self.takes_part() {
-            // Past the deadline it can only be claimed anew, once it has expired. So it is if nobody knows how old
-            // it is: a store whose clock was set back makes it look younger than it is.
-            let age_known = sight.ages_unknown.binary_search(&partition).is_err();
-            if now < until && age_known {
+            // Past the deadline, or if nobody knows how old it is, it can only be claimed anew, once it has expired.
+            if let Some(until) = until.filter(|until| now < *until) {
                 let checkpoint = sight.view.checkpoint(partition).cloned();
                 let from = self.asks.get(&partition).map(|ask| ask.owner.clone());
                 self.start_pump(token, &lease, checkpoint, until, from, OwnershipReason::Received);

@@ -7,12 +7,12 @@
 //!
 //! | promise | how it is judged |
 //! |---|---|
-//! | one owner | an epoch is never used twice; no save under an older epoch than the newest; no user code of an older epoch runs once a newer one has begun; no two calls at a time; no call after the lease, less its margin, is over by its machine's own clock; nobody is declared expired who is not |
+//! | one owner | an epoch is never used twice; no save under an older epoch than the newest; no user code of an older epoch runs once a newer one has begun; no two calls at a time; no call after the lease, less its margin, is over by its machine's own clock; nobody is declared expired who is not; only silence permits theft |
 //! | at least once, in order | each epoch goes on right behind the checkpoint that stood when it began; each call at the next unfinished event; what is passed over was said, and is gone; no checkpoint covers what nobody finished; the policy's checkpoints are written in time; in the end everything is finished |
 //! | checkpoints never move back | as the store carries them out |
-//! | stop means stopped | what was given away as settled has its checkpoint at the last finished event; who has stopped owns nothing and runs nothing; what is held is not delivered |
+//! | stop means stopped | what was given away as settled has its checkpoint at the last finished event; who has stopped owns nothing and runs nothing; what is held is not delivered; how calls and processors end (`calls`) |
 //! | balanced and then still | after the trouble: everything owned, evenly, and nothing moves |
-//! | the loop never dies | every host goes on scanning |
+//! | the loop never dies | every host goes on scanning; limits of calls, and who is told of failures (`calls`) |
 
 mod calls;
 mod case;

@@ -1,4 +1,4 @@
-"""One Python host at its usual settings but for the interval: prints a line of JSON for each partition that it begins."""
+"""One Python host at its usual settings but for the interval: prints a line of JSON for each partition that it begins or ends."""
 import json
 import os
 
@@ -15,4 +15,5 @@ with client:
     client.receive(
         on_event=lambda context, event: None,
         on_partition_initialize=lambda context: print(json.dumps({"begun": context.partition_id}), flush=True),
+        on_partition_close=lambda context, reason: print(json.dumps({"ended": context.partition_id}), flush=True),
         on_error=lambda context, error: print(json.dumps({"error": f"{type(error).__name__}: {error}"}), flush=True))

@@ -49,7 +49,8 @@ pub(super) enum Kind {
     Epoch(PartitionId),
     History(PartitionId),
     Host,
-    Roll,
+    /// With the number of its bucket.
+    Roll(u32),
     Founding,
     Group,
 }
@@ -151,9 +152,7 @@ fn kind(rest: &str) -> Option<Kind> {
         ["ephor", "epoch", text] => partition(text).map(Kind::Epoch),
         ["ephor", "history", text] => partition(text).map(Kind::History),
         ["ephor", "hosts", text] if text.len() == 64 => Some(Kind::Host),
-        ["ephor", "renewals", text, bucket] if text.len() == 64 && bucket.parse::<u32>().is_ok() => {
-            Some(Kind::Roll)
-        }
+        ["ephor", "renewals", text, bucket] if text.len() == 64 => bucket.parse().ok().map(Kind::Roll),
         ["ephor", "founding"] => Some(Kind::Founding),
         ["ephor", "group"] => Some(Kind::Group),
         _ => None,
@@ -225,7 +224,7 @@ mod tests {
             (names.epoch(p), Kind::Epoch(p)),
             (names.history(p), Kind::History(p)),
             (names.host(&id), Kind::Host),
-            (names.roll(&id, PartitionId(u32::MAX)), Kind::Roll),
+            (names.roll(&id, PartitionId(700)), Kind::Roll(2)),
             (names.founding(), Kind::Founding),
             (names.group(), Kind::Group),
         ] {

@@ -20,7 +20,7 @@ use super::hosts::is_drained;
 use super::metadata::{escape, number, pairs, unescape};
 use super::names::{Kind, Names, group_of};
 use super::ownership::{self, Ownership};
-use super::roll::{Roll, bucket};
+use super::roll::Roll;
 use super::seals::Sealing;
 use super::session::{Session, locked, written_group};
 use super::standing::EPOCH;
@@ -36,18 +36,28 @@ struct Sorted {
     checkpoints: BTreeMap<PartitionId, Blob>,
     epochs: BTreeMap<PartitionId, Epoch>,
     hosts: Vec<(String, Blob, Timestamp)>,
-    rolls: BTreeMap<String, (Blob, Timestamp)>,
+    rolls: BTreeMap<String, ListedRoll>,
     founding: Option<Blob>,
     group: Option<Blob>,
 }
 
+/// A roll in the list.
+struct ListedRoll {
+    roll: Result<Roll, Unreadable>,
+    etag: String,
+    at: Timestamp,
+}
+
 /// A lease as it is shown, with what its owner's roll says. That was listed earlier, and counts from then.
-fn enroll(names: &Names, sorted: &Sorted, lease: &Ownership, at: Timestamp) -> Result<Lease, Unreadable> {
+fn enroll(names: &Names, sorted: &Sorted, lease: &Ownership, at: Timestamp) -> Lease {
     let partition = lease.record.partition;
-    let found = lease.enrolled().and_then(|owner| sorted.rolls.get(&names.roll(owner, partition)));
-    let Some((blob, listed_at)) = found else { return Ok(lease.seen_at(at)) };
-    let roll = Roll::read(bucket(partition), blob)?;
-    Ok(lease.clone().renewed_on(Some(&roll)).seen_at(at.min(*listed_at)))
+    let listed = lease.enrolled().and_then(|owner| sorted.rolls.get(&names.roll(owner, partition)));
+    match listed.map(|listed| (&listed.roll, listed.at)) {
+        None => lease.seen_at(at),
+        Some((Ok(roll), earlier)) => lease.clone().renewed_on(Some(roll)).seen_at(at.min(earlier)),
+        // Its owner writes it anew soon. Until then nobody can tell how old the lease is.
+        Some((Err(_), _)) => Lease { age: Duration::ZERO, age_known: false, ..lease.seen_at(at) },
+    }
 }
 
 fn sort(names: &Names, listed: Vec<Listed>) -> Sorted {
@@ -65,8 +75,9 @@ fn sort(names: &Names, listed: Vec<Listed>) -> Sorted {
                 sorted.epochs.insert(partition, Epoch::from_stored(epoch));
             }
             Some(Kind::Host) => sorted.hosts.push((name, blob, at)),
-            Some(Kind::Roll) => {
-                sorted.rolls.insert(name, (blob, at));
+            Some(Kind::Roll(bucket)) => {
+                let roll = Roll::read(bucket, &blob);
+                sorted.rolls.insert(name, ListedRoll { roll, etag: blob.stamp.etag, at });
             }
             Some(Kind::Founding) => sorted.founding = Some(blob),
             Some(Kind::Group) => sorted.group = Some(blob),
@@ -83,12 +94,13 @@ fn unneeded_rolls(names: &Names, sorted: &Sorted, view: &View) -> Vec<(String, S
     let owners: BTreeSet<String> = owners.map(|owner| names.rolls(owner)).collect();
     let hosts: BTreeSet<&String> = sorted.hosts.iter().map(|(name, _, _)| name).collect();
     let unneeded = sorted.rolls.iter().filter(|(name, _)| {
-        let of = |owner: &String| name.starts_with(owner.as_str());
-        !owners.iter().any(of) && names.host_of_roll(name).is_some_and(|host| !hosts.contains(&host))
+        let has_lease = owners.iter().any(|owner| name.starts_with(owner.as_str()));
+        !has_lease && names.host_of_roll(name).is_some_and(|host| !hosts.contains(&host))
     });
     // A lease that cannot be read may be anybody's.
-    let damaged = view.leases.len() < sorted.leases.len();
-    unneeded.filter(|_| !damaged).map(|(name, (blob, _))| (name.clone(), blob.stamp.etag.clone())).collect()
+    let all_read = view.leases.len() == sorted.leases.len();
+    let unneeded = unneeded.filter(|_| all_read);
+    unneeded.map(|(name, listed)| (name.clone(), listed.etag.clone())).collect()
 }
 
 impl Session {
@@ -149,22 +161,15 @@ impl Session {
         view: &mut View,
     ) -> Result<BTreeMap<PartitionId, CheckpointRecord>, StoreError> {
         let mut raised = BTreeMap::new();
+        let damaged = sorted.rolls.values().filter_map(|listed| listed.roll.as_ref().err());
+        view.damaged.extend(damaged.map(|why| format!("the renewals of a host of {group}: {why}")));
         for (partition, (blob, at)) in &sorted.leases {
             let taken = sorted.epochs.get(partition).copied().unwrap_or_default();
-            let told = |what, why| format!("the {what} of partition {partition} of {group}: {why}");
             let lease = match ownership::read(*partition, blob, taken) {
                 Ok(lease) => lease,
                 Err(why) => {
-                    view.damaged.push(told("lease", why));
+                    view.damaged.push(format!("the lease of partition {partition} of {group}: {why}"));
                     continue;
-                }
-            };
-            let shown = match enroll(names, sorted, &lease, *at) {
-                Ok(shown) => shown,
-                // Its owner writes it anew soon. Until then nobody can tell how old it is.
-                Err(why) => {
-                    view.damaged.push(told("renewals", why));
-                    Lease { age: Duration::ZERO, age_known: false, ..lease.seen_at(*at) }
                 }
             };
             let seen = sorted.checkpoints.get(partition);
@@ -173,7 +178,7 @@ impl Session {
             {
                 raised.insert(*partition, record);
             }
-            view.leases.push(shown);
+            view.leases.push(enroll(names, sorted, &lease, *at));
         }
         Ok(raised)
     }

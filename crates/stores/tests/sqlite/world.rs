@@ -1,5 +1,8 @@
 //! A file of its own, a machine whose clocks and disk a test moves by hand, and the steps that most tests
-//! begin with.
+//! begin with, each waited for.
+
+#[path = "../shared/steps.rs"]
+mod steps;
 
 use std::fs::File;
 use std::io;
@@ -8,18 +11,14 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ephor_core::checkpoint::Position;
 use ephor_core::epoch::Epoch;
-use ephor_core::host_record::{HostRecord, HostState, HostStatistics};
-use ephor_core::ids::{GroupId, HostId, Incarnation, PartitionId};
-use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken, TransferRequest};
-use ephor_core::position::SequenceNumber;
-use ephor_core::store::{Claim, GiveAway, HostOrders, Save, SaveRequest, Store, StoreError};
+use ephor_core::ids::{GroupId, PartitionId};
+use ephor_core::lease::{ClaimCause, LeaseToken};
+use ephor_core::store::{Claim, GiveAway, HostOrders, Save, Store, StoreError};
 use ephor_core::time::Timestamp;
 use ephor_stores::sqlite::{Machine, SqliteOptions, SqliteStore};
 
-pub(crate) const P: PartitionId = PartitionId(3);
-pub(crate) const LEASE: Duration = Duration::from_secs(30);
+pub(crate) use steps::{LEASE, P, finished, host, record};
 
 /// Nothing that is to come takes this long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -159,28 +158,6 @@ pub(crate) fn group() -> GroupId {
     }
 }
 
-pub(crate) fn host(name: &str) -> HostId {
-    HostId { name: name.parse().unwrap(), incarnation: Incarnation(1) }
-}
-
-pub(crate) fn finished(sequence: u64) -> Position {
-    Position::Finished { sequence: SequenceNumber(sequence), offset: None, enqueued_at: None }
-}
-
-pub(crate) fn record(name: &str) -> HostRecord {
-    HostRecord {
-        id: host(name),
-        beat: 1,
-        state: HostState::Active,
-        lease_duration: LEASE,
-        max_partitions: None,
-        wants: Vec::new(),
-        answers: Vec::new(),
-        statistics: HostStatistics::default(),
-        software: "test".into(),
-    }
-}
-
 pub(crate) fn beat(store: &SqliteStore, name: &str) -> HostOrders {
     wait(store.heartbeat(&group(), &record(name))).unwrap()
 }
@@ -191,31 +168,22 @@ pub(crate) fn try_claim(
     name: &str,
     above: Epoch,
 ) -> Result<Claim, StoreError> {
-    let view = wait(store.view(&group()))?;
-    let seen = view.lease(partition).map(|lease| lease.version.clone());
-    let cause = ClaimCause::Expired;
-    let request = ClaimRequest { partition, host: host(name), duration: LEASE, seen, above, cause };
-    wait(store.claim(&group(), &request))
+    wait(steps::try_claim_above(store, partition, name, ClaimCause::Expired, above))
 }
 
 pub(crate) fn claim(store: &SqliteStore, partition: PartitionId, name: &str) -> LeaseToken {
-    match try_claim(store, partition, name, Epoch::NONE).unwrap() {
-        Claim::Won { token, .. } => token,
-        Claim::Lost { holder } => panic!("lost to {holder:?}"),
-    }
+    wait(steps::claim(store, partition, name))
 }
 
 pub(crate) fn save(store: &SqliteStore, token: &LeaseToken, sequence: u64) -> Result<Save, StoreError> {
-    wait(store.save(&group(), &SaveRequest::new(token, &finished(sequence), None)))
+    wait(steps::save(store, token, sequence))
 }
 
 pub(crate) fn hand_over(store: &SqliteStore, token: &LeaseToken, to: &str) {
-    let request = TransferRequest { token: token.clone(), to: host(to), duration: LEASE, settled: true };
-    assert_eq!(wait(store.transfer(&group(), &request)).unwrap(), GiveAway::Done);
+    assert_eq!(wait(store.transfer(&group(), &steps::transfer(token, to))).unwrap(), GiveAway::Done);
 }
 
 /// What is stored as finished.
 pub(crate) fn stored(store: &SqliteStore, partition: PartitionId) -> Option<u64> {
-    let view = wait(store.view(&group())).unwrap();
-    view.checkpoint(partition)?.position.finished().map(|sequence| sequence.0)
+    wait(steps::stored(store, partition))
 }

@@ -196,6 +196,9 @@ fn hits_a_host(fault: Fault) -> bool {
     )
 }
 
+/// So many combinations that never occurred are named: after thousands of seeds there are fewer.
+const MOST_NAMED: usize = 40;
+
 fn table<S: Copy + Ord + fmt::Debug>(
     f: &mut fmt::Formatter<'_>,
     title: &str,
@@ -224,11 +227,17 @@ impl fmt::Display for Coverage {
         for (call, count) in &self.calls {
             writeln!(f, "{call:<34}{count:>10}")?;
         }
-        let holes = self.holes();
-        match holes.len() {
-            0 => write!(f, "\nevery combination that can occur has occurred"),
-            count => write!(f, "\n{count} combinations never occurred: {}", holes.join("; ")),
+        let mut holes = self.holes();
+        let count = holes.len();
+        if count == 0 {
+            return write!(f, "\nevery combination that can occur has occurred");
         }
+        holes.truncate(MOST_NAMED);
+        write!(f, "\n{count} combinations never occurred: {}", holes.join("; "))?;
+        if count > MOST_NAMED {
+            write!(f, "; and {} more: too few seeds", count - MOST_NAMED)?;
+        }
+        Ok(())
     }
 }
 

@@ -61,7 +61,7 @@ fn one_fleet(seed: u64, moves: &mut Moves) {
     let drawn = Scenario::draw(seed);
     let style = Style { process_timeout: None, max_partitions: None, lease: LEASE, ..drawn.style };
     let initial = StartPosition::Earliest;
-    let scenario = Scenario { acts: vec![], by_hand: 0.0, style, initial, ..drawn };
+    let scenario = Scenario { acts: vec![], by_hand: 0.0, style, initial, distance: Duration::ZERO, ..drawn };
     let wakes = scenario.wakes;
     let mut run = Run::new(scenario, Rules::default());
     run.send_events();

@@ -28,6 +28,9 @@ pub(super) fn of(scenario: &Scenario) -> Vec<String> {
     if !scenario.wakes {
         told.push("the store cannot wake its users: they look again and again".into());
     }
+    if !scenario.distance.is_zero() {
+        told.push(format!("the store is far away: one way takes up to {}", span(scenario.distance)));
+    }
     match scenario.ending {
         Ending::Well => {}
         Ending::OneDrained => told.push("in the end a person has drained one host, and leaves it so".into()),

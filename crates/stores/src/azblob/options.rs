@@ -16,7 +16,8 @@ pub const DEFAULT_AT_ONCE: usize = 16;
 /// Who else owns partitions of the same group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Neighbours {
-    /// Hosts of Ephor alone: checkpoints are fenced, and everything that a store promises holds.
+    /// Hosts of Ephor alone: checkpoints are fenced, and everything that a store promises holds. A host renews all its
+    /// leases with one write, which no other SDK looks at: it would take them for expired.
     #[default]
     None,
     /// Also processors of other SDKs. They write checkpoints without looking, and nothing can stop them.

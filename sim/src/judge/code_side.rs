@@ -192,7 +192,9 @@ impl Judge {
         let due = [by_count, policy.every].into_iter().flatten().min()?;
         let age = self.handle.now().since(since);
         let late = age > due.max(policy.spacing) + CHECKPOINT_GRACE;
-        (late && docket.undisturbed(caller.machine, since)).then(|| {
+        // What was saved before a copy was restored is saved no more, and the host does not know.
+        let restored = docket.in_amnesty(since);
+        (late && !restored && docket.undisturbed(caller.machine, since)).then(|| {
             let what = format!("no checkpoint for {age:?}, although the policy asks for one");
             (Promise::AtLeastOnceInOrder, what)
         })
@@ -324,8 +326,8 @@ impl Judge {
             let present = docket.life();
             let case = docket.cases.entry(partition).or_default();
             // Somebody may have lost it without knowing yet.
-            let own = case.granted.iter().rev().find(|(_, grant)| grant.machine == Some(machine));
-            let Some(epoch) = own.map(|(epoch, _)| *epoch) else { return };
+            let own = case.granted.iter().filter(|(_, grant)| grant.machine == Some(machine));
+            let Some(epoch) = own.max_by_key(|(_, grant)| grant.at).map(|(epoch, _)| *epoch) else { return };
             let (kept, standing) = (case.kept, case.standing);
             let oldest_instead = self.on_invalid == OnInvalidPosition::Earliest;
             let reading = case.readings.entry(epoch).or_default();
@@ -369,8 +371,10 @@ impl Judge {
 impl Docket {
     /// A restored store may give an epoch out again, and this is not who has it now.
     fn has_it_from_another_time(&self, caller: &Caller, now: Monotonic) -> bool {
-        let owner = self.cases.get(&caller.partition).and_then(|case| case.owner.as_ref());
-        self.in_amnesty(now) && owner != Some(&caller.host)
+        let case = self.cases.get(&caller.partition);
+        let again =
+            case.filter(|case| case.epoch == caller.epoch && case.owner.as_ref() != Some(&caller.host));
+        self.in_amnesty(now) && again.is_some()
     }
 }
 

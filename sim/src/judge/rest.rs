@@ -8,6 +8,7 @@ use ephor_core::time::Monotonic;
 
 use super::{Judge, Promise};
 use crate::executor::Machine;
+use crate::scenario::SETTLE;
 
 /// A host that runs at the end.
 #[derive(Clone, Debug)]
@@ -125,7 +126,11 @@ impl Judge {
             let sent = last.map_or(0, |last| last.0 + 1);
             let case = docket.cases.get(partition);
             let alive = |owner: &HostId| rest.alive.iter().any(|alive| alive.host == *owner);
-            let served = case.is_some_and(|case| case.owner.as_ref().is_some_and(alive));
+            // A claim that landed late may stand there, and nobody has room for it.
+            let renewed = case.is_some_and(|case| {
+                case.granted.get(&case.epoch).is_some_and(|grant| self.handle.now().since(grant.at) < SETTLE)
+            });
+            let served = renewed && case.is_some_and(|case| case.owner.as_ref().is_some_and(alive));
             if rest.without_room() > 0 && !served {
                 continue;
             }

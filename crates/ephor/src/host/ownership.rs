@@ -55,13 +55,12 @@ impl Manager {
         let by_store = age_known.then(|| self.shared.counts_from(sight.sent).before(lease.age));
         let renewed = by_store.or_else(|| self.watch.written_after(partition));
         let until = renewed.map(|at| deadline(at, lease.duration.unwrap_or_default(), manager.fence_margin));
-        if !served_before && !cooling && self.takes_part() {
-            // Past the deadline, or if nobody knows how old it is, it can only be claimed anew, once it has expired.
-            if let Some(until) = until.filter(|until| now < *until) {
-                let checkpoint = sight.view.checkpoint(partition).cloned();
-                let from = self.asks.get(&partition).map(|ask| ask.owner.clone());
-                self.start_pump(token, &lease, checkpoint, until, from, OwnershipReason::Received);
-            }
+        // Past the deadline, or if nobody knows how old it is, it is given back, and can be claimed anew.
+        let in_time = until.filter(|until| now < *until);
+        if let Some(until) = in_time.filter(|_| !served_before && !cooling && self.takes_part()) {
+            let checkpoint = sight.view.checkpoint(partition).cloned();
+            let from = self.asks.get(&partition).map(|ask| ask.owner.clone());
+            self.start_pump(token, &lease, checkpoint, until, from, OwnershipReason::Received);
             return;
         }
         match self

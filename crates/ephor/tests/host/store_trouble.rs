@@ -13,7 +13,7 @@ use ephor::environment::Environment;
 use ephor::memory::MemoryStore;
 use ephor::{CheckpointPolicy, Clock, CloseReason, EventProcessorOptions, Monotonic, PartitionId, Timestamp};
 use ephor_core::history::ChangeReason;
-use ephor_core::lease::ClaimCause;
+use ephor_core::lease::{ClaimCause, ReleaseCause};
 use ephor_testkit::TestFleet;
 
 const TROUBLES: [Trouble; 4] =
@@ -239,6 +239,29 @@ async fn a_claim_that_landed_although_it_failed_is_adopted_at_the_next_scan() {
         assert_eq!(ledger.entries().iter().filter(|e| matches!(e.what, What::Changed(_))).count(), 4);
         assert_no_epoch_is_served_twice(&ledger);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_of_ours_that_nobody_could_take_up_in_time_is_given_back_at_the_next_scan() {
+    let (mut fleet, ledger, store) = troubled(4);
+    for partition in all(4) {
+        send(&fleet, partition, 3);
+    }
+    store.trouble_times(Op::Claim, Trouble::LandsAndFails, 4);
+    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    fleet.pass(millis(100)).await;
+    assert_eq!(store.calls(Op::Claim), 4);
+    store.trouble(Op::View, Trouble::Fails);
+    fleet.pass(seconds(29)).await;
+    assert_eq!(ledger.entries().iter().filter(|entry| entry.what == What::Opened).count(), 0);
+    store.heal();
+    let healed = ledger.now();
+    fleet.until_caught_up().await.unwrap();
+    assert!(ledger.now().since(healed) < seconds(5 + 2), "{:?}", ledger.now().since(healed));
+    let unserved = ChangeReason::Released(ReleaseCause::Unserved);
+    let released = ledger.entries().into_iter().filter(|entry| entry.what == What::Changed(unserved.clone()));
+    assert_eq!(released.count(), 4);
+    assert_no_epoch_is_served_twice(&ledger);
 }
 
 #[tokio::test(start_paused = true)]

@@ -150,11 +150,17 @@ pub(crate) struct Export {
 pub(crate) struct Import {
     #[command(flatten)]
     pub(crate) look: Look,
-    /// The file that `export` wrote
+    /// The file that `export` wrote, or - for standard input
     pub(crate) file: PathBuf,
     /// Do it
     #[arg(long)]
     pub(crate) yes: bool,
+    /// The connection string of the hub: with it namespace and partitions are checked before anything is written
+    #[arg(long, env = "EPHOR_CONNECTION", hide_env_values = true)]
+    pub(crate) connection: Option<String>,
+    /// A certificate (PEM) to trust besides the public ones, such as the one of ephor dev --amqps
+    #[arg(long, value_name = "FILE", env = "EPHOR_TRUST")]
+    pub(crate) trust: Option<PathBuf>,
 }
 
 #[derive(Args)]

@@ -1,14 +1,18 @@
 //! `ephor checkpoint list`, `export` and `import`.
 
 use ephor_core::BoxError;
+use ephor_core::ids::{GroupId, Namespace};
+use ephor_core::source::EventSource;
 use ephor_core::store::{Seek, SeekRequest, View};
 use ephor_stores::export::{self, Export, Exported};
 
 use super::arguments::{self, Import, Look};
 use super::group::{partitions, position};
-use super::place::Place;
-use super::seek::who;
+use super::place::{IsNew, Kind, Place};
+use super::seek::{all_done, who};
 use super::table::{Cell, Table, say};
+use crate::arguments::Connection;
+use crate::connection;
 
 pub(crate) async fn list(options: &Look) -> Result<(), BoxError> {
     let view = Place::find(options).await?.view().await?;
@@ -35,42 +39,59 @@ pub(crate) async fn list(options: &Look) -> Result<(), BoxError> {
 pub(crate) async fn export(options: &arguments::Export) -> Result<(), BoxError> {
     let place = Place::find(&options.look).await?;
     let view = place.view().await?;
-    check_complete(&view, options.incomplete)?;
+    check_complete(&view, options.incomplete, place.kind)?;
+    if view.checkpoints.is_empty() {
+        eprintln!("ephor: {} has no checkpoints: this export holds no positions", place.group);
+    }
     say(&format!("{}\n", export::write(&place.group, &view.checkpoints)))
 }
 
 /// A position that is missing is not noticed by whoever imports the rest.
-fn check_complete(view: &View, incomplete: bool) -> Result<(), BoxError> {
+fn check_complete(view: &View, incomplete: bool, kind: Kind) -> Result<(), BoxError> {
     if view.damaged.is_empty() || incomplete {
         return Ok(());
     }
+    let mend = match kind {
+        Kind::OldFleet => {
+            "Add --incomplete to export what can be read, and write the missing position into the file"
+        }
+        _ => {
+            "Mend a checkpoint with `ephor checkpoint seek --partition NUMBER`, or add --incomplete to export what \
+             can be read"
+        }
+    };
     Err(format!(
         "nothing was exported, because not all of the group can be read: {}; an import would begin such a \
-         partition anew. Mend a checkpoint with `ephor checkpoint seek --partition NUMBER`, or add --incomplete \
-         to export what can be read",
+         partition anew. {mend}",
         view.damaged.join("; ")
     )
     .into())
 }
 
 pub(crate) async fn import(options: &Import) -> Result<(), BoxError> {
-    let file = options.file.display();
-    let text = std::fs::read_to_string(&options.file).map_err(|error| format!("{file}: {error}"))?;
-    let export = export::read(&text).map_err(|error| format!("{file}: {error}"))?;
+    let export = read(options)?;
     check_hub(&export, options)?;
-    let place = Place::find_or_begin(&options.look, &export.group, options.yes).await?;
+    let check = async |group: &GroupId, new: IsNew| ask_hub(&export, group, new, options).await;
+    let place = Place::find_or_begin(&options.look, &export.group, options.yes, check).await?;
     let view = place.view().await?;
     check_partitions(&export, &view, &place)?;
     let mut table = Table::new(&["part", "now", "new", "outcome"]);
-    let mut failed = None;
+    let (mut failed, mut undone, all) = (None, 0, export.checkpoints.len());
     for exported in export.checkpoints {
         let now = view.checkpoint(exported.partition).map(|checkpoint| &checkpoint.position);
         let (part, new) = (Cell::number(exported.partition.0.into()), position(&exported.position));
         let outcome = match options.yes {
-            true => take_over(&place, exported).await.unwrap_or_else(|error| {
-                failed = Some(error);
-                Cell::text("failed; those behind it are as they were")
-            }),
+            true => match take_over(&place, exported).await {
+                Ok(Seek::Done { epoch }) => Cell::text(format!("done in epoch {epoch}")),
+                Ok(Seek::ForeignOwner { owner }) => {
+                    undone += 1;
+                    Cell::text(format!("not done: {owner} would not notice"))
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    Cell::text("failed; those behind it are as they were")
+                }
+            },
             false => Cell::none(),
         };
         table.row(vec![part, Cell::or_none(now.map(position)), new, outcome]);
@@ -82,16 +103,94 @@ pub(crate) async fn import(options: &Import) -> Result<(), BoxError> {
     if !options.yes {
         eprintln!("nothing was changed: add --yes to do it; owners will begin anew at these positions");
     }
-    failed.map_or(Ok(()), Err)
+    failed.map_or_else(|| all_done(undone, all), Err)
 }
 
-async fn take_over(place: &Place, exported: Exported) -> Result<Cell, BoxError> {
+/// The export, from a file or from standard input. Editors of some systems begin a file with a byte-order mark.
+fn read(options: &Import) -> Result<Export, BoxError> {
+    let name = name(options);
+    let text = match options.file.to_str() {
+        Some("-") => std::io::read_to_string(std::io::stdin()),
+        _ => std::fs::read_to_string(&options.file),
+    };
+    let text = text.map_err(|error| format!("{name}: {error}"))?;
+    let export = export::read(text.trim_start_matches('\u{feff}'));
+    let export = export.map_err(|error| format!("{name}: {error}"))?;
+    if export.checkpoints.is_empty() {
+        return Err(format!(
+            "{name} holds no positions: hosts would begin as if there had never been any. Was it exported from the \
+             right store, with the right names?"
+        )
+        .into());
+    }
+    Ok(export)
+}
+
+/// Where the export is from.
+fn name(options: &Import) -> String {
+    match options.file.to_str() {
+        Some("-") => "standard input".into(),
+        _ => options.file.display().to_string(),
+    }
+}
+
+async fn take_over(place: &Place, exported: Exported) -> Result<Seek, BoxError> {
     let Exported { partition, position, log } = exported;
     let request = SeekRequest { partition, position, log, by: who(), force: false };
-    Ok(match place.store.seek(&place.group, &request).await? {
-        Seek::Done { epoch } => Cell::text(format!("done in epoch {epoch}")),
-        Seek::ForeignOwner { owner } => Cell::text(format!("not done: {owner} would not notice")),
-    })
+    Ok(place.store.seek(&place.group, &request).await?)
+}
+
+/// What a store that no host has used yet cannot know: whether hosts will look for these records, and which
+/// partitions there are.
+async fn ask_hub(
+    export: &Export,
+    group: &GroupId,
+    IsNew(new): IsNew,
+    options: &Import,
+) -> Result<(), BoxError> {
+    let Some(connection) = &options.connection else {
+        if new {
+            eprintln!(
+                "ephor: the hub was not asked (--connection): its hosts will find this only if {} is letter for letter \
+                 what stands behind Endpoint=sb:// in their connection string",
+                group.namespace
+            );
+        }
+        return Ok(());
+    };
+    let connection = Connection { connection: connection.clone(), trust: options.trust.clone() };
+    let hub = connection::open_impatiently(&connection, group.hub.as_str())?;
+    check_namespace(group, hub.namespace())?;
+    let there = match hub.hub_properties().await {
+        Ok(properties) => properties.partitions,
+        Err(error) => {
+            eprintln!(
+                "ephor: the hub does not say which partitions it has, so that was not checked: {error}"
+            );
+            return Ok(());
+        }
+    };
+    match export.checkpoints.iter().find(|exported| !there.contains(&exported.partition)) {
+        Some(strange) => Err(no_partition(group, strange, there.len())),
+        None => Ok(()),
+    }
+}
+
+/// Letter for letter: hosts find nothing under another spelling.
+fn check_namespace(group: &GroupId, theirs: &Namespace) -> Result<(), BoxError> {
+    if group.namespace == *theirs {
+        return Ok(());
+    }
+    Err(format!(
+        "the positions would be those of {group}, and hosts with this connection look for records of {theirs}: add \
+         --namespace {theirs} if that is the hub they are of"
+    )
+    .into())
+}
+
+fn no_partition(group: &GroupId, strange: &Exported, there: usize) -> BoxError {
+    let partition = strange.partition;
+    format!("{group} has no partition {partition}; it has {there}: is this the export of another hub?").into()
 }
 
 /// Positions of one hub mean nothing in another. Those of another group of the same hub do.
@@ -100,7 +199,7 @@ fn check_hub(export: &Export, options: &Import) -> Result<(), BoxError> {
     if theirs == ours {
         return Ok(());
     }
-    let file = options.file.display();
+    let file = name(options);
     Err(format!(
         "{file} holds positions of the hub {theirs}, which mean nothing in {ours}; if that is the same hub \
          under another name, correct it in the file"
@@ -113,13 +212,7 @@ fn check_partitions(export: &Export, view: &View, place: &Place) -> Result<(), B
     let known = partitions(view, &[]);
     let strange = export.checkpoints.iter().find(|exported| !known.contains(&exported.partition));
     match strange {
-        Some(strange) if view.founding.is_some() => Err(format!(
-            "{} has no partition {}; it has {}: is this the export of another hub?",
-            place.group,
-            strange.partition,
-            known.len()
-        )
-        .into()),
+        Some(strange) if view.founding.is_some() => Err(no_partition(&place.group, strange, known.len())),
         _ => Ok(()),
     }
 }
@@ -132,9 +225,10 @@ mod tests {
     fn an_export_that_would_miss_a_position_fails_unless_that_is_wanted() {
         let whole = View::default();
         let torn = View { damaged: vec!["the checkpoint of partition 2".into()], ..View::default() };
-        check_complete(&whole, false).unwrap();
-        let error = check_complete(&torn, false).expect_err("a position is missing").to_string();
+        check_complete(&whole, false, Kind::Database).unwrap();
+        let error =
+            check_complete(&torn, false, Kind::Database).expect_err("a position is missing").to_string();
         assert!(error.contains("checkpoint of partition 2") && error.contains("--incomplete"), "{error}");
-        check_complete(&torn, true).unwrap();
+        check_complete(&torn, true, Kind::Database).unwrap();
     }
 }

@@ -14,12 +14,12 @@ use ephor_core::store::View;
 use serde_json::Value;
 
 use super::arguments::{Describe, List, Output};
-use super::place::{self, Place};
+use super::place::{self, Place, same_namespace};
 use super::table::{Cell, SINCE_RESTART, Table, object, pretty, say, thousands, words};
 use crate::connection;
 
 pub(crate) async fn list(options: &List) -> Result<(), BoxError> {
-    let store = place::open(&options.common.store).await?;
+    let store = place::open(&options.common.store.parse()?).await?;
     let mut table = Table::new(&["hub", "group", "namespace", "hosts", "partitions", "owned"]);
     for group in store.groups().await? {
         let view = store.view(&group).await?;
@@ -39,7 +39,7 @@ pub(crate) async fn list(options: &List) -> Result<(), BoxError> {
 pub(crate) async fn describe(options: &Describe) -> Result<(), BoxError> {
     let place = Place::find(&options.look).await?;
     let view = place.view().await?;
-    let hub = ask_hub(options).await.unwrap_or_else(|error| {
+    let hub = ask_hub(options, &place).await.unwrap_or_else(|error| {
         eprintln!("ephor: nothing is known of the hub, so neither latest nor lag: {error}");
         Vec::new()
     });
@@ -52,8 +52,9 @@ pub(crate) async fn describe(options: &Describe) -> Result<(), BoxError> {
 }
 
 /// What the hub says of its partitions.
-async fn ask_hub(options: &Describe) -> Result<Vec<PartitionProperties>, BoxError> {
-    let hub = connection::open_impatiently(&options.hub, options.look.group.hub.as_str())?;
+async fn ask_hub(options: &Describe, place: &Place) -> Result<Vec<PartitionProperties>, BoxError> {
+    let hub = connection::open_impatiently(&options.hub, place.group.hub.as_str())?;
+    same_namespace(&place.group, &hub)?;
     let mut partitions = Vec::new();
     for id in hub.hub_properties().await?.partitions {
         partitions.push(hub.partition_properties(id).await?);

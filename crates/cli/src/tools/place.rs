@@ -5,8 +5,10 @@ use std::sync::Arc;
 use ephor::memory::MemoryStore;
 use ephor_core::BoxError;
 use ephor_core::ids::GroupId;
+use ephor_core::source::EventSource;
 use ephor_core::store::{Store, View};
 use ephor_stores::StoreUrl;
+use ephor_stores::azblob::{BlobAddress, Layout};
 
 use super::arguments::Look;
 
@@ -14,31 +16,126 @@ use super::arguments::Look;
 pub(crate) struct Place {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) group: GroupId,
+    /// What kind of store that is.
+    pub(crate) kind: Kind,
+}
+
+/// Whether the store has no records of a group yet.
+#[derive(Clone, Copy)]
+pub(crate) struct IsNew(pub(crate) bool);
+
+/// What kind of store a URL names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Database,
+    Blobs,
+    /// The container of an old Event Processor Host, which is only read.
+    OldFleet,
+}
+
+impl Kind {
+    pub(crate) fn of(url: &StoreUrl) -> Result<Self, BoxError> {
+        let StoreUrl::Blob(text) = url else { return Ok(Self::Database) };
+        Ok(match BlobAddress::parse(text)?.layout {
+            Layout::Sdk => Self::Blobs,
+            Layout::Eph { .. } => Self::OldFleet,
+        })
+    }
+
+    /// Said before anything is promised.
+    fn must_be_writable(self, url: &StoreUrl) -> Result<(), BoxError> {
+        if self != Self::OldFleet {
+            return Ok(());
+        }
+        Err(format!(
+            "{url} is the container of an old Event Processor Host, which is only read: `ephor checkpoint export` its \
+             positions, and `import` them into another store"
+        )
+        .into())
+    }
+
+    /// Why a store may look empty although it is not.
+    fn if_empty(self) -> &'static str {
+        match self {
+            Self::Database => "",
+            Self::Blobs => {
+                "; if this is the container of an old Event Processor Host, say so, and of which hub: \
+                 layout=eph, namespace=… and hub=… in the URL"
+            }
+            Self::OldFleet => {
+                "; if an old Event Processor Host had a prefix (storageBlobPrefix), write it behind the container; if \
+                 these are the blobs of a present SDK, go without layout=eph"
+            }
+        }
+    }
 }
 
 impl Place {
-    /// The group that was asked for; there has to be one.
+    /// The group that was asked for; there has to be one. If only the case is different it is found, too.
     pub(crate) async fn find(look: &Look) -> Result<Self, BoxError> {
-        let store = open(&look.common.store).await?;
-        let group = choose(store.groups().await?, look)?;
-        Ok(Self { store, group })
+        let url: StoreUrl = look.common.store.parse()?;
+        let kind = Kind::of(&url)?;
+        let store = open(&url).await?;
+        let groups = store.groups().await?;
+        if let Some(group) = other_case(&groups, look) {
+            eprintln!("ephor: here it is written {}/{}", group.hub, group.group);
+            return Ok(Self { store, group, kind });
+        }
+        let group = choose(&groups, look, kind)?;
+        Ok(Self { store, group, kind })
+    }
+
+    /// The group whose positions are to be changed. An SDK's blobs are named in small letters, whatever the hub is
+    /// called: there the name stands as it is given, for the hosts will say it so.
+    pub(crate) async fn find_to_change(look: &Look) -> Result<Self, BoxError> {
+        let url: StoreUrl = look.common.store.parse()?;
+        let kind = Kind::of(&url)?;
+        kind.must_be_writable(&url)?;
+        let store = open(&url).await?;
+        let groups = store.groups().await?;
+        let group = match other_case(&groups, look) {
+            Some(group) if kind == Kind::Blobs => as_given(&group, look)?,
+            _ => choose(&groups, look, kind)?,
+        };
+        Ok(Self { store, group, kind })
     }
 
     /// The group that an export goes to. A store that knows nothing of it yet begins it, and is made if `make`
     /// says so: an export is there before the hosts are.
-    pub(crate) async fn find_or_begin(look: &Look, export: &GroupId, make: bool) -> Result<Self, BoxError> {
-        let store = open_or_make(&look.common.store, make).await?;
-        let groups = store.groups().await?;
-        if groups.iter().any(|group| is_meant(group, look)) {
-            return Ok(Self { store, group: choose(groups, look)? });
-        }
-        let namespace = match &look.namespace {
-            Some(namespace) => namespace.parse()?,
-            None => export.namespace.clone(),
+    pub(crate) async fn find_or_begin(
+        look: &Look,
+        export: &GroupId,
+        make: bool,
+        check: impl AsyncFn(&GroupId, IsNew) -> Result<(), BoxError>,
+    ) -> Result<Self, BoxError> {
+        let url: StoreUrl = look.common.store.parse()?;
+        let kind = Kind::of(&url)?;
+        kind.must_be_writable(&url)?;
+        let found = ephor_stores::open_existing(&url).await?;
+        let groups = match &found {
+            Some(store) => store.groups().await?,
+            None => Vec::new(),
         };
-        let group = GroupId { namespace, hub: look.group.hub.clone(), group: look.group.group.clone() };
-        eprintln!("ephor: the store has no records of {group} yet: they begin with these");
-        Ok(Self { store, group })
+        let is_there = groups.iter().any(|group| is_meant(group, look));
+        let group = match other_case(&groups, look) {
+            _ if is_there => choose(&groups, look, kind)?,
+            Some(other) if kind == Kind::Blobs => as_given(&other, look)?,
+            Some(other) => return Err(written_so(&other)),
+            None => as_given(export, look)?,
+        };
+        check(&group, IsNew(!is_there)).await?;
+        let store = match found {
+            Some(store) => store,
+            None if make => ephor_stores::open(&url).await?,
+            None => {
+                eprintln!("ephor: there is no store at {url} yet: it would be made");
+                Arc::new(MemoryStore::default())
+            }
+        };
+        if !is_there {
+            eprintln!("ephor: the store has no records of {group} yet: they begin with these");
+        }
+        Ok(Self { store, group, kind })
     }
 
     pub(crate) async fn view(&self) -> Result<View, BoxError> {
@@ -50,25 +147,36 @@ impl Place {
     }
 }
 
-/// Opens a store that exists: a tool that makes an empty one would hide a wrong URL.
-pub(crate) async fn open(url: &str) -> Result<Arc<dyn Store>, BoxError> {
-    let url: StoreUrl = url.parse()?;
-    let found = ephor_stores::open_existing(&url).await?;
-    found
-        .ok_or_else(|| format!("there is no store at {url}: the hosts make one when they first start").into())
+/// A hub of the same name in another namespace is another hub: its positions and its log mean nothing here.
+pub(crate) fn same_namespace(group: &GroupId, hub: &dyn EventSource) -> Result<(), BoxError> {
+    let (ours, theirs) = (group.namespace.as_str(), hub.namespace().as_str());
+    if ours.eq_ignore_ascii_case(theirs) || (is_loopback(ours) && is_loopback(theirs)) {
+        return Ok(());
+    }
+    Err(format!(
+        "{group} is of the namespace {ours}, and the connection leads to {theirs}: give the connection string of \
+         {ours}; if they are one, hosts with this connection look for records of {theirs}"
+    )
+    .into())
 }
 
-/// Opens a store, and makes it if `make` says so; if not, an empty one stands for one that is not there.
-async fn open_or_make(url: &str, make: bool) -> Result<Arc<dyn Store>, BoxError> {
-    let url: StoreUrl = url.parse()?;
-    if let Some(there) = ephor_stores::open_existing(&url).await? {
-        return Ok(there);
-    }
-    if make {
-        return Ok(ephor_stores::open(&url).await?);
-    }
-    eprintln!("ephor: there is no store at {url} yet: it would be made");
-    Ok(Arc::new(MemoryStore::default()))
+/// This machine has several names.
+fn is_loopback(name: &str) -> bool {
+    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// Opens a store that exists: a tool that makes an empty one would hide a wrong URL.
+pub(crate) async fn open(url: &StoreUrl) -> Result<Arc<dyn Store>, BoxError> {
+    let found = ephor_stores::open_existing(url).await?;
+    let kind = Kind::of(url)?;
+    found.ok_or_else(|| match kind {
+        Kind::OldFleet => format!(
+            "there is no container at {url}: is its name right? One of an old Event Processor Host is read and never made"
+        )
+        .into(),
+        _ => format!("there is no store at {url}: the hosts make one when they first start").into(),
+    })
 }
 
 fn is_meant(group: &GroupId, look: &Look) -> bool {
@@ -77,7 +185,40 @@ fn is_meant(group: &GroupId, look: &Look) -> bool {
         && look.namespace.as_deref().is_none_or(|name| group.namespace.as_str() == name)
 }
 
-fn choose(groups: Vec<GroupId>, look: &Look) -> Result<GroupId, BoxError> {
+/// The one group that is meant if the case does not count; none if there is one that needs no such thing.
+fn other_case(groups: &[GroupId], look: &Look) -> Option<GroupId> {
+    let wanted = &look.group;
+    let alike = |group: &&GroupId| {
+        let namespace = look.namespace.as_deref();
+        group.hub.as_str().eq_ignore_ascii_case(wanted.hub.as_str())
+            && group.group.as_str().eq_ignore_ascii_case(wanted.group.as_str())
+            && namespace.is_none_or(|name| group.namespace.as_str().eq_ignore_ascii_case(name))
+    };
+    let alike: Vec<&GroupId> = groups.iter().filter(alike).collect();
+    match alike[..] {
+        [one] if !is_meant(one, look) => Some(one.clone()),
+        _ => None,
+    }
+}
+
+/// With the names that were given.
+fn as_given(group: &GroupId, look: &Look) -> Result<GroupId, BoxError> {
+    let namespace = match &look.namespace {
+        Some(namespace) => namespace.parse()?,
+        None => group.namespace.clone(),
+    };
+    Ok(GroupId { namespace, hub: look.group.hub.clone(), group: look.group.group.clone() })
+}
+
+fn written_so(other: &GroupId) -> BoxError {
+    format!(
+        "the store has {}/{} in {} already: write the name as it is written there",
+        other.hub, other.group, other.namespace
+    )
+    .into()
+}
+
+fn choose(groups: &[GroupId], look: &Look, kind: Kind) -> Result<GroupId, BoxError> {
     let wanted = &look.group;
     let found: Vec<&GroupId> = groups.iter().filter(|group| is_meant(group, look)).collect();
     match found[..] {
@@ -91,8 +232,10 @@ fn choose(groups: Vec<GroupId>, look: &Look) -> Result<GroupId, BoxError> {
             let name =
                 |group: &GroupId| format!("{}/{}{}", group.hub, group.group, place(group.namespace.as_str()));
             let known: Vec<String> = groups.iter().map(name).collect();
-            let known =
-                if known.is_empty() { "it has none".into() } else { format!("it has {}", known.join(", ")) };
+            let known = match known[..] {
+                [] => format!("it has none{}", kind.if_empty()),
+                _ => format!("it has {}", known.join(", ")),
+            };
             let asked = place(look.namespace.as_deref().unwrap_or_default());
             Err(format!("the store has no records of {}/{}{asked}; {known}", wanted.hub, wanted.group).into())
         }
@@ -105,6 +248,21 @@ fn choose(groups: Vec<GroupId>, look: &Look) -> Result<GroupId, BoxError> {
                 names.join(", ")
             )
             .into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_names_of_this_machine_are_one() {
+        for name in ["localhost", "LocalHost", "127.0.0.1", "127.9.9.9", "[::1]", "::1"] {
+            assert!(is_loopback(name), "{name}");
+        }
+        for name in ["contoso", "10.0.0.1", "localhost.example.net", ""] {
+            assert!(!is_loopback(name), "{name}");
         }
     }
 }

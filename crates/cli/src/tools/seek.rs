@@ -11,7 +11,7 @@ use ephor_core::time::Timestamp;
 
 use super::arguments::Seek;
 use super::group::position;
-use super::place::Place;
+use super::place::{Place, same_namespace};
 use super::table::{Cell, Table, thousands};
 use crate::connection;
 
@@ -40,8 +40,9 @@ impl FromStr for Aim {
 }
 
 pub(crate) async fn run(options: &Seek) -> Result<(), BoxError> {
-    let place = Place::find(&options.look).await?;
+    let place = Place::find_to_change(&options.look).await?;
     let hub = connection::open(&options.hub, options.look.group.hub.as_str())?;
+    same_namespace(&place.group, &hub)?;
     let admin = Admin::new(place.store.clone(), Arc::new(hub), place.group.clone(), who());
     let partitions: Vec<PartitionId> = options.partitions.iter().copied().map(PartitionId).collect();
     let mode = if options.yes { SeekMode::Apply } else { SeekMode::DryRun };
@@ -54,7 +55,19 @@ pub(crate) async fn run(options: &Seek) -> Result<(), BoxError> {
     if !options.yes {
         eprintln!("nothing was changed: add --yes to do it; the owners will begin anew in a new epoch");
     }
-    Ok(())
+    let foreign = |step: &&SeekStep| matches!(step.outcome, Some(SeekOutcome::ForeignOwner(_)));
+    all_done(steps.iter().filter(foreign).count(), steps.len())
+}
+
+/// What was not done is a failure, also for a program that reads no tables.
+pub(crate) fn all_done(undone: usize, all: usize) -> Result<(), BoxError> {
+    if undone == 0 {
+        return Ok(());
+    }
+    Err(format!(
+        "{undone} of {all} positions were not changed, because processors of another SDK own these partitions: stop          them. Leases that they did not give back our hosts take over when they have expired; then do it once more"
+    )
+    .into())
 }
 
 /// What a plan does not show.

@@ -59,7 +59,8 @@ pub async fn open_existing(url: &StoreUrl) -> Result<Option<Arc<dyn Store>>, Ope
         #[cfg(feature = "azblob")]
         StoreUrl::Blob(text) if is_old_fleet(text)? => {
             let fleet = crate::azblob::OldFleet::open(text, &Default::default())?;
-            Ok(fleet.exists().await?.then(|| Arc::new(fleet) as Arc<dyn Store>))
+            fleet.check().await?;
+            Ok(Some(Arc::new(fleet)))
         }
         #[cfg(feature = "azblob")]
         StoreUrl::Blob(text) => {

@@ -1,9 +1,9 @@
 //! Where in which storage account: `azblob://ACCOUNT/CONTAINER[/PREFIX]`, or a connection string.
 //!
-//! A connection string is the one that the portal gives out. Ephor adds three names of its own, which others pass
-//! over: `Container` (`NAME[/PREFIX]`, or else `ephor`), `Neighbours`, `ServiceVersion`, and for the container of an old fleet
-//! `Layout`, `Namespace` and `Hub`. A URL takes the same as parameters:
-//! `?endpoint=…&neighbours=sdk&version=2017-11-09`, `?layout=eph&namespace=…&hub=…`.
+//! A connection string is the one that the portal gives out. Ephor adds names of its own, which others pass over:
+//! `Container` (`NAME[/PREFIX]`, or else `ephor`), `Neighbours`, `Case` and `ServiceVersion`, and for the container of an
+//! old fleet `Layout`, `Namespace` and `Hub`. A URL takes the same as parameters:
+//! `?endpoint=…&neighbours=sdk&case=as-given&version=2017-11-09`, `?layout=eph&namespace=…&hub=…`.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use azure_core::http::Url;
 use ephor_core::ids::{HubName, Namespace};
 
 use super::credential::{AccountKey, BlobCredential, Sas};
-use super::names::is_prefix;
+use super::names::{Case, is_prefix};
 use super::options::{ConnectError, Neighbours};
 use crate::url::{DEFAULT_CONTAINER, field, is_connection_string};
 
@@ -32,12 +32,15 @@ pub struct BlobAddress {
     pub endpoint: Url,
     /// The container.
     pub container: String,
-    /// What all names in it begin with; empty if nothing does.
+    /// What all names in it begin with, without a slash at its end; empty if nothing does. For [`Layout::Eph`] it has that
+    /// slash if it was written so: there it belongs to the names.
     pub prefix: String,
     /// What opens it, if the text says so.
     pub credential: Option<BlobCredential>,
     /// Who else is there, if the text says so.
     pub neighbours: Option<Neighbours>,
+    /// How names are written, if the text says so.
+    pub case: Option<Case>,
     /// The version of the service's interface, if the text says so.
     pub service_version: Option<String>,
     /// Whose blobs they are.
@@ -77,7 +80,7 @@ impl BlobAddress {
         }
     }
 
-    /// `ACCOUNT/CONTAINER[/PREFIX][?endpoint=…&neighbours=sdk&version=…]`.
+    /// `ACCOUNT/CONTAINER[/PREFIX][?endpoint=…&neighbours=sdk&case=as-given&version=…]`.
     fn of_url(rest: &str) -> Result<Self, ConnectError> {
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         if place.contains(['@', '#']) || query.contains('#') {
@@ -86,7 +89,7 @@ impl BlobAddress {
         let Some((account, path)) = place.split_once('/') else {
             return refuse(format!("there is no container behind the account: {FORMS}"));
         };
-        let mut address = Self::at(account, None, path.trim_end_matches('/'))?;
+        let mut address = Self::at(account, None, path)?;
         let (mut old, mut namespace, mut hub) = (None, None, None);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -94,6 +97,7 @@ impl BlobAddress {
             match name.to_ascii_lowercase().as_str() {
                 "endpoint" => address.endpoint = endpoint(&value)?,
                 "neighbours" => address.neighbours = Some(neighbours(&value)?),
+                "case" => address.case = Some(case(&value)?),
                 "version" => address.service_version = Some(value.into_owned()),
                 "layout" => old = Some(value.into_owned()),
                 "namespace" => namespace = Some(value.into_owned()),
@@ -101,13 +105,14 @@ impl BlobAddress {
                 // It may be a signature that went astray: it is not repeated.
                 _ => {
                     return refuse(
-                        "a parameter of the URL means nothing here; known are endpoint, neighbours, version, layout, \
-                         namespace and hub (a shared access signature goes in AZURE_STORAGE_SAS_TOKEN)",
+                        "a parameter of the URL means nothing here; known are endpoint, neighbours, case, version, \
+                         layout, namespace and hub (a shared access signature goes in AZURE_STORAGE_SAS_TOKEN)",
                     );
                 }
             }
         }
         address.layout = layout(old.as_deref(), namespace.as_deref(), hub.as_deref())?;
+        address.keep_slash(path);
         Ok(address)
     }
 
@@ -144,9 +149,18 @@ impl BlobAddress {
             (None, None) => None,
         };
         address.neighbours = get("Neighbours").map(neighbours).transpose()?;
+        address.case = get("Case").map(case).transpose()?;
         address.service_version = get("ServiceVersion").map(str::to_owned);
         address.layout = layout(get("Layout"), get("Namespace"), get("Hub"))?;
+        address.keep_slash(place);
         Ok(address)
+    }
+
+    /// The old hosts put nothing between prefix and group: there a slash at the end means something.
+    fn keep_slash(&mut self, place: &str) {
+        if self.layout != Layout::Sdk && !self.prefix.is_empty() && place.ends_with('/') {
+            self.prefix.push('/');
+        }
     }
 
     fn at(account: &str, given: Option<Url>, place: &str) -> Result<Self, ConnectError> {
@@ -154,6 +168,7 @@ impl BlobAddress {
         if account.is_empty() || !account.chars().all(known) {
             return refuse("the name of the account is not one: small letters and digits");
         }
+        let place = place.trim_end_matches('/');
         let (container, prefix) = place.split_once('/').unwrap_or((place, ""));
         let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let whole = (3..=63).contains(&container.len()) && container.chars().all(known);
@@ -179,6 +194,7 @@ impl BlobAddress {
             prefix: prefix.to_owned(),
             credential: None,
             neighbours: None,
+            case: None,
             service_version: None,
             layout: Layout::Sdk,
         })
@@ -240,6 +256,16 @@ fn neighbours(text: &str) -> Result<Neighbours, ConnectError> {
         "none" => Ok(Neighbours::None),
         "sdk" => Ok(Neighbours::Sdk),
         _ => refuse("neighbours is none (hosts of Ephor alone) or sdk (also processors of other SDKs)"),
+    }
+}
+
+fn case(text: &str) -> Result<Case, ConnectError> {
+    match text.to_ascii_lowercase().as_str() {
+        "small" => Ok(Case::Small),
+        "as-given" => Ok(Case::AsGiven),
+        _ => {
+            refuse("case is small (as .NET, JavaScript and Python write names) or as-given (Java, Go, Rust)")
+        }
     }
 }
 
@@ -310,6 +336,37 @@ mod tests {
     }
 
     #[test]
+    fn a_slash_behind_the_prefix_is_kept_for_an_old_fleet_alone() {
+        let old = "layout=eph&namespace=ns.example.net&hub=homes";
+        for (place, sdk, eph) in [
+            ("leases", "", ""),
+            ("leases/", "", ""),
+            ("leases/blue", "blue", "blue"),
+            ("leases/blue/green/", "blue/green", "blue/green/"),
+        ] {
+            let url = format!("azblob://contoso/{place}");
+            assert_eq!(parse(&url).unwrap().prefix, sdk, "{place}");
+            assert_eq!(parse(&format!("{url}?{old}")).unwrap().prefix, eph, "{place}");
+            let string = format!("AccountName=contoso;Container={place}");
+            assert_eq!(parse(&string).unwrap().prefix, sdk, "{place}");
+            let string = format!("{string};{}", old.replace('&', ";"));
+            assert_eq!(parse(&string).unwrap().prefix, eph, "{place}");
+        }
+    }
+
+    #[test]
+    fn the_case_of_names_is_as_the_text_says() {
+        for (text, expected) in [
+            ("azblob://contoso/leases", None),
+            ("azblob://contoso/leases?case=as-given", Some(Case::AsGiven)),
+            ("azblob://contoso/leases?Case=SMALL", Some(Case::Small)),
+            ("AccountName=contoso;Case=as-given", Some(Case::AsGiven)),
+        ] {
+            assert_eq!(parse(text).unwrap().case, expected, "{text}");
+        }
+    }
+
+    #[test]
     fn what_is_no_place_is_refused_without_its_secret() {
         for (text, part) in [
             ("canary", "azblob://ACCOUNT/CONTAINER"),
@@ -323,6 +380,7 @@ mod tests {
             ("azblob://contoso/leases?endpoint=canary", "plain URL"),
             ("azblob://contoso/leases?endpoint=https://x/?sig=canary", "plain URL"),
             ("azblob://contoso/leases?neighbours=canary", "none"),
+            ("azblob://contoso/leases?case=canary", "as-given"),
             ("azblob://contoso/leases?layout=eph&hub=homes", "add namespace and hub"),
             ("azblob://contoso/leases?layout=canary", "layout is sdk"),
             ("AccountName=contoso;AccountKey=canary!", "base64"),

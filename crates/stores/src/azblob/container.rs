@@ -33,6 +33,11 @@ use super::signing::Signer;
 /// How often a request is sent at most, if that is harmless.
 const MOST_ATTEMPTS: usize = 3;
 
+const NO_TOKEN_WITHOUT_TLS: &str = "nothing opens the account at this http endpoint: set AZURE_STORAGE_KEY or \
+                                    AZURE_STORAGE_SAS_TOKEN, or give a connection string with AccountKey or \
+                                    SharedAccessSignature. Without them Entra ID is asked, and that needs an https \
+                                    endpoint";
+
 const ETAG: HeaderName = HeaderName::from_static("etag");
 const LAST_MODIFIED: HeaderName = HeaderName::from_static("last-modified");
 const DATE: HeaderName = HeaderName::from_static("date");
@@ -109,7 +114,7 @@ impl Container {
             BlobCredential::Sas(sas) => client_options.per_try_policies.push(Arc::new(Signer::Sas(sas))),
             BlobCredential::Entra(credential) => {
                 if address.endpoint.scheme() != "https" {
-                    return Err(refuse("Entra ID needs an https endpoint".into()));
+                    return Err(refuse(NO_TOKEN_WITHOUT_TLS.into()));
                 }
                 token = Some(credential);
             }

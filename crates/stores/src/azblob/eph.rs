@@ -1,7 +1,7 @@
 //! The container of an old Event Processor Host: how far its fleet came, read once it is stopped.
 //!
 //! ```text
-//!   [PREFIX]GROUP/PARTITION    .NET, Java, JavaScript; nothing stands between prefix and group
+//!   [PREFIX]GROUP/PARTITION    .NET, Java, JavaScript; a slash between prefix and group is the prefix's own
 //!   PARTITION                  Python, whatever the group is
 //! ```
 //!
@@ -33,6 +33,7 @@ use super::CLOCK_RESOLUTION;
 use super::address::{BlobAddress, Layout};
 use super::container::Container;
 use super::credential::BlobCredential;
+use super::names::group_of;
 use super::options::{BlobOptions, ConnectError};
 
 /// The longest lease that the service gives, in seconds.
@@ -58,10 +59,22 @@ struct Inner {
 struct Found {
     name: String,
     group: Option<ConsumerGroup>,
+    fit: Fit,
     partition: PartitionId,
     at: Timestamp,
     modified: Timestamp,
     etag: String,
+}
+
+/// How well a blob's name is as it was asked for; the best come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    /// The group is right behind the prefix.
+    Exact,
+    /// It would be, with a slash more or less.
+    Slash,
+    /// There is no group in the name.
+    NoGroup,
 }
 
 /// What a blob says.
@@ -96,22 +109,36 @@ impl OldFleet {
         Self::connect(&address, credential, options)
     }
 
-    /// Whether the container is there.
-    pub async fn exists(&self) -> Result<bool, StoreError> {
-        self.inner.container.exists().await
+    /// Whether the container is there. Its fleet has made it: if it is not, its name is wrong.
+    pub async fn check(&self) -> Result<(), StoreError> {
+        if self.inner.container.exists().await? {
+            return Ok(());
+        }
+        Err(StoreError::Refused {
+            message: format!(
+                "{}: there is no container of this name, and so no old fleet: correct its name, or the account's",
+                self.inner.container.place
+            ),
+        })
     }
 }
 
 impl Inner {
+    /// The leases of the fleet; there must be some.
     async fn found(&self) -> Result<Vec<Found>, StoreError> {
         let (_, listed) = self.container.list("").await?;
-        let of = |name: &str| place(&self.prefix, name);
+        if !listed.iter().any(|listed| place(&self.prefix, &listed.name).is_some()) {
+            let names: Vec<&str> = listed.iter().map(|listed| listed.name.as_str()).collect();
+            let place = &self.container.place;
+            return Err(StoreError::Refused { message: format!("{place}: {}", instead(&names)) });
+        }
         let found = listed.into_iter().filter_map(|listed| {
-            let (group, partition) = of(&listed.name)?;
+            let (group, partition, fit) = place(&self.prefix, &listed.name)?;
             let (at, stamp) = (listed.at, listed.blob.stamp);
             Some(Found {
                 name: listed.name,
                 group,
+                fit,
                 partition,
                 at,
                 modified: stamp.modified,
@@ -138,9 +165,10 @@ impl Inner {
             Some(name) => name.as_str().eq_ignore_ascii_case(group.group.as_str()),
             None => true,
         };
-        let named = found.iter().any(|found| found.group.is_some() && wanted(&found.group));
-        // Those of no group count if there are no others.
-        found.retain(|found| wanted(&found.group) && (!named || found.group.is_some()));
+        found.retain(|found| wanted(&found.group));
+        // What fits less well is of another fleet, if there is what fits better.
+        let best = found.iter().map(|found| found.fit).min();
+        found.retain(|found| Some(found.fit) == best);
         found.sort_by_key(|found| found.partition);
         let id = lease_id(&format!("{group} {}", self.container.place));
         let mut held: Vec<&str> = Vec::new();
@@ -182,7 +210,7 @@ impl Inner {
             });
         }
         let body = self.container.body(&found.name).await?.map(|(_, body)| body).unwrap_or_default();
-        let read = read(&body).map_err(|why| format!("the lease of partition {partition} of {group}: {why}"));
+        let read = read(&body).map_err(|why| unreadable(&found.name, partition, group, &why));
         let (at, modified, etag) = (found.at, found.modified, found.etag.clone());
         Ok(move |view: &mut View| {
             view.at = view.at.max(at);
@@ -219,13 +247,46 @@ fn lease(partition: PartitionId, epoch: Epoch, at: Timestamp, modified: Timestam
     }
 }
 
-/// The group and the partition that a blob is of.
-fn place(prefix: &str, name: &str) -> Option<(Option<ConsumerGroup>, PartitionId)> {
+/// The group and the partition that a blob is of. The last slash of the prefix may be missing, or one too many.
+fn place(prefix: &str, name: &str) -> Option<(Option<ConsumerGroup>, PartitionId, Fit)> {
     let Some((folder, last)) = name.rsplit_once('/') else {
-        return Some((None, name.parse().ok()?));
+        return Some((None, name.parse().ok()?, Fit::NoGroup));
     };
-    let group = folder.strip_prefix(prefix)?;
-    Some((Some(group.parse().ok()?), last.parse().ok()?))
+    let partition = last.parse().ok()?;
+    let behind = |prefix: &str| folder.strip_prefix(prefix)?.parse::<ConsumerGroup>().ok();
+    if let Some(group) = behind(prefix) {
+        return Some((Some(group), partition, Fit::Exact));
+    }
+    let other = match prefix.strip_suffix('/') {
+        Some(without) => without.to_owned(),
+        None if prefix.is_empty() => return None,
+        None => format!("{prefix}/"),
+    };
+    Some((Some(behind(&other)?), partition, Fit::Slash))
+}
+
+/// What to do where no lease of an old fleet was found, by the names that are there.
+fn instead(names: &[&str]) -> String {
+    let is_lease =
+        |name: &str| name.rsplit_once('/').is_some_and(|(_, last)| last.parse::<PartitionId>().is_ok());
+    let advice = if names.iter().any(|name| group_of("", name).is_some()) {
+        "The blobs here are those of the SDKs of today, or of Ephor: try without layout=eph, or with another prefix".to_owned()
+    } else if let Some(name) = names.iter().find(|name| is_lease(name)) {
+        format!(
+            "There are others, such as {name}: what is before the consumer group in it is the prefix, and belongs behind \
+             the container's name"
+        )
+    } else {
+        "Is it the right container?".to_owned()
+    };
+    format!("there is no lease of an old Event Processor Host here. {advice}")
+}
+
+fn unreadable(name: &str, partition: PartitionId, group: &GroupId, why: &str) -> String {
+    format!(
+        "the lease of partition {partition} of {group}, the blob {name}: {why} (nothing is written into an old fleet's \
+         container: put the blob right by hand, or go on without it)"
+    )
 }
 
 /// The group as hubs call it: the JavaScript host wrote `$default`, Python none at all.
@@ -431,11 +492,15 @@ mod tests {
 
     #[test]
     fn a_blob_is_found_whatever_is_before_its_group() {
-        let named = |group: &str, partition| Some((Some(group.parse().unwrap()), PartitionId(partition)));
-        assert_eq!(place("", "$Default/3"), named("$Default", 3));
-        assert_eq!(place("blue", "blue$default/12"), named("$default", 12));
-        assert_eq!(place("blue/", "blue/alarms/0"), named("alarms", 0));
-        assert_eq!(place("", "7"), Some((None, PartitionId(7))));
+        let named =
+            |group: &str, partition, fit| Some((Some(group.parse().unwrap()), PartitionId(partition), fit));
+        assert_eq!(place("", "$Default/3"), named("$Default", 3, Fit::Exact));
+        assert_eq!(place("blue", "blue$default/12"), named("$default", 12, Fit::Exact));
+        assert_eq!(place("blue", "blue/$default/12"), named("$default", 12, Fit::Slash));
+        assert_eq!(place("blue/", "blue/alarms/0"), named("alarms", 0, Fit::Exact));
+        assert_eq!(place("blue/", "bluealarms/0"), named("alarms", 0, Fit::Slash));
+        assert_eq!(place("ns/homes/", "ns/homes/alarms/0"), named("alarms", 0, Fit::Exact));
+        assert_eq!(place("", "7"), Some((None, PartitionId(7), Fit::NoGroup)));
         for other in ["eventhub.info", "$Default/x", "a/b/3", "$Default/3/4"] {
             assert_eq!(place("", other), None, "{other}");
         }

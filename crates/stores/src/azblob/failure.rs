@@ -19,8 +19,8 @@ enum Class {
 
 const NO_RIGHT: &str = "the key, signature or role lacks a right: reading, listing, writing and deleting of blobs are \
                         needed (the role Storage Blob Data Contributor; in a signature the letters racwdl)";
-const NOT_LET_IN: &str = "the account does not let us in: the key or signature is not of this account or lacks a right \
-                          (the role Storage Blob Data Contributor; in a signature the letters racwdl), or the account's \
+const NOT_LET_IN: &str = "the account does not let us in: the key or signature is not of this account, has expired, or \
+                          lacks a right (the role Storage Blob Data Contributor; in a signature the letters racwdl), or the account's \
                           network rules keep this machine out";
 const NO_CONTAINER: &str = "the container is missing: create it, or correct its name";
 const SIGNED_WRONG: &str = "the service does not accept the key or signature: is it of this account, whole, not \

@@ -83,6 +83,9 @@ impl BlobStore {
         if let Some(neighbours) = address.neighbours {
             options.neighbours = neighbours;
         }
+        if let Some(case) = address.case {
+            options.case = case;
+        }
         if let Some(version) = &address.service_version {
             options.service_version.clone_from(version);
         }
@@ -225,6 +228,16 @@ impl Store for BlobStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_has_no_key_where_entra_id_cannot_be_used_is_told_where_to_put_one() {
+        let address = "BlobEndpoint=http://127.0.0.1:7/contoso;AccountName=contoso;Container=leases";
+        let address = BlobAddress::parse(address).unwrap();
+        let credential = BlobCredential::Entra(super::super::entra::credential("contoso").unwrap());
+        let error = BlobStore::connect_with(&address, credential, BlobOptions::default()).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("AZURE_STORAGE_KEY") && error.contains("https"), "{error}");
+    }
 
     #[test]
     fn only_with_neighbours_nothing_is_fenced_and_no_epoch_keeps_anybody_out() {

@@ -25,7 +25,8 @@ fn a_stopped_fleet_is_read_and_left_as_it_is() {
     wait(async {
         let place = place();
         let raw = Raw::new(shared().port, &place);
-        assert!(open_existing(&old(&place)).await.unwrap().is_none(), "there is no container");
+        let error = open_existing(&old(&place)).await.err().unwrap().to_string();
+        assert!(error.contains("no container of this name") && error.contains("correct its name"), "{error}");
         raw.make().await;
         for partition in 0..4 {
             raw.put(
@@ -105,7 +106,9 @@ fn partitions_at_the_root_belong_to_whatever_group_is_asked_for() {
         let groups = fleet.groups().await.unwrap();
         let view = fleet.view(&groups[0]).await.unwrap();
         assert_eq!(view.checkpoints.len(), 1);
-        assert!(matches!(&view.damaged[..], [one] if one.contains("partition 1")), "{:?}", view.damaged);
+        let says =
+            |one: &str| one.contains("partition 1") && one.contains("the blob 1") && one.contains("by hand");
+        assert!(matches!(&view.damaged[..], [one] if says(one)), "{:?}", view.damaged);
     });
 }
 
@@ -135,5 +138,74 @@ fn what_an_old_fleet_left_is_imported_elsewhere() {
         }
         claim(&*store, PartitionId(3), "a").await;
         assert_eq!(crate::world::stored(&*store, PartitionId(3)).await, Some(41));
+    });
+}
+
+/// What is finished of partition 0 of the default group, under a prefix.
+async fn finished_under(place: &str, prefix: &str) -> Option<u64> {
+    let fleet = open_existing(&old(&format!("{place}/{prefix}"))).await.unwrap().unwrap();
+    let groups = fleet.groups().await.unwrap();
+    assert_eq!(groups.len(), 1, "{prefix}: {groups:?}");
+    assert_eq!(groups[0].group.as_str(), "$Default", "{prefix}");
+    let view = fleet.view(&groups[0]).await.unwrap();
+    assert_eq!(view.checkpoints.len(), view.leases.len(), "{prefix}");
+    view.checkpoint(PartitionId(0)).and_then(|checkpoint| checkpoint.position.finished()).map(|found| found.0)
+}
+
+/// The old hosts put nothing between prefix and group: a slash there was part of the prefix.
+#[test]
+fn a_prefix_is_found_with_its_last_slash_and_without() {
+    wait(async {
+        let place = place();
+        let raw = Raw::new(shared().port, &place);
+        raw.make().await;
+        for (name, sequence) in [
+            ("fleet/$Default/0", 1),
+            ("fleet/$Default/1", 1),
+            ("joined$default/0", 2),
+            ("ns.example.net/homes/$Default/0", 3),
+            ("both$Default/0", 4),
+            ("both/$Default/0", 5),
+        ] {
+            raw.put(name, &[], &body(0, sequence)).await;
+        }
+        for (prefix, expected) in [
+            ("fleet/", 1),
+            ("fleet", 1),
+            ("joined", 2),
+            ("joined/", 2),
+            ("ns.example.net/homes/", 3),
+            ("ns.example.net/homes", 3),
+            // Where there are both, it is as it was written.
+            ("both", 4),
+            ("both/", 5),
+        ] {
+            assert_eq!(finished_under(&place, prefix).await, Some(expected), "{prefix}");
+        }
+    });
+}
+
+#[test]
+fn where_there_is_no_lease_of_an_old_fleet_it_is_said_what_there_is() {
+    wait(async {
+        let place = place();
+        let raw = Raw::new(shared().port, &place);
+        raw.make().await;
+        let said = async |prefix: &str| {
+            let fleet = open_existing(&old(&format!("{place}{prefix}"))).await.unwrap().unwrap();
+            let error = fleet.groups().await.unwrap_err();
+            assert!(matches!(&error, StoreError::Refused { .. }), "{error}");
+            error.to_string()
+        };
+        let empty = said("").await;
+        assert!(empty.contains("Is it the right container?"), "{empty}");
+        raw.put("blue/$Default/0", &[], &body(0, 1)).await;
+        for prefix in ["", "/green"] {
+            let other = said(prefix).await;
+            assert!(other.contains("blue/$Default/0") && other.contains("the prefix"), "{other}");
+        }
+        raw.put("ns.example.net/homes/$default/checkpoint/0", &[("sequencenumber", "1")], "").await;
+        let today = said("").await;
+        assert!(today.contains("without layout=eph"), "{today}");
     });
 }

@@ -77,8 +77,12 @@ impl Names {
         format!("{}/ownership/{partition}", self.base)
     }
 
+    pub(super) fn checkpoints(&self) -> String {
+        format!("{}/checkpoint/", self.base)
+    }
+
     pub(super) fn checkpoint(&self, partition: PartitionId) -> String {
-        format!("{}/checkpoint/{partition}", self.base)
+        format!("{}{partition}", self.checkpoints())
     }
 
     pub(super) fn epoch(&self, partition: PartitionId) -> String {

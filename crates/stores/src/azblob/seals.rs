@@ -47,10 +47,6 @@ impl Session {
             let record = read_checkpoint(blob.as_ref(), group, partition)?;
             let sealed = CheckpointRecord { seal: epoch, ..record.clone() };
             let (metadata, write) = match &blob {
-                // Other SDKs would begin there instead of where they are told to.
-                None if self.shared_with_others() => {
-                    return Ok(Sealing::Sealed(CheckpointRecord { seal: epoch, checkpoint: None }));
-                }
                 None => match self.first(group, names, partition, epoch).await? {
                     Some(sealed) => return Ok(Sealing::Sealed(sealed)),
                     None => continue,
@@ -71,8 +67,8 @@ impl Session {
         Err(changing_without_end(partition))
     }
 
-    /// The first checkpoint of a partition: one that says nothing, or what an SDK that keeps the case has written
-    /// elsewhere. None if somebody else was first.
+    /// The first checkpoint of a partition: one that says nothing, or what an SDK that writes names in the other case has
+    /// written elsewhere. None if somebody else was first.
     async fn first(
         &self,
         group: &GroupId,
@@ -84,11 +80,19 @@ impl Session {
             Some(elsewhere) => self.container.head(&elsewhere.checkpoint(partition)).await?.blob,
             None => None,
         };
-        let record = read_checkpoint(elsewhere.as_ref(), group, partition)?;
+        let mut record = read_checkpoint(elsewhere.as_ref(), group, partition)?;
+        if let Some(checkpoint) = &mut record.checkpoint {
+            // Epochs there are not of this count.
+            checkpoint.epoch = checkpoint.epoch.min(epoch);
+        }
         let metadata = match (&elsewhere, &record.checkpoint) {
             (Some(blob), Some(_)) => {
-                tracing::info!(%group, %partition, "goes on from a checkpoint under a name that keeps its case");
+                tracing::info!(%group, %partition, "goes on from a checkpoint under a name of another case");
                 checkpoint::reseal(blob, &record, epoch)
+            }
+            // Other SDKs would begin there instead of where they are told to.
+            _ if self.shared_with_others() => {
+                return Ok(Some(CheckpointRecord { seal: epoch, checkpoint: None }));
             }
             _ => checkpoint::synthetic(epoch),
         };

@@ -72,6 +72,10 @@ impl Session {
         self.options.neighbours == Neighbours::Sdk
     }
 
+    pub(super) fn is_for_tools(&self) -> bool {
+        self.making == Making::Never
+    }
+
     /// The container is there, or is made, before anything else.
     pub(super) async fn ready(&self) -> Result<(), StoreError> {
         self.ready.get_or_try_init(|| self.prepare()).await.map(|_| ())
@@ -112,10 +116,14 @@ impl Session {
         Names::of(&self.prefix, group, case).ok_or_else(too_long)
     }
 
-    /// Where SDKs that keep the case have their records, if that is elsewhere.
+    /// Where SDKs that write names in the other case have their records, if that is elsewhere.
     pub(super) fn names_elsewhere(&self, group: &GroupId) -> Option<Names> {
-        let kept = self.names_in(group, Case::AsGiven).ok()?;
-        (self.names(group).ok()? != kept).then_some(kept)
+        let other = match self.options.case {
+            Case::Small => Case::AsGiven,
+            Case::AsGiven => Case::Small,
+        };
+        let theirs = self.names_in(group, other).ok()?;
+        (self.names(group).ok()? != theirs).then_some(theirs)
     }
 
     /// Before the first write: the group's names are written down, and they are these. Two groups that differ

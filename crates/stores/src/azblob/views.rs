@@ -130,6 +130,7 @@ impl Session {
         // Those that were not there yet when their turn came.
         let late = sealed.into_iter().filter_map(|(partition, record)| Some((partition, record.checkpoint?)));
         view.checkpoints.extend(late);
+        self.take_in_elsewhere(group, &sorted, &mut view).await?;
         view.checkpoints.sort_by_key(|(partition, _)| *partition);
         self.take_in_hosts(group, &names, &sorted, &mut view).await;
         let founding = sorted.founding.as_ref().map(|blob| self.founding_in(&names, blob));
@@ -141,6 +142,32 @@ impl Session {
             },
         }
         Ok(view)
+    }
+
+    /// For tools: the checkpoints under names of another case, where there is none under ours. Hosts go on from them at
+    /// their first claim, and look for them only then.
+    async fn take_in_elsewhere(
+        &self,
+        group: &GroupId,
+        sorted: &Sorted,
+        view: &mut View,
+    ) -> Result<(), StoreError> {
+        let elsewhere = self.names_elsewhere(group).filter(|_| self.is_for_tools());
+        let Some(elsewhere) = elsewhere else { return Ok(()) };
+        let (_, listed) = self.container.list(&elsewhere.checkpoints()).await?;
+        for Listed { name, blob, .. } in listed {
+            let Some(Kind::Checkpoint(partition)) = elsewhere.kind(&name) else { continue };
+            if sorted.checkpoints.contains_key(&partition) || view.checkpoint(partition).is_some() {
+                continue;
+            }
+            match checkpoint::read(&blob) {
+                Ok(record) => view.checkpoints.extend(record.checkpoint.map(|found| (partition, found))),
+                Err(why) => {
+                    view.damaged.push(format!("the checkpoint of partition {partition} of {group}: {why}"))
+                }
+            }
+        }
+        Ok(())
     }
 
     /// What is known and was listed otherwise may have been changed past us, by another SDK or a person: it is read

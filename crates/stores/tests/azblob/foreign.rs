@@ -6,6 +6,7 @@ use ephor_core::lease::ClaimCause;
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 use ephor_core::store::{Claim, Renewal, Save, SaveRequest, Seek, SeekRequest, Store};
 use ephor_stores::azblob::{BlobOptions, BlobStore, Neighbours};
+use ephor_stores::open_existing;
 
 use crate::raw::Raw;
 use crate::server::{open, open_with, place, shared};
@@ -137,21 +138,86 @@ fn a_fleet_of_another_sdk_is_taken_over_where_it_stopped() {
     });
 }
 
+/// Where SDKs that keep the case have the group's checkpoint.
+const KEPT: &str = "ns.example.net/Homes/$Default";
+
 #[test]
-fn a_checkpoint_under_a_name_that_keeps_its_case_is_found() {
+fn a_checkpoint_under_a_name_of_another_case_is_found() {
     wait(async {
-        let (store, raw) = both(open);
-        raw.make().await;
-        let name = "ns.example.net/Homes/$Default/checkpoint/3";
-        raw.put(name, &[("sequencenumber", "41"), ("offset", "1312")], "").await;
-        let won = try_claim(&store, P, "a", ClaimCause::Unowned).await.unwrap();
-        let Claim::Won { checkpoint: Some(checkpoint), token, .. } = won else { panic!("{won:?}") };
-        assert_eq!(checkpoint.position.finished(), Some(SequenceNumber(41)));
-        assert!(matches!(save(&store, &token, 42).await.unwrap(), Save::Saved(_)));
-        // Theirs is left alone, and is not looked at again.
-        assert_eq!(text(&raw.metadata(name).await.unwrap(), "sequencenumber"), "41");
-        claim(&store, P, "b").await;
-        assert_eq!(stored(&store, P).await, Some(42));
+        for (options, base) in [("", KEPT), (";Neighbours=sdk", KEPT), (";Case=as-given", BASE)] {
+            let place = place();
+            let (store, raw) = (open(&format!("{place}{options}")), Raw::new(shared().port, &place));
+            raw.make().await;
+            let name = format!("{base}/checkpoint/3");
+            raw.put(&name, &[("sequencenumber", "41"), ("offset", "1312")], "").await;
+            let won = try_claim(&store, P, "a", ClaimCause::Unowned).await.unwrap();
+            let Claim::Won { checkpoint: Some(checkpoint), token, .. } = won else {
+                panic!("{options}: {won:?}")
+            };
+            assert_eq!(checkpoint.position.finished(), Some(SequenceNumber(41)));
+            assert!(matches!(save(&store, &token, 42).await.unwrap(), Save::Saved(_)));
+            // Theirs is left alone, and is not looked at again.
+            assert_eq!(text(&raw.metadata(&name).await.unwrap(), "sequencenumber"), "41");
+            claim(&store, P, "b").await;
+            assert_eq!(stored(&store, P).await, Some(42));
+        }
+    });
+}
+
+#[test]
+fn names_keep_their_case_if_the_place_says_so() {
+    wait(async {
+        let place = place();
+        let raw = Raw::new(shared().port, &place);
+        claim(&open(&format!("{place};Case=as-given")), P, "a").await;
+        for name in raw.names().await {
+            assert!(name.starts_with(KEPT), "{name}");
+        }
+        let tool = open_existing(&format!("{place};Case=as-given").parse().unwrap()).await.unwrap().unwrap();
+        assert_eq!(tool.view(&group()).await.unwrap().leases.len(), 1);
+    });
+}
+
+/// What is exported must be where hosts would begin.
+#[test]
+fn tools_see_a_checkpoint_under_a_name_of_another_case_until_there_is_one_of_ours() {
+    wait(async {
+        for (options, base) in [("", KEPT), (";Neighbours=sdk", KEPT), (";Case=as-given", BASE)] {
+            let place = place();
+            let raw = Raw::new(shared().port, &place);
+            raw.make().await;
+            for partition in [2, 3] {
+                let name = format!("{base}/checkpoint/{partition}");
+                raw.put(&name, &[("sequencenumber", "41"), ("offset", "1312")], "").await;
+            }
+            let place = format!("{place}{options}");
+            let tool = open_existing(&place.parse().unwrap()).await.unwrap().unwrap();
+            assert_eq!(stored(&*tool, P).await, Some(41), "{options}");
+            assert_eq!(tool.view(&group()).await.unwrap().checkpoints.len(), 2, "{options}");
+            let store = open(&place);
+            let token = claim(&store, P, "a").await;
+            save(&store, &token, 42).await.unwrap();
+            let shown: Vec<_> = tool.view(&group()).await.unwrap().checkpoints;
+            let shown = shown.iter().map(|(partition, at)| (partition.0, at.position.finished().unwrap().0));
+            assert_eq!(shown.collect::<Vec<_>>(), [(2, 41), (3, 42)], "{options}");
+            // One that cannot be read would stop a host, too.
+            raw.put(&format!("{base}/checkpoint/5"), &[("ephor", "nonsense")], "").await;
+            let damaged = tool.view(&group()).await.unwrap().damaged;
+            assert!(matches!(&damaged[..], [one] if one.contains("partition 5")), "{damaged:?}");
+        }
+    });
+}
+
+/// A host that found none began as its options say: what is written there later is not where it is.
+#[test]
+fn a_checkpoint_elsewhere_counts_no_more_once_a_host_has_begun() {
+    wait(async {
+        let place = place();
+        let (store, raw) = (open(&place), Raw::new(shared().port, &place));
+        claim(&store, P, "a").await;
+        raw.put(&format!("{KEPT}/checkpoint/3"), &[("sequencenumber", "41"), ("offset", "1312")], "").await;
+        let tool = open_existing(&place.parse().unwrap()).await.unwrap().unwrap();
+        assert_eq!(stored(&*tool, P).await, None);
     });
 }
 

@@ -154,7 +154,10 @@ impl Session {
             text if !text.is_empty() => text,
             _ => {
                 let whole = self.container.body(name).await.map_err(|error| error.to_string())?;
-                whole.map(|(_, body)| unescape(&body)).unwrap_or_default()
+                let (now, body) = whole.ok_or("it is gone")?;
+                // It may have become short meanwhile.
+                let short = now.metadata.get(RECORD).filter(|text| !text.is_empty());
+                unescape(short.unwrap_or(&body))
             }
         };
         let age = now.since(written_at(blob) + CLOCK_RESOLUTION);

@@ -82,6 +82,11 @@ impl Roll {
         Self { bucket, beat: 0, duration, at, lines: BTreeMap::new() }
     }
 
+    /// Whether nothing was ever written here that can be read.
+    pub(super) fn is_blank(&self) -> bool {
+        self.beat == 0 && self.lines.is_empty()
+    }
+
     pub(super) fn read(bucket: u32, blob: &Blob) -> Result<Self, Unreadable> {
         let metadata = &blob.metadata;
         let told = |name: &str| format!("{name} is {:?}", metadata.get(name).map_or("", String::as_str));

@@ -105,7 +105,12 @@ impl Session {
                 Ok(Write::Refused) => match self.read_roll(&name, call.bucket).await {
                     Ok((read, _)) => {
                         self.forget_what_is_not_on(call.names, call.owner, call.bucket, read.as_ref());
+                        // What was struck on a roll that is lost is not known: whoever struck is met at the ownership.
+                        let lost = known.is_some() && read.as_ref().is_none_or(|read| read.roll.is_blank());
                         *known = read;
+                        if lost {
+                            self.renew_one_by_one(&mut call).await;
+                        }
                     }
                     Err(error) => call.fail(&error),
                 },
@@ -115,6 +120,18 @@ impl Session {
         }
         call.fail(&endless(call.owner));
         call.tokens.into_iter().filter_map(|(_, outcome)| outcome).collect()
+    }
+
+    async fn renew_one_by_one(&self, call: &mut RollCall<'_>) {
+        let (group, names, duration) = (call.group, call.names, call.duration);
+        let open: Vec<LeaseToken> = call.open().cloned().collect();
+        let calls = open.iter().map(|token| self.renew_one(group, names, duration, token));
+        let calls: Vec<_> = calls.collect();
+        let done: Vec<Outcome> = stream::iter(calls).buffered(self.options.at_once).collect().await;
+        let mut done = done.into_iter();
+        for (_, outcome) in call.tokens.iter_mut().filter(|(_, outcome)| outcome.is_none()) {
+            *outcome = done.next();
+        }
     }
 
     async fn write_roll(

@@ -35,6 +35,12 @@ pub(super) fn damaged(what: &str, partition: PartitionId, group: &GroupId, why: 
     StoreError::Damaged { what: format!("the {what} of partition {partition} of {group}: {why}") }
 }
 
+/// A lease that cannot be read, and what to do about it: its epoch is in another blob, so that nothing is lost with it.
+pub(super) fn damaged_lease(names: &Names, partition: PartitionId, group: &GroupId, why: &str) -> StoreError {
+    let mend = format!("{why}; delete the blob {}, and it is claimed anew", names.ownership(partition));
+    damaged("lease", partition, group, &mend)
+}
+
 impl Session {
     /// How a partition stands, with its owner's roll.
     pub(super) async fn standing_on_roll(
@@ -72,7 +78,7 @@ impl Session {
         let lease = first.blob.as_ref().map(read).transpose();
         Ok(Standing {
             now: first.at.max(taken.at).max(checkpoint.at),
-            lease: lease.map_err(|why| damaged("lease", partition, group, &why))?,
+            lease: lease.map_err(|why| damaged_lease(names, partition, group, &why))?,
             roll: None,
             taken: highest,
             taken_etag: taken.blob.map(|blob| blob.stamp.etag),
@@ -91,7 +97,7 @@ impl Session {
         let Some(blob) = read.blob else { return Ok(None) };
         // A record of ours knows its epoch, and what is foreign is nobody's to renew.
         let lease = ownership::read(partition, &blob, Epoch::NONE);
-        let lease = lease.map_err(|why| damaged("lease", partition, group, &why))?;
+        let lease = lease.map_err(|why| damaged_lease(names, partition, group, &why))?;
         Ok(Some((lease, read.at)))
     }
 

@@ -23,7 +23,7 @@ use super::ownership::{self, Ownership};
 use super::roll::Roll;
 use super::seals::Sealing;
 use super::session::{Session, locked, written_group};
-use super::standing::EPOCH;
+use super::standing::{EPOCH, damaged_lease};
 use super::{checkpoint, failure};
 use crate::text::{Unreadable, read_founding, write_founding};
 
@@ -195,15 +195,21 @@ impl Session {
             let lease = match ownership::read(*partition, blob, taken) {
                 Ok(lease) => lease,
                 Err(why) => {
-                    view.damaged.push(format!("the lease of partition {partition} of {group}: {why}"));
+                    view.damaged.push(damaged_lease(names, *partition, group, &why).to_string());
                     continue;
                 }
             };
             let seen = sorted.checkpoints.get(partition);
-            if self.is_behind(blob, &lease, seen)
-                && let Some(record) = self.raise(group, names, &lease, seen).await?
-            {
-                raised.insert(*partition, record);
+            if self.is_behind(blob, &lease, seen) {
+                match self.raise(group, names, &lease, seen).await {
+                    Ok(record) => raised.extend(record.map(|record| (*partition, record))),
+                    // What does not pass is told of this partition, and the others go on.
+                    Err(error @ StoreError::Refused { .. }) => {
+                        view.damaged.push(format!("the checkpoint of partition {partition} of {group}: {error}"));
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                }
             }
             view.leases.push(enroll(names, sorted, &lease, *at));
         }
@@ -213,8 +219,10 @@ impl Session {
     /// Whether the checkpoint may still be changed by an earlier owner, or was listed before it was.
     fn is_behind(&self, blob: &Blob, lease: &Ownership, seen: Option<&Blob>) -> bool {
         let ours = blob.metadata.contains_key(ownership::OURS) && lease.record.epoch > Epoch::NONE;
-        let there = seen.is_some() || !self.shared_with_others();
-        ours && there && seen.and_then(checkpoint::seal).unwrap_or_default() < lease.record.epoch
+        // Where its owner has neighbours, none is made ahead of the first save.
+        let there = seen.is_some() || lease.on_roll;
+        // Who only looks changes nothing.
+        !self.is_for_tools() && ours && there && seen.and_then(checkpoint::seal).unwrap_or_default() < lease.record.epoch
     }
 
     async fn raise(

@@ -9,6 +9,7 @@ mod errors;
 mod fences;
 mod fleet;
 mod foreign;
+mod mishaps;
 mod old_fleet;
 mod oracle;
 mod prefixes;

@@ -1,0 +1,108 @@
+//! One blob that is out of order, and whoever only looks: everything else goes on as it was.
+
+use std::time::Duration;
+
+use ephor_core::ids::PartitionId;
+use ephor_core::lease::ClaimCause;
+use ephor_core::store::{Claim, Renewal, Save, Store, StoreError};
+use ephor_stores::azblob::{BlobOptions, BlobStore, Neighbours};
+
+use crate::proxy::{Fate, Proxy};
+use crate::raw::Raw;
+use crate::server::{open, open_with, place, shared};
+use crate::world::{BASE, LEASE, P, claim, group, save, try_claim, wait};
+
+const OTHER: PartitionId = PartitionId(4);
+
+/// The claim owns the partition before it finds out that it cannot seal the checkpoint.
+#[test]
+fn a_checkpoint_that_cannot_be_written_stops_its_own_partition_only() {
+    wait(async {
+        let place = place();
+        let (one, other) = (open(&place), open(&place));
+        let raw = Raw::new(shared().port, &place);
+        let token = claim(&one, P, "a").await;
+        assert!(matches!(save(&one, &token, 10).await.unwrap(), Save::Saved(_)));
+        raw.lease(&format!("{BASE}/checkpoint/{P}")).await;
+        let refused = try_claim(&other, P, "b", ClaimCause::Silent).await.unwrap_err();
+        assert!(matches!(refused, StoreError::Refused { .. }), "{refused}");
+        let view = one.view(&group()).await.unwrap();
+        assert_eq!(view.damaged.len(), 1, "{view:?}");
+        assert!(view.damaged[0].contains("the checkpoint of partition 3"), "{view:?}");
+        claim(&one, OTHER, "a").await;
+        claim(&other, OTHER, "b").await;
+    });
+}
+
+/// The one who takes it has struck it and is slow; then the roll is lost, and the owner renews.
+#[test]
+fn a_roll_that_is_lost_or_damaged_in_the_middle_of_a_claim_does_not_make_two_owners() {
+    wait(async {
+        for damage in [false, true] {
+            let place = place();
+            let proxy = Proxy::start(shared().port).await;
+            let one = open(&place);
+            let other = open(&proxy.place(&place, shared().port));
+            let raw = Raw::new(shared().port, &place);
+            let token = claim(&one, P, "a").await;
+            let tokens = std::slice::from_ref(&token);
+            assert_eq!(one.renew(&group(), LEASE, tokens).await.unwrap(), [Renewal::Renewed]);
+            other.view(&group()).await.unwrap();
+            let names = raw.names().await;
+            let roll = names.iter().find(|name| name.contains("/ephor/renewals/")).unwrap();
+            proxy.rule(|asked| match asked.line.starts_with("PUT") && asked.line.contains("/epoch") {
+                true => Fate::Late(Duration::from_secs(2)),
+                false => Fate::Through,
+            });
+            let lose = async {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                match damage {
+                    true => raw.set(roll, &[("beat", "nonsense")]).await,
+                    false => raw.delete(roll).await,
+                }
+                one.renew(&group(), LEASE, tokens).await.unwrap()
+            };
+            let (claimed, renewed) = tokio::join!(try_claim(&other, P, "b", ClaimCause::Silent), lose);
+            let won = matches!(claimed.unwrap(), Claim::Won { .. });
+            let again = one.renew(&group(), LEASE, tokens).await.unwrap();
+            let keeps = again == [Renewal::Renewed];
+            assert_ne!(won, keeps, "damaged {damage}: {renewed:?}, then {again:?}");
+        }
+    });
+}
+
+#[test]
+fn a_damaged_lease_says_which_blob_to_delete_and_is_mended_by_that() {
+    wait(async {
+        let place = place();
+        let store = open(&place);
+        let raw = Raw::new(shared().port, &place);
+        let token = claim(&store, P, "a").await;
+        let blob = format!("{BASE}/ownership/{P}");
+        raw.set(&blob, &[("ownerid", "a"), ("ephor", "nonsense")]).await;
+        let failed = try_claim(&store, P, "b", ClaimCause::Silent).await.unwrap_err().to_string();
+        assert!(failed.contains(&format!("delete the blob {blob}")), "{failed}");
+        let view = store.view(&group()).await.unwrap();
+        assert!(view.damaged[0].contains(&format!("delete the blob {blob}")), "{view:?}");
+        raw.delete(&blob).await;
+        let next = claim(&store, P, "b").await;
+        assert!(next.epoch > token.epoch, "{next:?}");
+    });
+}
+
+/// Other SDKs would begin at a checkpoint that a tool has made.
+#[test]
+fn a_tool_that_looks_changes_nothing() {
+    wait(async {
+        let place = place();
+        let host = open_with(&place, BlobOptions { neighbours: Neighbours::Sdk, ..BlobOptions::default() });
+        claim(&host, P, "a").await;
+        let raw = Raw::new(shared().port, &place);
+        let before = raw.names().await;
+        for looks in [BlobStore::connect_existing(&place, BlobOptions::default()).unwrap(), open(&place)] {
+            let view = looks.view(&group()).await.unwrap();
+            assert!(view.lease(P).is_some(), "{view:?}");
+        }
+        assert_eq!(raw.names().await, before);
+    });
+}

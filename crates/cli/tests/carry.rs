@@ -218,6 +218,7 @@ async fn a_name_in_another_case_is_found_by_those_that_look_and_kept_by_those_th
     let file = desk.file("127.0.0.1", "odd", &[0]);
     let import = ["checkpoint", "import", "odd/$Default", &file, "--yes"];
     desk.run(&store, &import).failed(&["Odd/$Default", "as it is written there"]);
+    desk.run(&store, &["checkpoint", "import", "Odd/$Default", &file, "--yes"]).fine();
     // An SDK's blobs are in small letters, whatever the hub is called: the name is taken as it is given.
     let azurite = Azurite::start();
     let (place, raw) = container(&azurite, "odd").await;

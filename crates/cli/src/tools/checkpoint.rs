@@ -196,7 +196,8 @@ fn no_partition(group: &GroupId, strange: &Exported, there: usize) -> BoxError {
 /// Positions of one hub mean nothing in another. Those of another group of the same hub do.
 fn check_hub(export: &Export, options: &Import) -> Result<(), BoxError> {
     let (theirs, ours) = (&export.group.hub, &options.look.group.hub);
-    if theirs == ours {
+    // SDKs write it in small letters, whatever it is called.
+    if theirs.as_str().eq_ignore_ascii_case(ours.as_str()) {
         return Ok(());
     }
     let file = name(options);

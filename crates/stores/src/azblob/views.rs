@@ -205,7 +205,8 @@ impl Session {
                     Ok(record) => raised.extend(record.map(|record| (*partition, record))),
                     // What does not pass is told of this partition, and the others go on.
                     Err(error @ StoreError::Refused { .. }) => {
-                        view.damaged.push(format!("the checkpoint of partition {partition} of {group}: {error}"));
+                        view.damaged
+                            .push(format!("the checkpoint of partition {partition} of {group}: {error}"));
                         continue;
                     }
                     Err(error) => return Err(error),
@@ -222,7 +223,10 @@ impl Session {
         // Where its owner has neighbours, none is made ahead of the first save.
         let there = seen.is_some() || lease.on_roll;
         // Who only looks changes nothing.
-        !self.is_for_tools() && ours && there && seen.and_then(checkpoint::seal).unwrap_or_default() < lease.record.epoch
+        !self.is_for_tools()
+            && ours
+            && there
+            && seen.and_then(checkpoint::seal).unwrap_or_default() < lease.record.epoch
     }
 
     async fn raise(

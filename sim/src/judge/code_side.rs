@@ -77,6 +77,8 @@ impl Judge {
         docket.turns.push(Turn { at: self.handle.now(), partition: *partition, opens: true });
         let case = docket.cases.entry(*partition).or_default();
         case.open.insert(*epoch);
+        // A restored store may give an epoch out again.
+        case.close_failed.take_if(|failed| failed == epoch);
         if let Some(grant) = case.granted.get_mut(epoch) {
             // It may have learned of its lease only after its clock had jumped: then its time counts from there.
             let learned = self.reading(caller.machine).before(self.handle.now().since(grant.at));

@@ -90,6 +90,8 @@ impl Manager {
                 let cause = ReleaseCause::Unserved;
                 // Whether its pump could save everything is not known any more.
                 let settled = !served_before;
+                // The request may land late: this epoch is over for us, whatever the next view says.
+                self.served.insert(partition, lease.epoch);
                 let request = ReleaseRequest { token, cause, heir: None, settled };
                 let call = store.store().release(store.group(), &request);
                 // If it fails, the next scan finds the lease again, or it runs out.

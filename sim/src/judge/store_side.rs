@@ -135,8 +135,9 @@ impl Judge {
                 objections.extend(self.robbed_against_its_word(&docket, change));
             }
             let present = docket.life();
+            let amnesty = docket.in_amnesty(self.handle.now());
             let case = docket.cases.entry(partition).or_default();
-            if given && settled {
+            if given && settled && !amnesty {
                 objections.extend(not_settled(case));
             }
             // What was released because nobody served it may be settled all the same.

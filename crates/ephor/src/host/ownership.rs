@@ -52,8 +52,9 @@ impl Manager {
         let manager = &self.shared.manager;
         // A store whose clock was set back makes a lease look younger than it is. Then what we saw ourselves counts.
         let age_known = sight.ages_unknown.binary_search(&partition).is_err();
-        let by_store = age_known.then(|| self.shared.counts_from(sight.sent).before(lease.age));
-        let renewed = by_store.or_else(|| self.watch.written_after(partition));
+        let by_store = self.shared.counts_from(sight.sent).before(lease.age);
+        let seen = self.watch.written_after(partition).map(|seen| seen.min(by_store));
+        let renewed = if age_known { Some(by_store) } else { seen };
         let until = renewed.map(|at| deadline(at, lease.duration.unwrap_or_default(), manager.fence_margin));
         // Past the deadline, or if nobody knows how old it is, it is given back, and can be claimed anew.
         let in_time = until.filter(|until| now < *until);

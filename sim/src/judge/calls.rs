@@ -14,7 +14,7 @@ use crate::executor::Machine;
 const LIMIT_GRACE: Duration = Duration::from_secs(1);
 /// No planned change of owner gives up a call that is younger than this.
 const A_DRAIN_WAITS: Duration = Duration::from_secs(5);
-/// Who had nothing to complain of for so long is well.
+/// Who had nothing to complain of for so long is well: a handover's time twice.
 const WELL: Duration = Duration::from_secs(60);
 /// What waits for its turn is written within this time after it.
 const TURN_GRACE: Duration = Duration::from_secs(3);

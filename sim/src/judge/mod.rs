@@ -19,6 +19,7 @@ mod case;
 mod code_side;
 mod promise;
 mod rest;
+mod robbery;
 mod store_side;
 
 use std::collections::{BTreeMap, BTreeSet};

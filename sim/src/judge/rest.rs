@@ -50,7 +50,7 @@ impl Judge {
             let Some(seat) = docket.seats.get_mut(host) else { return };
             let machine = seat.machine;
             seat.stopped = Some(abandoned.clone());
-            let calm = docket.undisturbed(machine, now.before(Duration::from_secs(60)));
+            let calm = self.is_well(&docket, machine);
             let owned = docket.cases.iter().filter(|(_, case)| case.owner.as_ref() == Some(host));
             let kept =
                 owned.map(|(partition, _)| *partition).find(|partition| !abandoned.contains(partition));

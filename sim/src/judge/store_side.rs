@@ -6,7 +6,6 @@ use ephor::memory::StoreEvent;
 use ephor::{Epoch, HostId, PartitionId, SequenceNumber, StartPosition};
 use ephor_core::checkpoint::{Checkpoint, Position};
 use ephor_core::history::{ChangeReason, OwnershipChange};
-use ephor_core::host_record::Reply;
 use ephor_core::lease::{ClaimCause, LeaseToken, ReleaseCause};
 
 use super::case::{Case, Grant, Reading, Standing};
@@ -200,68 +199,14 @@ impl Judge {
         let reading = case.readings.get(&case.epoch);
         let unsaved = reading.is_some_and(|reading| reading.unsaved.is_some());
         let owed = reading.is_some_and(|reading| reading.owed.is_some());
-        let well = docket.undisturbed(seat.machine, self.handle.now().before(LONG_ENOUGH_TO_ANSWER));
-        (served && (asked && unsaved || owed) && well && !docket.in_amnesty(self.handle.now())).then(|| {
+        let well = self.is_well(docket, seat.machine);
+        (served && (asked && unsaved || owed) && well).then(|| {
             let what = "given away with something finished and not saved, although nothing was in the way"
                 .to_owned();
             (Promise::StopMeansStopped, what)
         })
     }
-
-    /// Only silence permits theft, and who is well does not stay silent.
-    fn robbed_in_good_health(&self, docket: &Docket, change: &OwnershipChange) -> Option<(Promise, String)> {
-        let a_while_ago = self.handle.now().before(LONG_ENOUGH_TO_ANSWER);
-        let well = |host: &Option<HostId>| {
-            let seat = host.as_ref().and_then(|host| docket.seats.get(host));
-            seat.is_some_and(|seat| !seat.dead && docket.undisturbed(seat.machine, a_while_ago))
-        };
-        (well(&change.from) && well(&change.to) && !docket.in_amnesty(self.handle.now())).then(|| {
-            let what = "taken as silent from an owner to whom nothing had happened".to_owned();
-            (Promise::OneOwner, what)
-        })
-    }
 }
-
-impl Judge {
-    /// Who robs has asked, has waited, and has no answer that forbids it.
-    fn robbed_against_its_word(
-        &self,
-        docket: &Docket,
-        change: &OwnershipChange,
-    ) -> Option<(Promise, String)> {
-        let (now, partition) = (self.handle.now(), change.partition);
-        let (owner, taker) = (change.from.as_ref()?, change.to.as_ref()?);
-        let (from, to) = (docket.seats.get(owner)?, docket.seats.get(taker)?);
-        if !self.is_well(docket, to.machine)
-            || docket.store_set_at.is_some_and(|at| now.since(at) < HALF_A_MINUTE * 4)
-        {
-            return None;
-        }
-        let asked = to.wants.iter().find(|(want, _)| want.partition == partition && want.owner == *owner);
-        let waited = asked.map(|(_, since)| now.since(*since));
-        if waited.is_none_or(|waited| waited < HALF_A_MINUTE) {
-            let what = format!("taken as silent {waited:?} after it was asked for");
-            return Some((Promise::OneOwner, what));
-        }
-        let answer = from.answers.iter().find(|(it, _)| it.partition == partition && it.asker == *taker);
-        let (answer, since) = answer.filter(|(_, since)| {
-            let seen = now.since(*since) > LONG_ENOUGH_TO_BE_SEEN;
-            seen && docket.reached_the_store(from.machine, *since)
-        })?;
-        let forbids = answer.reply == Reply::No || now.since(*since) < HALF_A_MINUTE;
-        forbids.then(|| {
-            let what = format!("taken as silent, and its owner had answered {:?}", answer.reply);
-            (Promise::OneOwner, what)
-        })
-    }
-}
-
-/// The time that a handover may take by default, less what clocks may run fast.
-const HALF_A_MINUTE: Duration = Duration::from_secs(29);
-/// Who is well has looked at the store within this time.
-const LONG_ENOUGH_TO_BE_SEEN: Duration = Duration::from_secs(12);
-/// Who is asked, and well, has answered after this time and handed over: a handover's time twice.
-const LONG_ENOUGH_TO_ANSWER: Duration = Duration::from_secs(60);
 
 impl Docket {
     /// Which of the hub's logs a checkpoint belongs to.

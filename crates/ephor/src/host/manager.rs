@@ -333,6 +333,12 @@ impl Manager {
         *known = epoch.max(*known);
     }
 
+    /// This epoch, and whatever was before it, is not served another time; also if an old copy of the store brings it back.
+    pub(super) fn never_again(&mut self, partition: PartitionId, epoch: Epoch) {
+        let served = self.served.entry(partition).or_default();
+        *served = epoch.max(*served);
+    }
+
     /// Two hosts under one name are two hosts; people should know. A record
     /// alone may be left over from a run that crashed: only a heartbeat tells.
     fn notice_namesakes(&mut self, view: &View) {

@@ -87,12 +87,12 @@ impl Manager {
                 }
             }
             _ => {
+                // The request may land late: this epoch is over for us, whatever the next view says.
+                self.never_again(partition, lease.epoch);
                 let store = &self.shared.store;
                 let cause = ReleaseCause::Unserved;
                 // Whether its pump could save everything is not known any more.
                 let settled = !served_before;
-                // The request may land late: this epoch is over for us, whatever the next view says.
-                self.served.insert(partition, lease.epoch);
                 let request = ReleaseRequest { token, cause, heir: None, settled };
                 let call = store.store().release(store.group(), &request);
                 // If it fails, the next scan finds the lease again, or it runs out.

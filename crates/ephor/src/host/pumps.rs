@@ -46,7 +46,7 @@ impl Manager {
     ) {
         let shared = self.shared.clone();
         let (partition, epoch, now) = (token.partition, token.epoch, shared.now());
-        self.served.insert(partition, epoch);
+        self.never_again(partition, epoch);
         self.know(partition, epoch);
         // Only whoever had it itself, and closed it, knows that nobody is at work.
         let unaware = lease.previous.as_ref() != Some(&shared.me);

@@ -25,7 +25,7 @@ use crate::history::History;
 use crate::judge::{Judge, Told};
 use crate::processor::{ProcessorFaults, SimProcessor};
 use crate::scenario::{Scenario, Style};
-use crate::source::{SlowSource, SourceFaults};
+use crate::source::{SlowSource, SourceFaults, Word};
 use crate::store::{FaultyStore, StoreFaults};
 use crate::watched::Watch;
 
@@ -258,8 +258,12 @@ impl SimHost {
     fn way_to_hub(&self, world: &World) -> SlowSource {
         let observer = self.observer(world, "hub");
         let (judge, machine) = (world.judge.clone(), self.machine);
-        SlowSource::with_observer(&world.handle, Arc::new(world.hub.clone()), self.source.clone(), observer)
-            .with_introduction(Arc::new(move |request| judge.reads(machine, request)))
+        let ear = Arc::new(move |word: Word<'_>| match word {
+            Word::Opens(request) => judge.reads(machine, request),
+            Word::Displaced(partition, epoch) => judge.displaced(machine, partition, epoch),
+        });
+        let hub = Arc::new(world.hub.clone());
+        SlowSource::observed(&world.handle, hub, self.source.clone(), observer, ear)
     }
 
     /// Counts a fault on the way, and tells of it.

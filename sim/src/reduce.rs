@@ -214,6 +214,7 @@ impl Search<'_> {
         self.keeps_change(|scenario| replace(&mut scenario.ending, Ending::Well));
         self.keeps_change(|scenario| replace(&mut scenario.by_hand, 0.0));
         self.keeps_change(|scenario| replace(&mut scenario.wakes, true));
+        self.keeps_change(|scenario| replace(&mut scenario.epochless, false));
         self.keeps_change(|scenario| replace(&mut scenario.distance, Duration::ZERO));
         self.keeps_change(|scenario| replace(&mut scenario.initial, StartPosition::Earliest));
         self.keeps_change(|scenario| replace(&mut scenario.style.process_timeout, None));

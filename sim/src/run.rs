@@ -85,6 +85,9 @@ impl Run {
         if !scenario.wakes {
             store = store.without_wakes();
         }
+        if scenario.epochless {
+            store = store.with_epochless_neighbours();
+        }
         let foreign = guest.store.as_ref().map(|make| -> Arc<dyn Store> {
             let (clock, bench) = (Arc::new(handle.clock(store_clock)), judge.clone());
             let inner = make(clock.clone());

@@ -90,6 +90,8 @@ pub struct Scenario {
     pub on_invalid: OnInvalidPosition,
     /// How things stand after the trouble.
     pub ending: Ending,
+    /// The group is shared with processors that know no epochs: hosts read with epoch 0, and ask the store first.
+    pub epochless: bool,
 }
 
 impl Scenario {
@@ -122,6 +124,7 @@ impl Scenario {
                 7 => Ending::OneDrained,
                 _ => Ending::OneBroken,
             },
+            epochless: random.u32(0..8) == 0,
         }
     }
 }

@@ -3,7 +3,7 @@
 
 mod common;
 #[allow(dead_code, reason = "more than these tests need")]
-#[path = "../../stores/tests/azblob/raw.rs"]
+#[path = "../../stores/tests/shared/raw.rs"]
 mod raw;
 
 use std::io::Write;

@@ -274,13 +274,14 @@ impl PartitionContext {
         self.write(position, false).await
     }
 
-    /// Writes a start over a checkpoint that does not exist in this log.
-    pub(crate) async fn rewind(&self, position: Position) -> Result<Checkpointed, CheckpointError> {
-        let written = self.write(position, true).await?;
-        if matches!(written, Checkpointed::Saved(_)) {
+    /// Writes down where reading begins; with `rewind` over a checkpoint that does not exist in this log. What was
+    /// finished before is behind it, or gone.
+    pub(crate) async fn begin(&self, start: Position, rewind: bool) -> Result<Checkpointed, CheckpointError> {
+        let written = self.write(start, rewind).await?;
+        if !written.is_refused() {
             let mut progress = self.progress();
             progress.finished = None;
-            progress.delivered = None;
+            progress.delivered.take_if(|_| rewind);
             progress.deferred.position = None;
             progress.unsaved = Unsaved::default();
         }
@@ -333,24 +334,12 @@ impl PartitionContext {
         progress.finished.as_ref().is_none_or(saved)
     }
 
-    /// What to go on behind: what is finished here, or the checkpoint. A start
-    /// that was written down later is ahead of both.
+    /// What to go on behind: what is finished here, or the checkpoint.
     pub(crate) fn reached(&self) -> Option<Checkpoint> {
         let progress = self.progress();
-        let (Some(position), saved) = (&progress.finished, &progress.saved) else {
-            return progress.saved.clone();
-        };
-        let skipped = |saved: &&Checkpoint| {
-            matches!(saved.position, Position::Start(_)) && self.covers(saved, position)
-        };
-        saved.as_ref().filter(skipped).cloned().or_else(|| {
-            Some(Checkpoint {
-                position: position.clone(),
-                log: self.0.log.clone(),
-                epoch: self.epoch(),
-                saved_at: self.0.environment.wall(),
-            })
-        })
+        let Some(position) = progress.finished.clone() else { return progress.saved.clone() };
+        let (log, saved_at) = (self.0.log.clone(), self.0.environment.wall());
+        Some(Checkpoint { position, log, epoch: self.epoch(), saved_at })
     }
 
     fn note_saved(&self, checkpoint: &Checkpoint) {

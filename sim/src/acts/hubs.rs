@@ -66,8 +66,13 @@ impl Run {
                 world.hub.forget_before(partition, kept).is_ok()
             }
             _ => {
-                let epoch =
-                    (0..=act.target % 3).fold(world.judge.epoch_of(partition), |epoch, _| epoch.next());
+                let late = world.scenario.epochless && act.target % 2 == 0;
+                let epoch = if late {
+                    // A neighbour that does not know yet that it has lost it.
+                    Epoch::NONE
+                } else {
+                    (0..=act.target % 3).fold(world.judge.epoch_of(partition), |epoch, _| epoch.next())
+                };
                 world.history.tell(format_args!(
                     "somebody else reads {partition:?} in {epoch:?} for {:?}",
                     act.lasting

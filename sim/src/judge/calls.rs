@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use ephor::{Checkpointed, CloseReason, FailurePolicy, PartitionError, PartitionId, SequenceNumber};
+use ephor_core::lease::LeaseToken;
 
 use super::case::{Case, Owed, Trouble};
 use super::store_side::next_of;
@@ -12,6 +13,8 @@ use crate::executor::Machine;
 
 /// A call is given up within this time after its limit.
 const LIMIT_GRACE: Duration = Duration::from_secs(1);
+/// A call that is blocked for so long beyond its limit was noticed, and no renewal is on its way any more.
+const STUCK_GRACE: Duration = Duration::from_secs(20);
 /// No planned change of owner gives up a call that is younger than this.
 const A_DRAIN_WAITS: Duration = Duration::from_secs(5);
 /// Who had nothing to complain of for so long is well: a handover's time twice.
@@ -129,6 +132,28 @@ impl Judge {
         let age = self.reading(caller.machine).since(call.reading);
         (same && age > limit + LIMIT_GRACE && docket.in_time(caller.machine, call.begun)).then(|| {
             let what = format!("a call goes on after {age:?}, and its limit is {limit:?}");
+            (Promise::LoopNeverDies, what)
+        })
+    }
+
+    /// Whose call blocks its thread far beyond its limit has its lease run out, so that another host goes on.
+    pub(super) fn renewed_while_stuck(
+        &self,
+        docket: &Docket,
+        token: &LeaseToken,
+    ) -> Option<(Promise, String)> {
+        let seat = docket.seats.get(&token.owner)?;
+        let limit = seat.style.process_timeout?;
+        let call = docket.cases.get(&token.partition)?.call?;
+        let same = (call.machine, call.epoch) == (seat.machine, token.epoch);
+        let (now, age) = (self.handle.now(), self.reading(seat.machine).since(call.reading));
+        // Nothing else is wrong with the machine.
+        let file = docket.machines.get(&seat.machine).copied().unwrap_or_default();
+        let alone = file.disturbed_until <= call.blocked_until
+            && file.stood_until <= call.blocked_until
+            && docket.reached_the_store(seat.machine, call.begun);
+        (same && alone && now < call.blocked_until && age > limit + STUCK_GRACE).then(|| {
+            let what = format!("renewed although its call has been blocked for {age:?}, limit {limit:?}");
             (Promise::LoopNeverDies, what)
         })
     }

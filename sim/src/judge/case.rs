@@ -93,6 +93,8 @@ pub(super) struct Case {
     pub(super) standing: Option<Standing>,
     pub(super) readings: BTreeMap<Epoch, Reading>,
     pub(super) call: Option<Call>,
+    /// The epoch of the other reader that each machine was last told of by the hub.
+    pub(super) displaced_by: BTreeMap<Machine, Epoch>,
     /// Epochs whose processor is open.
     pub(super) open: BTreeSet<Epoch>,
     /// Epochs whose processor has opened and is to be closed, and whose it is.

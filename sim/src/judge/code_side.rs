@@ -69,6 +69,12 @@ impl Judge {
         }
     }
 
+    /// The hub tells a host that somebody else reads a partition, in this epoch.
+    pub fn displaced(&self, machine: Machine, partition: PartitionId, epoch: Epoch) {
+        let mut docket = self.docket();
+        docket.cases.entry(partition).or_default().displaced_by.insert(machine, epoch);
+    }
+
     /// A processor is opened.
     pub fn opened(&self, caller: &Caller) {
         let Caller { partition, epoch, host, .. } = caller;

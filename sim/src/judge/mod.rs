@@ -17,17 +17,18 @@
 mod calls;
 mod case;
 mod code_side;
+mod docket;
 mod promise;
 mod rest;
 mod robbery;
 mod store_side;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ephor::{HostId, OnInvalidPosition, PartitionId, StartPosition};
-use ephor_core::host_record::{Answer, HostRecord, Want};
+use ephor_core::host_record::HostRecord;
 use ephor_core::ids::LogId;
 use ephor_core::position::SequenceNumber;
 use ephor_core::time::{Clock, Monotonic};
@@ -37,8 +38,9 @@ use crate::executor::{Handle, Machine};
 use crate::history::History;
 use crate::scenario::{Scenario, Style};
 pub use calls::Told;
-use case::{Case, Standing};
+use case::Standing;
 pub use code_side::{Caller, Span};
+use docket::{Docket, Seat};
 pub use promise::{Promise, Violation};
 pub use rest::{Alive, Rest};
 
@@ -70,56 +72,6 @@ pub struct Turn {
     pub opens: bool,
 }
 
-/// One run of a host's process, as it introduced itself.
-#[derive(Clone, Debug)]
-struct Seat {
-    machine: Machine,
-    style: Style,
-    /// Its process is gone.
-    dead: bool,
-    /// It has stopped in good order, and abandoned these.
-    stopped: Option<BTreeSet<PartitionId>>,
-    /// What it asks for, and since when.
-    wants: Vec<(Want, Monotonic)>,
-    /// What it answers, and since when.
-    answers: Vec<(Answer, Monotonic)>,
-}
-
-/// What the judge knows of a machine.
-#[derive(Clone, Copy, Debug, Default)]
-struct MachineFile {
-    /// Its way to the store is bad at the moment.
-    store_is_bad: bool,
-    /// Since when that is so.
-    store_changed_at: Monotonic,
-    /// Until when its time did not pass as it should: it stood still, or jumped.
-    stood_until: Monotonic,
-    /// Until when it was last disturbed in any way.
-    disturbed_until: Monotonic,
-    /// When its clock last stood still; what it believed then is worth nothing.
-    clock_stood_until: Option<Monotonic>,
-}
-
-struct Docket {
-    turns: Vec<Turn>,
-    cases: BTreeMap<PartitionId, Case>,
-    seats: BTreeMap<HostId, Seat>,
-    machines: BTreeMap<Machine, MachineFile>,
-    /// Whether the store is bad for all, and since when that is so.
-    common: (bool, Monotonic),
-    /// Partitions that a person holds, and on which machine.
-    held: BTreeSet<(PartitionId, Machine)>,
-    /// The logs that the hub has had, in order; the last one is its present one.
-    logs: Vec<Option<LogId>>,
-    /// When the store's clock was last set.
-    store_set_at: Option<Monotonic>,
-    /// When the store was last restored from a copy.
-    restored_at: Option<Monotonic>,
-    violation: Option<Violation>,
-    figures: Figures,
-    last_change: Monotonic,
-}
-
 /// What the store said at one moment, to go back to.
 #[derive(Clone, Debug)]
 pub struct JudgeCopy(BTreeMap<PartitionId, (Option<HostId>, ephor::Epoch, Option<Standing>)>);
@@ -133,33 +85,21 @@ pub struct Judge {
     /// How many partitions there were when the group began: others start at the earliest.
     founded: u32,
     on_invalid: OnInvalidPosition,
+    epochless: bool,
     docket: Arc<Mutex<Docket>>,
 }
 
 impl Judge {
     /// A judge that knows nothing yet but what the hosts were told.
     pub fn new(handle: &Handle, history: &History, scenario: &Scenario, log: Option<LogId>) -> Self {
-        let docket = Docket {
-            turns: vec![],
-            cases: BTreeMap::new(),
-            seats: BTreeMap::new(),
-            machines: BTreeMap::new(),
-            common: (false, Monotonic(0)),
-            held: BTreeSet::new(),
-            logs: vec![log],
-            store_set_at: None,
-            restored_at: None,
-            violation: None,
-            figures: Figures::default(),
-            last_change: Monotonic(0),
-        };
         Self {
             handle: handle.clone(),
             history: history.clone(),
             initial: scenario.initial.clone(),
             founded: scenario.partitions,
             on_invalid: scenario.on_invalid,
-            docket: Arc::new(Mutex::new(docket)),
+            epochless: scenario.epochless,
+            docket: Arc::new(Mutex::new(Docket::new(log))),
         }
     }
 
@@ -378,57 +318,6 @@ impl Judge {
     }
 }
 
-impl Docket {
-    /// Whether a person holds a partition where it is.
-    fn is_held(&self, partition: PartitionId, case: &Case) -> bool {
-        let seat = case.owner.as_ref().and_then(|owner| self.seats.get(owner));
-        seat.is_some_and(|seat| self.held.contains(&(partition, seat.machine)))
-    }
-
-    /// The present life of the hub's log.
-    fn life(&self) -> usize {
-        self.logs.len() - 1
-    }
-
-    /// Whether nothing has kept this machine from the store for so long.
-    fn undisturbed(&self, machine: Machine, since: Monotonic) -> bool {
-        let file = self.machines.get(&machine).copied().unwrap_or_default();
-        let (bad_for_all, changed_at) = self.common;
-        !file.store_is_bad && !bad_for_all && file.disturbed_until.max(changed_at) <= since
-    }
-
-    /// Whether this machine's time has passed as it should for so long.
-    fn in_time(&self, machine: Machine, since: Monotonic) -> bool {
-        self.machines.get(&machine).copied().unwrap_or_default().stood_until <= since
-    }
-
-    /// Whether this machine has had a good way to the store for so long.
-    fn reached_the_store(&self, machine: Machine, since: Monotonic) -> bool {
-        let file = self.machines.get(&machine).copied().unwrap_or_default();
-        let (bad_for_all, changed_at) = self.common;
-        !file.store_is_bad && !bad_for_all && file.store_changed_at.max(changed_at) <= since
-    }
-
-    /// Whether what this machine believes of a lease granted at this time is worth nothing: its
-    /// clock has stood still since, and it could not notice.
-    fn misled(&self, machine: Machine, granted: Monotonic) -> bool {
-        let stood = self.machines.get(&machine).and_then(|file| file.clock_stood_until);
-        stood.is_some_and(|until| granted <= until)
-    }
-
-    /// Whether this machine could not know that it was taken for dead: the store's clock was set,
-    /// somebody who came later believed it, and the machine did not reach the store.
-    fn was_overtaken(&self, machine: Machine, now: Monotonic) -> bool {
-        let set = self.store_set_at.is_some_and(|at| now.since(at) < AMNESTY);
-        set && !self.undisturbed(machine, now.before(AMNESTY))
-    }
-
-    /// After a restored copy, owners may go on until they look again.
-    fn in_amnesty(&self, now: Monotonic) -> bool {
-        self.restored_at.is_some_and(|at| now.since(at) < AMNESTY)
-    }
-}
-
 /// Notes since when each of these has been said.
 fn note<T: Clone + PartialEq>(noted: &mut Vec<(T, Monotonic)>, said: &[T], now: Monotonic) {
     noted.retain(|(old, _)| said.contains(old));
@@ -438,6 +327,3 @@ fn note<T: Clone + PartialEq>(noted: &mut Vec<(T, Monotonic)>, said: &[T], now: 
         }
     }
 }
-
-/// How long owners may take to find out that the store has forgotten them: the longest lease.
-const AMNESTY: Duration = Duration::from_secs(60);

@@ -21,6 +21,11 @@ impl Judge {
                 let grant = self.grant(&token.owner);
                 let mut docket = self.docket();
                 docket.cases.entry(token.partition).or_default().granted.insert(token.epoch, grant);
+                let objection = self.renewed_while_stuck(&docket, token);
+                drop(docket);
+                if let Some((promise, what)) = objection {
+                    self.object(promise, Some(token.partition), what);
+                }
             }
             StoreEvent::Saved { token, checkpoint } => self.saved(token, checkpoint),
             StoreEvent::Changed { change, settled } => self.ownership_changed(change, *settled),
@@ -79,7 +84,9 @@ impl Judge {
                     format!("a checkpoint up to {next:?} was written although the processor did not close");
                 objections.push((Promise::AtLeastOnceInOrder, what));
             }
-            if matches!(checkpoint.position, Position::Start(_)) {
+            // Beside processors that know no other words, a start is written down as if it had been reached.
+            let in_their_words = self.epochless && (reading.moving || begins);
+            if matches!(checkpoint.position, Position::Start(_)) || in_their_words {
                 reading.next = Some(Standing { life, next });
                 if std::mem::take(&mut reading.moving) || begins {
                     case.excuse_before(next);
@@ -128,6 +135,9 @@ impl Judge {
             }
             if given && !settled {
                 objections.extend(self.unsettled_in_good_health(&docket, change));
+            }
+            if change.reason == ChangeReason::Claimed(ClaimCause::Foreign) {
+                objections.extend(beneath_the_stranger(&docket, change));
             }
             if change.reason == ChangeReason::Claimed(ClaimCause::Silent) {
                 objections.extend(self.robbed_in_good_health(&docket, change));
@@ -242,6 +252,16 @@ fn not_settled(case: &Case) -> Option<(Promise, String)> {
             Promise::StopMeansStopped,
             format!("{what}, finished up to {finished:?} but saved only up to {saved:?}"),
         )
+    })
+}
+
+/// Who claims against another reader does so above it: else it is refused again.
+fn beneath_the_stranger(docket: &Docket, change: &OwnershipChange) -> Option<(Promise, String)> {
+    let machine = docket.seats.get(change.to.as_ref()?)?.machine;
+    let stranger = *docket.cases.get(&change.partition)?.displaced_by.get(&machine)?;
+    (change.epoch <= stranger).then(|| {
+        let what = format!("claimed in {:?} against a reader in {stranger:?}", change.epoch);
+        (Promise::LoopNeverDies, what)
     })
 }
 

@@ -13,6 +13,7 @@ mod tests;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ephor_core::BoxFuture;
+use ephor_core::epoch::Epoch;
 use ephor_core::ids::{HubName, Namespace, PartitionId};
 use ephor_core::source::{
     EventSource, HubProperties, OpenError, OpenRequest, PartitionProperties, Receiver, SourceError,
@@ -99,9 +100,16 @@ struct Network {
     faults: Arc<Mutex<SourceFaults>>,
     observer: FaultObserver<SourceCall>,
     random: Mutex<Rng>,
+    ear: Ear,
 }
 
 impl Network {
+    fn displaced(&self, partition: PartitionId, by: Option<Epoch>) {
+        if let Some(epoch) = by {
+            (self.ear)(Word::Displaced(partition, epoch));
+        }
+    }
+
     fn is_deaf(&self) -> bool {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).deaf
     }
@@ -132,33 +140,37 @@ impl Network {
 pub struct SlowSource {
     inner: Arc<dyn EventSource>,
     network: Arc<Network>,
-    introduction: Introduction,
 }
 
-/// Hears of every receiver that is to be opened, when the request sets out.
-type Introduction = Arc<dyn Fn(&OpenRequest) + Send + Sync>;
+/// What a machine says to the hub and is told by it, at the moment that it does so.
+#[derive(Clone, Copy, Debug)]
+pub enum Word<'a> {
+    /// A receiver is to be opened.
+    Opens(&'a OpenRequest),
+    /// Somebody else reads this partition, in this epoch.
+    Displaced(PartitionId, Epoch),
+}
+
+/// Hears every word.
+type Ear = Arc<dyn Fn(Word<'_>) + Send + Sync>;
 
 impl SlowSource {
     /// A way to `inner` with these faults, which may change at any time.
     pub fn new(handle: &Handle, inner: Arc<dyn EventSource>, faults: Arc<Mutex<SourceFaults>>) -> Self {
-        Self::with_observer(handle, inner, faults, Arc::new(|_, _, _| {}))
+        Self::observed(handle, inner, faults, Arc::new(|_, _, _| {}), Arc::new(|_| {}))
     }
 
-    /// The same, and `observer` is told of every fault.
-    pub fn with_observer(
+    /// The same; `observer` is told of every fault, and `ear` hears every word.
+    pub fn observed(
         handle: &Handle,
         inner: Arc<dyn EventSource>,
         faults: Arc<Mutex<SourceFaults>>,
         observer: FaultObserver<SourceCall>,
+        ear: Ear,
     ) -> Self {
         let random = Mutex::new(handle.fork_random());
-        let network = Arc::new(Network { handle: handle.clone(), faults, observer, random });
-        Self { inner, network, introduction: Arc::new(|_| {}) }
-    }
-
-    /// Tells `introduction` of every receiver that is to be opened.
-    pub fn with_introduction(self, introduction: Introduction) -> Self {
-        Self { introduction, ..self }
+        let network = Network { handle: handle.clone(), faults, observer, random, ear };
+        Self { inner, network: Arc::new(network) }
     }
 }
 
@@ -193,12 +205,18 @@ impl EventSource for SlowSource {
     }
 
     fn open(&self, request: OpenRequest) -> BoxFuture<'_, Result<Box<dyn Receiver>, OpenError>> {
-        (self.introduction)(&request);
+        (self.network.ear)(Word::Opens(&request));
         let (inner, network, partition) = (self.inner.clone(), self.network.clone(), request.partition);
         let apply = async move {
             let receiver = inner.open(request).await?;
             Ok(Box::new(SlowReceiver::new(network, partition, receiver)) as Box<dyn Receiver>)
         };
-        Box::pin(self.network.carry(SourceCall::Open, Some(partition), apply))
+        Box::pin(async move {
+            let opened = self.network.carry(SourceCall::Open, Some(partition), apply).await;
+            if let Err(OpenError::Refused { epoch, .. }) = &opened {
+                self.network.displaced(partition, *epoch);
+            }
+            opened
+        })
     }
 }

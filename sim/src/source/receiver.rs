@@ -74,7 +74,11 @@ impl SlowReceiver {
         if here == 0 || (self.arriving.is_empty() && self.ending.is_none()) {
             self.under_way = None;
         }
-        if here == 0 { self.ending.take().map_or(Ok(()), Err) } else { Ok(()) }
+        let ending = if here == 0 { self.ending.take() } else { None };
+        if let Some(ReceiveError::Disconnected { epoch, .. }) = &ending {
+            network.displaced(self.partition, *epoch);
+        }
+        ending.map_or(Ok(()), Err)
     }
 
     /// The hub hears of it a little later.

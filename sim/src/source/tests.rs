@@ -34,7 +34,8 @@ fn rig(seed: u64, faults: SourceFaults) -> Rig {
     let told = seen.clone();
     let observer =
         Arc::new(move |fault, call, partition| told.lock().unwrap().push((fault, call, partition)));
-    let source = SlowSource::with_observer(&executor, Arc::new(hub.clone()), faults.clone(), observer);
+    let source =
+        SlowSource::observed(&executor, Arc::new(hub.clone()), faults.clone(), observer, Arc::new(|_| {}));
     Rig { hub, faults, source: Arc::new(source), seen, executor }
 }
 

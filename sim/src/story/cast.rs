@@ -31,6 +31,11 @@ pub(super) fn of(scenario: &Scenario) -> Vec<String> {
     if !scenario.distance.is_zero() {
         told.push(format!("the store is far away: one way takes up to {}", span(scenario.distance)));
     }
+    if scenario.epochless {
+        told.push(
+            "the group is shared with processors that know no epochs: everybody reads in epoch 0".into(),
+        );
+    }
     match scenario.ending {
         Ending::Well => {}
         Ending::OneDrained => told.push("in the end a person has drained one host, and leaves it so".into()),

@@ -206,7 +206,7 @@ impl Manager {
         self.last_scan = self.shared.now();
         self.refresh_hub().await;
         self.refresh_lag().await;
-        self.notice_stuck_calls();
+        self.shared.notice_stuck_calls();
         let beaten = self.heartbeat().await;
         let Some(sight) = self.look().await else { return true };
         self.reconcile(&sight).await;

@@ -18,6 +18,7 @@ mod renewer;
 pub(crate) mod shared;
 pub(crate) mod snapshot;
 mod stop;
+mod stuck;
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -15,10 +15,8 @@ use super::changes::OwnershipReason;
 use super::manager::{Cooling, Foreign, Manager};
 use super::shared::Slot;
 use crate::context::PartitionContext;
-use crate::error::HostError;
 use crate::lease_state::{LeaseState, Stage};
 use crate::processor::CloseReason;
-use crate::pump::close::CLOSE_GRACE;
 use crate::pump::guard::Control;
 use crate::pump::{Outcome, PumpEnd, PumpSeed};
 
@@ -31,8 +29,8 @@ pub(crate) const FOREIGN_BACKOFF: Backoff =
 const OPEN_DOUBLINGS: u32 = 4;
 /// A pump that lived this long has put its troubles behind it.
 pub(crate) const TROUBLE_FORGOTTEN: Duration = Duration::from_secs(60);
-/// A call that goes on for this long after it was given up cannot be given up.
-const STUCK_AFTER: Duration = Duration::from_secs(5);
+/// How long a partition is left alone whose pump has panicked.
+const PANIC_PAUSE: Duration = Duration::from_secs(5);
 
 impl Manager {
     pub(super) fn start_pump(
@@ -81,7 +79,7 @@ impl Manager {
                 given_up: true,
                 outcome: Outcome::Failed {
                     reason: CloseReason::ProcessorFailed,
-                    pause: STUCK_AFTER,
+                    pause: PANIC_PAUSE,
                     confirmed: false,
                 },
             });
@@ -178,37 +176,5 @@ impl Manager {
         slots.values().any(|slot| {
             matches!(slot.context.inner().lease.stage(), Stage::Running | Stage::Failing | Stage::Paused)
         })
-    }
-
-    /// A call that goes on although it was given up blocks its thread. Its
-    /// lease is no longer renewed, and its slot stays taken until it returns.
-    pub(super) fn notice_stuck_calls(&mut self) {
-        let now = self.shared.now();
-        let closing = self.shared.manager.handover_timeout.saturating_add(CLOSE_GRACE);
-        let mut stuck = vec![];
-        for (partition, slot) in self.shared.slots().iter_mut() {
-            let lease = &slot.context.inner().lease;
-            let Some(running) = lease.call_running_since().map(|since| now.since(since)) else {
-                slot.over_since = None;
-                continue;
-            };
-            if !lease.is_ours(now) && lease.stage() != Stage::Closing {
-                slot.over_since.get_or_insert(now);
-            }
-            let ignored = slot.over_since.is_some_and(|since| now.since(since) >= STUCK_AFTER);
-            let limit = if lease.stage() == Stage::Closing {
-                Some(closing)
-            } else {
-                self.shared.options.process_timeout
-            };
-            let overdue = limit.is_some_and(|limit| running >= limit.saturating_add(STUCK_AFTER));
-            if (overdue || ignored) && lease.mark_stuck() {
-                stuck.push((*partition, running));
-            }
-        }
-        // The handler is the user's code: it runs under no lock of ours.
-        for (partition, running) in stuck {
-            self.shared.reporter.report(&HostError::Stuck { partition, running });
-        }
     }
 }

@@ -18,6 +18,7 @@ pub(crate) async fn run(shared: Arc<HostShared>) {
     let mut next = shared.now() + manager.renew_interval;
     loop {
         shared.environment.sleep_until(next).await;
+        shared.notice_stuck_calls();
         let sent = shared.now();
         let well = renew(&shared).await;
         let pause = if well { manager.renew_interval } else { manager.fast_scan };

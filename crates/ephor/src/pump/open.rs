@@ -86,9 +86,7 @@ impl<P: EventProcessor> Pump<P> {
         for attempt in 1.. {
             let context = self.context.clone();
             let position = self.remembered(start);
-            let write =
-                async { if rewind { context.rewind(position).await } else { context.save(position).await } };
-            match self.unless_stopped(write).await? {
+            match self.unless_stopped(context.begin(position, rewind)).await? {
                 Ok(Checkpointed::Refused) => return Err(Ending::Lost(CloseReason::LeaseLost)),
                 Ok(_) => break,
                 Err(_) => {

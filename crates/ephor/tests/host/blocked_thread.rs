@@ -219,6 +219,37 @@ async fn a_stop_abandons_a_blocked_call_says_so_and_does_not_release_its_partiti
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_blocked_call_is_given_to_another_host_while_its_own_still_waits_to_stop() {
+    let blocked = PartitionId(0);
+    let gate = Gate::new(blocked);
+    let _open = OpenAtTheEnd(gate.clone());
+    let mut fleet = TestFleet::new(1).unwrap();
+    let (recorder, next) = (gate.recorder(), gate.recorder());
+    fleet.hub().send(blocked, "event").unwrap();
+    let builder = EventProcessorHost::builder_from(Arc::new(fleet.hub().clone()), fleet.store().clone());
+    let timeout = Some(MILLISECOND * 500);
+    let host = Arc::new(quick(builder, &recorder, timeout).processor(recorder.make()).unwrap());
+    host.start().await.unwrap();
+    until(&fleet, "blocked", || gate.taken.load(Ordering::SeqCst)).await;
+    let stop = tokio::spawn({
+        let host = host.clone();
+        async move { host.stop(PATIENCE * 2).await }
+    });
+    until(&fleet, "reported", || recorder.reports("Stuck") == 1).await;
+    // Nobody asks for it: its lease runs out.
+    fleet.pass(MILLISECOND * 4_000).await;
+    let lease = fleet.admin().leases().await.unwrap().remove(0);
+    assert!(lease.age > lease.duration.unwrap(), "{lease:?}");
+    fleet.start("b", |host| quick(host, &next, None).processor(next.make())).await.unwrap();
+    until(&fleet, "taken over", || next.finished(0) == [0]).await;
+    assert!(!stop.is_finished(), "it waits for its call");
+    gate.open();
+    let report = stop.await.unwrap().unwrap();
+    assert_eq!(report.lost, [blocked], "{report}");
+    assert_eq!(*gate.refused.lock().unwrap(), Some(true));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_host_that_was_robbed_during_a_blocked_call_does_not_claim_again_before_it_returns() {
     let blocked = PartitionId(0);
     let gate = Gate::new(blocked);

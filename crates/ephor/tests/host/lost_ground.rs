@@ -1,5 +1,7 @@
 //! Positions that do not exist any more: retention, a hub that was made anew, a log that ends too early.
 
+use std::sync::Arc;
+
 use crate::common::ledger::{Ledger, What};
 use crate::common::ledger::{P0, events, seconds, send, start, stored, stored_sequence, until_finished};
 use ephor::admin::{SeekMode, SeekTo};
@@ -92,7 +94,15 @@ async fn reading_may_stand_still_until_somebody_seeks() {
 
 /// Twenty events are finished by a reader that then pauses; of the next twenty, eight are gone.
 async fn overtaken_in_mid_stream(choice: OnInvalidPosition) -> (TestFleet, Ledger) {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
+    let (fleet, ledger) = Ledger::with_fleet(1);
+    overtaken_in_mid_stream_of(fleet, ledger, choice).await
+}
+
+async fn overtaken_in_mid_stream_of(
+    mut fleet: TestFleet,
+    ledger: Ledger,
+    choice: OnInvalidPosition,
+) -> (TestFleet, Ledger) {
     send(&fleet, P0, 20);
     start(&mut fleet, "a", on_invalid(&ledger, choice), &ledger.scribe()).await;
     until_finished(&fleet, &ledger, P0, 19).await;
@@ -130,13 +140,21 @@ async fn a_reader_that_was_overtaken_under_way_may_go_on_at_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_went_on_at_the_end_does_not_skip_again_after_a_link_fault() {
-    let (fleet, ledger) = overtaken_in_mid_stream(OnInvalidPosition::Latest).await;
-    fleet.hub().disconnect(P0).unwrap();
-    send(&fleet, P0, 2);
-    until_finished(&fleet, &ledger, P0, 41).await;
-    assert_eq!(ledger.delivered(P0), events(40, 41));
-    let gone = |report: &&crate::common::ledger::Report| report.text.contains("are gone");
-    assert_eq!(ledger.reports("Partition").iter().filter(gone).count(), 1, "{:?}", ledger.all_reports());
+    for epochless_neighbours in [false, true] {
+        let (fleet, ledger) = Ledger::with_fleet(1);
+        let fleet = if epochless_neighbours {
+            fleet.with_store(Arc::new(ledger.store().with_epochless_neighbours()))
+        } else {
+            fleet
+        };
+        let (fleet, ledger) = overtaken_in_mid_stream_of(fleet, ledger, OnInvalidPosition::Latest).await;
+        fleet.hub().disconnect(P0).unwrap();
+        send(&fleet, P0, 2);
+        until_finished(&fleet, &ledger, P0, 41).await;
+        assert_eq!(ledger.delivered(P0), events(40, 41));
+        let gone = |report: &&crate::common::ledger::Report| report.text.contains("are gone");
+        assert_eq!(ledger.reports("Partition").iter().filter(gone).count(), 1, "{:?}", ledger.all_reports());
+    }
 }
 
 #[tokio::test(start_paused = true)]

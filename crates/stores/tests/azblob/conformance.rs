@@ -5,26 +5,32 @@ use std::time::Duration;
 
 use ephor_core::BoxFuture;
 use ephor_core::store::Store;
-use ephor_stores::azblob::{BlobOptions, BlobStore, Neighbours};
-use ephor_testkit::conformance::store::StoreFixture;
+use ephor_stores::azblob::{BlobOptions, Neighbours};
+use ephor_testkit::conformance::store::{StoreFixture, TwoStores};
 
 use crate::server::{open, open_with, place};
 
-struct One(BlobStore);
+struct Fixture(Arc<dyn Store>);
 
-impl One {
-    fn new() -> Self {
-        Self(open(&format!("{}/blue/green", place())))
+impl Fixture {
+    fn one() -> Self {
+        Self(Arc::new(open(&format!("{}/blue/green", place()))))
+    }
+
+    fn two() -> Self {
+        let place = place();
+        Self(Arc::new(TwoStores::by_host([open(&place), open(&place)])))
     }
 
     fn with_neighbours() -> Self {
-        Self(open_with(&place(), BlobOptions { neighbours: Neighbours::Sdk, ..BlobOptions::default() }))
+        let options = BlobOptions { neighbours: Neighbours::Sdk, ..BlobOptions::default() };
+        Self(Arc::new(open_with(&place(), options)))
     }
 }
 
-impl StoreFixture for One {
+impl StoreFixture for Fixture {
     fn store(&self) -> BoxFuture<'_, Arc<dyn Store>> {
-        Box::pin(async { Arc::new(self.0.clone()) as Arc<dyn Store> })
+        Box::pin(async { self.0.clone() })
     }
 
     fn pass(&self, time: Duration) -> BoxFuture<'_, ()> {
@@ -34,15 +40,15 @@ impl StoreFixture for One {
 
 mod one_store {
     use super::*;
-    ephor_testkit::store_conformance!(One::new());
+    ephor_testkit::store_conformance!(Fixture::one());
 }
 
 mod in_two_processes {
-    use crate::two_processes::Two;
-    ephor_testkit::store_conformance!(Two::new());
+    use super::*;
+    ephor_testkit::store_conformance!(Fixture::two());
 }
 
 mod with_neighbours {
     use super::*;
-    ephor_testkit::store_conformance!(One::with_neighbours());
+    ephor_testkit::store_conformance!(Fixture::with_neighbours());
 }

@@ -15,8 +15,8 @@ mod oracle;
 mod prefixes;
 mod proxy;
 mod races;
+#[path = "../shared/raw.rs"]
 mod raw;
 mod rolls;
 mod server;
-mod two_processes;
 mod world;

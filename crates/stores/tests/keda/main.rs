@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "the server's time is real")]
 
 mod formula;
-#[path = "../azblob/raw.rs"]
+#[path = "../shared/raw.rs"]
 #[allow(dead_code, reason = "other tests have more to do with it")]
 mod raw;
 mod world;

@@ -16,6 +16,9 @@ use ephor_core::ids::GroupId;
 use ephor_core::store::Store;
 
 mod scene;
+mod two_stores;
+
+pub use two_stores::TwoStores;
 
 #[doc(hidden)]
 pub mod checkpoints;

@@ -9,38 +9,37 @@
 //! the blob. While it is read here we hold that lease: a fleet that runs is noticed, and one that comes back waits. Nothing
 //! is written into the container: what was read goes into another store, by an export and an import.
 
+mod blob_name;
+mod lease_record;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ephor_core::BoxFuture;
-use ephor_core::checkpoint::{Checkpoint, Position};
+use ephor_core::checkpoint::Checkpoint;
 use ephor_core::epoch::Epoch;
 use ephor_core::history::OwnershipChange;
 use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{ConsumerGroup, GroupId, HostId, HubName, Namespace, PartitionId};
 use ephor_core::lease::{ClaimRequest, Lease, LeaseToken, LeaseVersion, ReleaseRequest, TransferRequest};
-use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 use ephor_core::store::{
     Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest, Seek, SeekRequest,
     Store, StoreError, StoreFuture, View,
 };
 use ephor_core::time::Timestamp;
-use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::CLOCK_RESOLUTION;
 use super::address::{BlobAddress, Layout};
 use super::container::Container;
 use super::credential::BlobCredential;
-use super::names::group_of;
 use super::options::{BlobOptions, ConnectError};
+use blob_name::{Fit, instead, place, plain};
+use lease_record::read;
 
 /// The longest lease that the service gives, in seconds.
 const LEASE_SECONDS: i32 = 60;
-
-/// What an offset says before the first event.
-const BEFORE_ALL: &str = "-1";
 
 /// The positions of a stopped fleet, to be read and taken elsewhere. As a store it shows them and refuses all else.
 #[derive(Clone)]
@@ -64,24 +63,6 @@ struct Found {
     at: Timestamp,
     modified: Timestamp,
     etag: String,
-}
-
-/// How well a blob's name is as it was asked for; the best come first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Fit {
-    /// The group is right behind the prefix.
-    Exact,
-    /// It would be, with a slash more or less.
-    Slash,
-    /// There is no group in the name.
-    NoGroup,
-}
-
-/// What a blob says.
-#[derive(Debug, PartialEq, Eq)]
-struct Record {
-    epoch: Epoch,
-    position: Option<Position>,
 }
 
 impl OldFleet {
@@ -247,41 +228,6 @@ fn lease(partition: PartitionId, epoch: Epoch, at: Timestamp, modified: Timestam
     }
 }
 
-/// The group and the partition that a blob is of. The last slash of the prefix may be missing, or one too many.
-fn place(prefix: &str, name: &str) -> Option<(Option<ConsumerGroup>, PartitionId, Fit)> {
-    let Some((folder, last)) = name.rsplit_once('/') else {
-        return Some((None, name.parse().ok()?, Fit::NoGroup));
-    };
-    let partition = last.parse().ok()?;
-    let behind = |prefix: &str| folder.strip_prefix(prefix)?.parse::<ConsumerGroup>().ok();
-    if let Some(group) = behind(prefix) {
-        return Some((Some(group), partition, Fit::Exact));
-    }
-    let other = match prefix.strip_suffix('/') {
-        Some(without) => without.to_owned(),
-        None if prefix.is_empty() => return None,
-        None => format!("{prefix}/"),
-    };
-    Some((Some(behind(&other)?), partition, Fit::Slash))
-}
-
-/// What to do where no lease of an old fleet was found, by the names that are there.
-fn instead(names: &[&str]) -> String {
-    let is_lease =
-        |name: &str| name.rsplit_once('/').is_some_and(|(_, last)| last.parse::<PartitionId>().is_ok());
-    let advice = if names.iter().any(|name| group_of("", name).is_some()) {
-        "The blobs here are those of the SDKs of today, or of Ephor: try without layout=eph, or with another prefix".to_owned()
-    } else if let Some(name) = names.iter().find(|name| is_lease(name)) {
-        format!(
-            "There are others, such as {name}: what is before the consumer group in it is the prefix, and belongs behind \
-             the container's name"
-        )
-    } else {
-        "Is it the right container?".to_owned()
-    };
-    format!("there is no lease of an old Event Processor Host here. {advice}")
-}
-
 fn unreadable(name: &str, partition: PartitionId, group: &GroupId, why: &str) -> String {
     format!(
         "the lease of partition {partition} of {group}, the blob {name}: {why} (nothing is written into an old fleet's \
@@ -289,47 +235,11 @@ fn unreadable(name: &str, partition: PartitionId, group: &GroupId, why: &str) ->
     )
 }
 
-/// The group as hubs call it: the JavaScript host wrote `$default`, Python none at all.
-fn plain(group: Option<ConsumerGroup>) -> ConsumerGroup {
-    let default = ConsumerGroup::default_group();
-    group.filter(|group| !group.as_str().eq_ignore_ascii_case(default.as_str())).unwrap_or(default)
-}
-
 /// An id for leases of ours: the same for the same place, so that a second try takes up the first.
 fn lease_id(text: &str) -> String {
     let digest = Sha256::digest(text);
     let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
-}
-
-fn read(body: &str) -> Result<Record, String> {
-    let value: Map<String, Value> = serde_json::from_str(body).map_err(|error| error.to_string())?;
-    let get = |wanted: &str| {
-        let plain = |name: &str| name.replace('_', "").to_ascii_lowercase();
-        value.iter().find(|(name, _)| plain(name) == wanted).map(|(_, value)| value)
-    };
-    let text = |value: &Value| match value {
-        Value::String(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
-        Value::Number(number) => Some(number.to_string()),
-        _ => None,
-    };
-    if get("partitionid").is_none() {
-        return Err("it is no lease of an Event Processor Host".into());
-    }
-    let number = |name: &str| get(name).and_then(text).and_then(|text| text.parse::<i64>().ok());
-    let epoch = Epoch::from_stored(number("epoch").and_then(|epoch| u64::try_from(epoch).ok()).unwrap_or(0));
-    let offset = get("offset").and_then(text).filter(|offset| offset != BEFORE_ALL);
-    let sequence = number("sequencenumber").and_then(|sequence| u64::try_from(sequence).ok());
-    // Without an offset nothing was ever finished: a number beside it is where it began.
-    let position = offset.map(|offset| match sequence {
-        Some(sequence) => Position::Finished {
-            sequence: SequenceNumber(sequence),
-            offset: Some(Offset::new(&offset)),
-            enqueued_at: None,
-        },
-        None => Position::Start(StartPosition::Offset { offset: Offset::new(&offset), inclusive: false }),
-    });
-    Ok(Record { epoch, position })
 }
 
 fn only_read<'a, T: 'a>(inner: &'a Inner) -> StoreFuture<'a, T> {
@@ -437,75 +347,6 @@ impl Store for OldFleet {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn finished(sequence: u64, offset: &str) -> Option<Position> {
-        let offset = Some(Offset::new(offset));
-        Some(Position::Finished { sequence: SequenceNumber(sequence), offset, enqueued_at: None })
-    }
-
-    #[test]
-    fn every_spelling_is_read() {
-        for (body, epoch, position) in [
-            // .NET, as Azure Functions wrote it.
-            (
-                r#"{"PartitionId":"0","Owner":"681d","Token":"2d0c","Epoch":386,"Offset":"8591964920","SequenceNumber":960180}"#,
-                386,
-                finished(960_180, "8591964920"),
-            ),
-            // Java.
-            (
-                r#"{"partitionId":"0","owner":"h","epoch":4,"offset":"77","sequenceNumber":7,"token":"t"}"#,
-                4,
-                finished(7, "77"),
-            ),
-            // JavaScript, before and after its first checkpoint.
-            (r#"{"partitionId":"3","owner":"h","epoch":-1,"sequenceNumber":0,"token":""}"#, 0, None),
-            (
-                r#"{"partitionId":"3","owner":"h","epoch":2,"sequenceNumber":41,"token":"t","offset":"1312"}"#,
-                2,
-                finished(41, "1312"),
-            ),
-            // Python, with and without a checkpoint.
-            (
-                r#"{"partition_id":"1","owner":"h","token":"t","epoch":5,"offset":"99","sequence_number":12,"event_processor_context":null}"#,
-                5,
-                finished(12, "99"),
-            ),
-            (
-                r#"{"partition_id":"1","owner":null,"token":null,"epoch":0,"offset":"-1","sequence_number":0}"#,
-                0,
-                None,
-            ),
-            // A number for an offset, and no number at all.
-            (r#"{"partitionId":"0","epoch":1,"offset":15,"sequenceNumber":3}"#, 1, finished(3, "15")),
-            (r#"{"PartitionId":"0","Epoch":0,"Offset":null,"SequenceNumber":0}"#, 0, None),
-        ] {
-            assert_eq!(read(body), Ok(Record { epoch: Epoch::from_stored(epoch), position }), "{body}");
-        }
-        let only_offset =
-            Position::Start(StartPosition::Offset { offset: Offset::new("7"), inclusive: false });
-        assert_eq!(read(r#"{"partitionId":"0","offset":"7"}"#).unwrap().position, Some(only_offset));
-        for other in ["", "[]", "{}", r#"{"offset":"7"}"#] {
-            assert!(read(other).is_err(), "{other}");
-        }
-    }
-
-    #[test]
-    fn a_blob_is_found_whatever_is_before_its_group() {
-        let named =
-            |group: &str, partition, fit| Some((Some(group.parse().unwrap()), PartitionId(partition), fit));
-        assert_eq!(place("", "$Default/3"), named("$Default", 3, Fit::Exact));
-        assert_eq!(place("blue", "blue$default/12"), named("$default", 12, Fit::Exact));
-        assert_eq!(place("blue", "blue/$default/12"), named("$default", 12, Fit::Slash));
-        assert_eq!(place("blue/", "blue/alarms/0"), named("alarms", 0, Fit::Exact));
-        assert_eq!(place("blue/", "bluealarms/0"), named("alarms", 0, Fit::Slash));
-        assert_eq!(place("ns/homes/", "ns/homes/alarms/0"), named("alarms", 0, Fit::Exact));
-        assert_eq!(place("", "7"), Some((None, PartitionId(7), Fit::NoGroup)));
-        for other in ["eventhub.info", "$Default/x", "a/b/3", "$Default/3/4"] {
-            assert_eq!(place("", other), None, "{other}");
-        }
-        assert_eq!(place("green", "blue$default/12"), None);
-    }
 
     #[test]
     fn an_id_of_a_lease_is_one_and_the_same() {

@@ -4,83 +4,31 @@
 //! answer means is for whoever asked to find out. What is only read is asked again when a connection broke, and so is
 //! what never left this machine.
 
-use std::sync::Arc;
+mod answers;
+mod connect;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use azure_core::error::Error;
 use azure_core::http::headers::{HeaderName, Headers};
-use azure_core::http::{ClientOptions, Etag, RequestContent, RetryOptions, Transport};
-use azure_core::time::parse_rfc7231;
+use azure_core::http::{Etag, RequestContent};
 use azure_storage_blob::models::{
     BlobClientAcquireLeaseOptions, BlobClientDeleteOptions, BlobClientSetMetadataOptions,
-    BlobContainerClientListBlobsOptions, BlobItem, BlockBlobClientUploadOptions, ListBlobsIncludeItem,
+    BlobContainerClientListBlobsOptions, BlockBlobClientUploadOptions, ListBlobsIncludeItem,
 };
-use azure_storage_blob::{
-    BlobContainerClient, BlobContainerClientOptions, BlobServiceClient, BlobServiceClientOptions,
-};
+use azure_storage_blob::{BlobContainerClient, BlobServiceClient};
 use ephor_core::store::StoreError;
 use ephor_core::time::Timestamp;
 use futures_util::TryStreamExt;
 
-use super::address::BlobAddress;
-use super::credential::BlobCredential;
 use super::failure;
 use super::metadata::Metadata;
-use super::options::{BlobOptions, ConnectError};
-use super::signing::Signer;
+pub(super) use answers::{Blob, Listed, Read, Stamp, Write};
+use answers::{DATE, VERSION, is_lost_race, listed, metadata, quoted};
 
 /// How often a request is sent at most, if that is harmless.
 const MOST_ATTEMPTS: usize = 3;
-
-const NO_TOKEN_WITHOUT_TLS: &str = "nothing opens the account at this http endpoint: set AZURE_STORAGE_KEY or \
-                                    AZURE_STORAGE_SAS_TOKEN, or give a connection string with AccountKey or \
-                                    SharedAccessSignature. Without them Entra ID is asked, and that needs an https \
-                                    endpoint";
-
-const ETAG: HeaderName = HeaderName::from_static("etag");
-const LAST_MODIFIED: HeaderName = HeaderName::from_static("last-modified");
-const DATE: HeaderName = HeaderName::from_static("date");
-const VERSION: HeaderName = HeaderName::from_static("x-ms-version-id");
-const METADATA: &str = "x-ms-meta-";
-
-/// A blob as it is at one moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Blob {
-    pub(super) metadata: Metadata,
-    pub(super) stamp: Stamp,
-}
-
-/// Names one state of a blob.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
-    /// Without its quotes.
-    pub(super) etag: String,
-    /// When it was last written, by the service's clock.
-    pub(super) modified: Timestamp,
-}
-
-/// What was read, and when by the service's clock.
-pub(super) struct Read {
-    pub(super) at: Timestamp,
-    pub(super) blob: Option<Blob>,
-}
-
-/// A blob in a list.
-pub(super) struct Listed {
-    pub(super) name: String,
-    pub(super) blob: Blob,
-    /// The service's time when it was listed.
-    pub(super) at: Timestamp,
-}
-
-/// How a conditional write ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Write {
-    Done(Stamp),
-    /// The blob is not as it should be: another state, there already, or gone.
-    Refused,
-}
 
 /// A container, and how it is talked to.
 pub(super) struct Container {
@@ -94,46 +42,6 @@ pub(super) struct Container {
 }
 
 impl Container {
-    pub(super) fn new(
-        address: &BlobAddress,
-        credential: BlobCredential,
-        options: &BlobOptions,
-    ) -> Result<Self, ConnectError> {
-        let refuse = |problem: String| ConnectError::Address { problem };
-        let mut client_options = ClientOptions {
-            retry: RetryOptions::none(),
-            transport: Some(transport(options.call_limit).map_err(refuse)?),
-            ..ClientOptions::default()
-        };
-        let mut token = None;
-        match credential {
-            BlobCredential::AccountKey(key) => {
-                let account = address.account.clone();
-                client_options.per_try_policies.push(Arc::new(Signer::Key { account, key }));
-            }
-            BlobCredential::Sas(sas) => client_options.per_try_policies.push(Arc::new(Signer::Sas(sas))),
-            BlobCredential::Entra(credential) => {
-                if address.endpoint.scheme() != "https" {
-                    return Err(refuse(NO_TOKEN_WITHOUT_TLS.into()));
-                }
-                token = Some(credential);
-            }
-        }
-        let options_of_client =
-            BlobContainerClientOptions { client_options, version: options.service_version.clone() };
-        let options_of_service = BlobServiceClientOptions {
-            client_options: options_of_client.client_options.clone(),
-            version: options_of_client.version.clone(),
-        };
-        let service =
-            BlobServiceClient::new(address.endpoint.clone(), token.clone(), Some(options_of_service))
-                .map_err(|error| refuse(error.to_string()))?;
-        let client = BlobContainerClient::new(address.container_url(), token, Some(options_of_client))
-            .map_err(|error| refuse(error.to_string()))?;
-        let (place, limit) = (address.to_string(), options.call_limit);
-        Ok(Self { client, place, limit, service, versions: AtomicBool::new(false) })
-    }
-
     /// Whether the container is there.
     pub(super) async fn exists(&self) -> Result<bool, StoreError> {
         let what = "looking for the container";
@@ -398,19 +306,6 @@ impl Container {
         }
     }
 
-    fn stamp(&self, headers: &Headers, what: &str) -> Result<Stamp, StoreError> {
-        let etag = headers.get_optional_str(&ETAG);
-        let etag = etag.ok_or_else(|| failure::unreadable(&self.place, what, "it has no ETag"))?;
-        let modified = self.time(headers, &LAST_MODIFIED, what)?;
-        Ok(Stamp { etag: unquoted(etag), modified })
-    }
-
-    fn time(&self, headers: &Headers, name: &HeaderName, what: &str) -> Result<Timestamp, StoreError> {
-        let time = headers.get_optional_str(name).and_then(|text| parse_rfc7231(text).ok());
-        let why = || failure::unreadable(&self.place, what, &format!("it has no {}", name.as_str()));
-        Ok(Timestamp(time.ok_or_else(why)?.unix_timestamp() * 1_000))
-    }
-
     /// Sends within the limit, and again where that is harmless.
     #[expect(clippy::disallowed_methods, reason = "requests to a service take real time")]
     async fn send<T, F: Future<Output = Result<T, Error>>>(
@@ -431,49 +326,4 @@ impl Container {
         let late = |_| failure::too_late(&self.place, what, self.limit);
         tokio::time::timeout(self.limit, all).await.map_err(late)
     }
-}
-
-/// Requests go over TLS by ring, as everywhere here. No answer is decompressed.
-fn transport(limit: Duration) -> Result<Transport, String> {
-    // Fails if there is one already: that one is used then.
-    let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
-    let builder =
-        reqwest::Client::builder().connect_timeout(limit).redirect(reqwest::redirect::Policy::none());
-    let client = builder.build().map_err(|error| format!("no HTTP client can be made: {error}"))?;
-    Ok(Transport::new(Arc::new(client)))
-}
-
-/// Another state than asked for, there already, or gone. Whoever holds a blob lease is no such case.
-fn is_lost_race(error: &Error) -> bool {
-    match failure::answer(error) {
-        Some((412, code)) => !code.starts_with("Lease"),
-        Some((409, code)) => code == "BlobAlreadyExists",
-        Some((404, code)) => code != "ContainerNotFound",
-        _ => false,
-    }
-}
-
-fn quoted(etag: &str) -> Etag {
-    Etag::from(format!("\"{etag}\""))
-}
-
-fn unquoted(etag: &str) -> String {
-    etag.trim_matches('"').to_owned()
-}
-
-fn metadata(headers: &Headers) -> Metadata {
-    let pairs = headers.iter().filter_map(|(name, value)| {
-        let name = name.as_str().to_ascii_lowercase();
-        Some((name.strip_prefix(METADATA)?.to_owned(), value.as_str().to_owned()))
-    });
-    pairs.collect()
-}
-
-fn listed(item: BlobItem, at: Timestamp) -> Option<Listed> {
-    let properties = item.properties?;
-    let values = item.metadata.and_then(|metadata| metadata.values).unwrap_or_default();
-    let metadata = values.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
-    let modified = Timestamp(properties.last_modified?.unix_timestamp() * 1_000);
-    let etag = unquoted(properties.etag?.as_ref());
-    Some(Listed { name: item.name?, blob: Blob { metadata, stamp: Stamp { etag, modified } }, at })
 }

@@ -16,7 +16,7 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// The container of a place that [`place`](crate::server::place) gave.
+    /// The container of a place, a connection string of ours with its name at the end.
     pub(crate) fn new(port: u16, place: &str) -> Self {
         let (_, container) = place.rsplit_once("Container=").unwrap();
         // Its client takes the provider of TLS that is installed, if it needs it or not.

@@ -1,6 +1,5 @@
-//! A fleet in two processes, as one store: each host calls its own, and looks go to the one and the other in turn.
+//! Two stores as one: a fleet in two processes.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -13,66 +12,65 @@ use ephor_core::store::{
     Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest, Seek, SeekRequest,
     Store, StoreFuture, View,
 };
-use ephor_stores::azblob::BlobStore;
-use ephor_testkit::conformance::store::StoreFixture;
 
-use crate::server::{open, place};
-
-#[derive(Clone)]
-pub(crate) struct Two {
-    stores: [BlobStore; 2],
-    turns: Arc<AtomicUsize>,
+/// Two stores of one place that know nothing of each other, as two processes have them, and pass for one: what a
+/// store keeps in memory beside its records, the conformance suite finds here.
+pub struct TwoStores<S> {
+    stores: [S; 2],
+    hosts_stay: bool,
+    turns: AtomicUsize,
 }
 
-impl Two {
-    pub(crate) fn new() -> Self {
-        let place = place();
-        Self { stores: [open(&place), open(&place)], turns: Arc::default() }
+impl<S> TwoStores<S> {
+    /// Each host calls a store of its own; what no host calls goes to the one and the other in turn.
+    pub fn by_host(stores: [S; 2]) -> Self {
+        Self { stores, hosts_stay: true, turns: AtomicUsize::default() }
     }
 
-    fn of(&self, host: &HostId) -> &BlobStore {
-        let sum: usize = host.name.as_str().bytes().map(usize::from).sum();
-        &self.stores[sum % 2]
+    /// Each call goes to the other store. Only the heartbeats and what waits for their news go to the first.
+    pub fn in_turn(stores: [S; 2]) -> Self {
+        Self { stores, hosts_stay: false, turns: AtomicUsize::default() }
     }
 
-    fn in_turn(&self) -> &BlobStore {
+    fn next(&self) -> &S {
         &self.stores[self.turns.fetch_add(1, Ordering::Relaxed) % 2]
     }
-}
 
-impl StoreFixture for Two {
-    fn store(&self) -> BoxFuture<'_, Arc<dyn Store>> {
-        Box::pin(async { Arc::new(self.clone()) as Arc<dyn Store> })
+    /// Where a host's heartbeats go.
+    fn home(&self, host: &HostId) -> &S {
+        let sum: usize = host.name.as_str().bytes().map(usize::from).sum();
+        if self.hosts_stay { &self.stores[sum % 2] } else { &self.stores[0] }
     }
 
-    fn pass(&self, time: Duration) -> BoxFuture<'_, ()> {
-        Box::pin(tokio::time::sleep(time))
+    /// Where this call of a host goes.
+    fn by(&self, host: &HostId) -> &S {
+        if self.hosts_stay { self.home(host) } else { self.next() }
     }
 }
 
-impl Store for Two {
+impl<S: Store> Store for TwoStores<S> {
     fn capabilities(&self) -> Capabilities {
-        self.in_turn().capabilities()
+        self.stores[0].capabilities()
     }
 
     fn groups(&self) -> StoreFuture<'_, Vec<GroupId>> {
-        self.in_turn().groups()
+        self.next().groups()
     }
 
     fn found<'a>(&'a self, group: &'a GroupId, founding: &'a Founding) -> StoreFuture<'a, Founding> {
-        self.in_turn().found(group, founding)
+        self.next().found(group, founding)
     }
 
     fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View> {
-        self.in_turn().view(group)
+        self.next().view(group)
     }
 
     fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, HostOrders> {
-        self.of(&record.id).heartbeat(group, record)
+        self.home(&record.id).heartbeat(group, record)
     }
 
     fn retire<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> StoreFuture<'a, ()> {
-        self.of(host).retire(group, host)
+        self.by(host).retire(group, host)
     }
 
     fn order<'a>(
@@ -81,11 +79,11 @@ impl Store for Two {
         host: &'a HostId,
         orders: HostOrders,
     ) -> StoreFuture<'a, bool> {
-        self.in_turn().order(group, host, orders)
+        self.next().order(group, host, orders)
     }
 
     fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
-        self.of(&request.host).claim(group, request)
+        self.by(&request.host).claim(group, request)
     }
 
     fn renew<'a>(
@@ -94,24 +92,24 @@ impl Store for Two {
         duration: Duration,
         tokens: &'a [LeaseToken],
     ) -> StoreFuture<'a, Vec<Renewal>> {
-        let store = tokens.first().map_or_else(|| self.in_turn(), |token| self.of(&token.owner));
+        let store = tokens.first().map_or_else(|| self.next(), |token| self.by(&token.owner));
         store.renew(group, duration, tokens)
     }
 
     fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway> {
-        self.of(&request.token.owner).transfer(group, request)
+        self.by(&request.token.owner).transfer(group, request)
     }
 
     fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, GiveAway> {
-        self.of(&request.token.owner).release(group, request)
+        self.by(&request.token.owner).release(group, request)
     }
 
     fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
-        self.of(&request.token.owner).save(group, request)
+        self.by(&request.token.owner).save(group, request)
     }
 
     fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
-        self.in_turn().seek(group, request)
+        self.next().seek(group, request)
     }
 
     fn history<'a>(
@@ -120,10 +118,10 @@ impl Store for Two {
         partition: Option<PartitionId>,
         most: usize,
     ) -> StoreFuture<'a, Vec<OwnershipChange>> {
-        self.in_turn().history(group, partition, most)
+        self.next().history(group, partition, most)
     }
 
     fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()> {
-        self.of(host).changed(group, host)
+        self.home(host).changed(group, host)
     }
 }

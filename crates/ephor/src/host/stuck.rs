@@ -1,0 +1,43 @@
+//! Calls that cannot be given up: they block their thread.
+
+use std::time::Duration;
+
+use super::shared::HostShared;
+use crate::error::HostError;
+use crate::lease_state::Stage;
+use crate::pump::close::CLOSE_GRACE;
+
+/// A call that goes on for this long after it was given up cannot be given up.
+const STUCK_AFTER: Duration = Duration::from_secs(5);
+
+impl HostShared {
+    /// A call that goes on although it was given up blocks its thread. Its
+    /// lease is no longer renewed, and its slot stays taken until it returns.
+    /// Looked for at every scan, and before every renewal: while the host stops there are no scans.
+    pub(super) fn notice_stuck_calls(&self) {
+        let now = self.now();
+        let closing = self.manager.handover_timeout.saturating_add(CLOSE_GRACE);
+        let mut stuck = vec![];
+        for (partition, slot) in self.slots().iter_mut() {
+            let lease = &slot.context.inner().lease;
+            let Some(running) = lease.call_running_since().map(|since| now.since(since)) else {
+                slot.over_since = None;
+                continue;
+            };
+            if !lease.is_ours(now) && lease.stage() != Stage::Closing {
+                slot.over_since.get_or_insert(now);
+            }
+            let ignored = slot.over_since.is_some_and(|since| now.since(since) >= STUCK_AFTER);
+            let limit =
+                if lease.stage() == Stage::Closing { Some(closing) } else { self.options.process_timeout };
+            let overdue = limit.is_some_and(|limit| running >= limit.saturating_add(STUCK_AFTER));
+            if (overdue || ignored) && lease.mark_stuck() {
+                stuck.push((*partition, running));
+            }
+        }
+        // The handler is the user's code: it runs under no lock of ours.
+        for (partition, running) in stuck {
+            self.reporter.report(&HostError::Stuck { partition, running });
+        }
+    }
+}

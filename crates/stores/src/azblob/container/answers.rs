@@ -1,0 +1,112 @@
+//! What the service's answers say: states of blobs, times, and which refusals are a lost race.
+
+use azure_core::error::Error;
+use azure_core::http::Etag;
+use azure_core::http::headers::{HeaderName, Headers};
+use azure_core::time::parse_rfc7231;
+use azure_storage_blob::models::BlobItem;
+use ephor_core::store::StoreError;
+use ephor_core::time::Timestamp;
+
+use super::Container;
+use crate::azblob::failure;
+use crate::azblob::metadata::Metadata;
+
+const ETAG: HeaderName = HeaderName::from_static("etag");
+const LAST_MODIFIED: HeaderName = HeaderName::from_static("last-modified");
+pub(super) const DATE: HeaderName = HeaderName::from_static("date");
+pub(super) const VERSION: HeaderName = HeaderName::from_static("x-ms-version-id");
+const METADATA: &str = "x-ms-meta-";
+
+/// A blob as it is at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::azblob) struct Blob {
+    pub(in crate::azblob) metadata: Metadata,
+    pub(in crate::azblob) stamp: Stamp,
+}
+
+/// Names one state of a blob.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::azblob) struct Stamp {
+    /// Without its quotes.
+    pub(in crate::azblob) etag: String,
+    /// When it was last written, by the service's clock.
+    pub(in crate::azblob) modified: Timestamp,
+}
+
+/// What was read, and when by the service's clock.
+pub(in crate::azblob) struct Read {
+    pub(in crate::azblob) at: Timestamp,
+    pub(in crate::azblob) blob: Option<Blob>,
+}
+
+/// A blob in a list.
+pub(in crate::azblob) struct Listed {
+    pub(in crate::azblob) name: String,
+    pub(in crate::azblob) blob: Blob,
+    /// The service's time when it was listed.
+    pub(in crate::azblob) at: Timestamp,
+}
+
+/// How a conditional write ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::azblob) enum Write {
+    Done(Stamp),
+    /// The blob is not as it should be: another state, there already, or gone.
+    Refused,
+}
+
+impl Container {
+    pub(super) fn stamp(&self, headers: &Headers, what: &str) -> Result<Stamp, StoreError> {
+        let etag = headers.get_optional_str(&ETAG);
+        let etag = etag.ok_or_else(|| failure::unreadable(&self.place, what, "it has no ETag"))?;
+        let modified = self.time(headers, &LAST_MODIFIED, what)?;
+        Ok(Stamp { etag: unquoted(etag), modified })
+    }
+
+    pub(super) fn time(
+        &self,
+        headers: &Headers,
+        name: &HeaderName,
+        what: &str,
+    ) -> Result<Timestamp, StoreError> {
+        let time = headers.get_optional_str(name).and_then(|text| parse_rfc7231(text).ok());
+        let why = || failure::unreadable(&self.place, what, &format!("it has no {}", name.as_str()));
+        Ok(Timestamp(time.ok_or_else(why)?.unix_timestamp() * 1_000))
+    }
+}
+
+/// Another state than asked for, there already, or gone. Whoever holds a blob lease is no such case.
+pub(super) fn is_lost_race(error: &Error) -> bool {
+    match failure::answer(error) {
+        Some((412, code)) => !code.starts_with("Lease"),
+        Some((409, code)) => code == "BlobAlreadyExists",
+        Some((404, code)) => code != "ContainerNotFound",
+        _ => false,
+    }
+}
+
+pub(super) fn quoted(etag: &str) -> Etag {
+    Etag::from(format!("\"{etag}\""))
+}
+
+fn unquoted(etag: &str) -> String {
+    etag.trim_matches('"').to_owned()
+}
+
+pub(super) fn metadata(headers: &Headers) -> Metadata {
+    let pairs = headers.iter().filter_map(|(name, value)| {
+        let name = name.as_str().to_ascii_lowercase();
+        Some((name.strip_prefix(METADATA)?.to_owned(), value.as_str().to_owned()))
+    });
+    pairs.collect()
+}
+
+pub(super) fn listed(item: BlobItem, at: Timestamp) -> Option<Listed> {
+    let properties = item.properties?;
+    let values = item.metadata.and_then(|metadata| metadata.values).unwrap_or_default();
+    let metadata = values.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
+    let modified = Timestamp(properties.last_modified?.unix_timestamp() * 1_000);
+    let etag = unquoted(properties.etag?.as_ref());
+    Some(Listed { name: item.name?, blob: Blob { metadata, stamp: Stamp { etag, modified } }, at })
+}

@@ -15,6 +15,8 @@ use crate::executor::Machine;
 const LIMIT_GRACE: Duration = Duration::from_secs(1);
 /// A call that is blocked for so long beyond its limit was noticed, and no renewal is on its way any more.
 const STUCK_GRACE: Duration = Duration::from_secs(20);
+/// What was sent over a bad way to the store has landed after this time, or never does.
+const LATEST_WRITE: Duration = Duration::from_secs(90);
 /// No planned change of owner gives up a call that is younger than this.
 const A_DRAIN_WAITS: Duration = Duration::from_secs(5);
 /// Who had nothing to complain of for so long is well: a handover's time twice.
@@ -151,7 +153,7 @@ impl Judge {
         let file = docket.machines.get(&seat.machine).copied().unwrap_or_default();
         let alone = file.disturbed_until <= call.blocked_until
             && file.stood_until <= call.blocked_until
-            && docket.reached_the_store(seat.machine, call.begun);
+            && docket.reached_the_store(seat.machine, call.begun.before(LATEST_WRITE));
         (same && alone && now < call.blocked_until && age > limit + STUCK_GRACE).then(|| {
             let what = format!("renewed although its call has been blocked for {age:?}, limit {limit:?}");
             (Promise::LoopNeverDies, what)

@@ -332,6 +332,7 @@ impl Judge {
         let objection = {
             let mut docket = self.docket();
             let present = docket.life();
+            let amnesty = docket.in_amnesty(self.handle.now());
             let case = docket.cases.entry(partition).or_default();
             // Somebody may have lost it without knowing yet.
             let own = case.granted.iter().filter(|(_, grant)| grant.machine == Some(machine));
@@ -351,7 +352,9 @@ impl Judge {
                 }
                 LostGround::AnotherLog { .. } => {
                     let read_on = reading.unsaved.is_some();
-                    (kept, standing.is_some_and(|standing| standing.life < present) && !read_on)
+                    // It may have read its checkpoint right before an old copy of the store was put back.
+                    let had_one = standing.is_some_and(|standing| standing.life < present) || amnesty;
+                    (kept, had_one && !read_on)
                 }
                 _ => (kept, false),
             };

@@ -86,7 +86,9 @@ impl Judge {
             }
             // Beside processors that know no other words, a start is written down as if it had been reached.
             let in_their_words = self.epochless && (reading.moving || begins);
-            if matches!(checkpoint.position, Position::Start(_)) || in_their_words {
+            // A second try of the same may land late.
+            let repeated = case.standing == Some(Standing { life, next });
+            if (matches!(checkpoint.position, Position::Start(_)) && !repeated) || in_their_words {
                 reading.next = Some(Standing { life, next });
                 if std::mem::take(&mut reading.moving) || begins {
                     case.excuse_before(next);

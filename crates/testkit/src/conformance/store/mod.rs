@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed property")]
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,6 +66,11 @@ pub trait StoreFixture {
 /// Runs one property to its end. What [`store_conformance!`](crate::store_conformance) calls.
 #[doc(hidden)]
 pub fn run(property: impl Future<Output = ()>) {
+    run_boxed(Box::pin(property));
+}
+
+/// Not generic: a runtime compiled for each property is most of the time that a suite takes to build.
+fn run_boxed(property: Pin<Box<dyn Future<Output = ()> + '_>>) {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(property);
 }
 

@@ -66,7 +66,7 @@ impl Run {
                 world.hub.forget_before(partition, kept).is_ok()
             }
             _ => {
-                let late = world.scenario.epochless && act.target % 2 == 0;
+                let late = world.scenario.epochless && act.target.is_multiple_of(2);
                 let epoch = if late {
                     // A neighbour that does not know yet that it has lost it.
                     Epoch::NONE

@@ -231,6 +231,7 @@ async fn a_blocked_call_is_given_to_another_host_while_its_own_still_waits_to_st
     let host = Arc::new(quick(builder, &recorder, timeout).processor(recorder.make()).unwrap());
     host.start().await.unwrap();
     until(&fleet, "blocked", || gate.taken.load(Ordering::SeqCst)).await;
+    #[expect(clippy::disallowed_methods, reason = "in real time, on threads of its own")]
     let stop = tokio::spawn({
         let host = host.clone();
         async move { host.stop(PATIENCE * 2).await }

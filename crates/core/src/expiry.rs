@@ -62,9 +62,19 @@ struct Reading {
 #[derive(Clone, Debug)]
 struct Sighting<V> {
     version: V,
+    /// By our own clock.
     since: Monotonic,
+    /// And by the store's.
+    by_store: Timestamp,
     /// When the last view was asked for in which it was not as it is now: it was written after that.
     after: Option<Monotonic>,
+}
+
+impl<V> Sighting<V> {
+    /// What was seen before counts no more.
+    fn begins_at(&mut self, now: Reading) {
+        (self.since, self.by_store) = (now.received, now.store);
+    }
 }
 
 /// What one view says about who is alive.
@@ -136,18 +146,18 @@ impl Watch {
         if skewed {
             // Whose fault it is cannot be told: what we saw proves nothing any more, either.
             self.jumped_at = Some(received);
-            self.leases.values_mut().for_each(|sighting| sighting.since = received);
-            self.hosts.values_mut().for_each(|sighting| sighting.since = received);
+            self.leases.values_mut().for_each(|sighting| sighting.begins_at(reading));
+            self.hosts.values_mut().for_each(|sighting| sighting.begins_at(reading));
         }
         let leases = std::mem::take(&mut self.leases);
         self.leases =
-            sightings(leases, view.leases.iter().map(|l| (l.partition, l.version.clone())), before, received);
+            sightings(leases, view.leases.iter().map(|l| (l.partition, l.version.clone())), before, reading);
         let hosts = std::mem::take(&mut self.hosts);
         self.hosts = sightings(
             hosts,
             view.hosts.iter().map(|h| (h.record.id.clone(), h.record.beat)),
             before,
-            received,
+            reading,
         );
 
         let mut judgement = Judgement { skewed, ..Judgement::default() };
@@ -155,7 +165,7 @@ impl Watch {
         for lease in view.leases.iter().filter(|lease| lease.owner.is_some()) {
             let sighting = self.leases.get(&lease.partition);
             let lasts = lease.duration.unwrap_or(self.foreign_expiry);
-            let age = self.age(sighting, lease.age, sent);
+            let age = self.age(sighting, lease.age, reading);
             if self.jumped_since(sighting) {
                 judgement.ages_unknown.push(lease.partition);
             }
@@ -176,7 +186,7 @@ impl Watch {
             // A host that lets a lease expire is given less credit: its last heartbeat may be
             // younger than its last renewal, and a plan should not count on the dead.
             let lasts = host.record.lease_duration;
-            let age = self.age(sighting, host.age, sent);
+            let age = self.age(sighting, host.age, reading);
             let credit = if faltering.contains(&host.record.id) { lasts * 2 / 3 } else { lasts };
             let excused = age >= credit && self.excuses(sighting, lasts, sent);
             judgement.lenient |= excused;
@@ -194,10 +204,12 @@ impl Watch {
         self.leases.get(&partition)?.after
     }
 
-    /// How old a record is, by everything that is known about it.
-    fn age<V>(&self, sighting: Option<&Sighting<V>>, by_store: Duration, sent: Monotonic) -> Duration {
-        let since = sighting.map_or(sent, |sighting| sighting.since);
-        let observed = sent.since(since);
+    /// How old a record is, by everything that is known about it. What we observed is what both clocks agree on: one
+    /// that was set ahead while a view was on its way cannot be told from a slow answer.
+    fn age<V>(&self, sighting: Option<&Sighting<V>>, by_store: Duration, now: Reading) -> Duration {
+        let observed = sighting.map_or(Duration::ZERO, |sighting| {
+            now.sent.since(sighting.since).min(now.store.since(sighting.by_store))
+        });
         if self.jumped_since(sighting) { observed } else { by_store.max(observed) }
     }
 
@@ -229,11 +241,12 @@ fn sightings<K: Ord, V: PartialEq>(
     mut old: BTreeMap<K, Sighting<V>>,
     now: impl Iterator<Item = (K, V)>,
     before: Option<Monotonic>,
-    received: Monotonic,
+    now_at: Reading,
 ) -> BTreeMap<K, Sighting<V>> {
     now.map(|(key, version)| {
         let unchanged = old.remove(&key).filter(|sighting| sighting.version == version);
-        (key, unchanged.unwrap_or(Sighting { version, since: received, after: before }))
+        let new = || Sighting { version, since: now_at.received, by_store: now_at.store, after: before };
+        (key, unchanged.unwrap_or_else(new))
     })
     .collect()
 }

@@ -69,7 +69,11 @@ impl Judge {
             let well = self.is_well(&docket, caller.machine) && seat.stopped.is_none();
             let reading = self.reading(caller.machine);
             let case = docket.cases.entry(caller.partition).or_default();
-            let Some(call) = case.call.filter(|call| call.machine == caller.machine) else { return };
+            let Some(call) = case.call.filter(|call| call.machine == caller.machine) else {
+                // Somebody else, who has stood still, called in between: how long this one took is not known.
+                case.trouble.again(caller, span);
+                return;
+            };
             let age = reading.since(call.reading);
             if limit.is_some_and(|limit| age >= limit) {
                 case.trouble.again(caller, span);

@@ -373,3 +373,17 @@ fn a_store_that_answers_all_the_time_excuses_nobody() {
     let old = watch_both(&mut watch, 160, 65, 1, 7);
     assert_eq!((old.expired, old.alive, old.lenient), (vec![P], vec![], false));
 }
+
+#[test]
+fn our_own_clock_that_jumps_ahead_while_a_view_is_on_its_way_kills_nobody() {
+    let mut watch = watch();
+    show(&mut watch, 100, 1_000, 0, 1);
+    let view_at = |store: i64, age: u64| view(store, vec![lease(age, 1, Some(LEASE))]);
+    // Four seconds, which look like a slow answer.
+    let judgement = watch.observe(&view_at(1_010, 10), seconds(110), seconds(114));
+    assert_eq!((judgement.skewed, judgement.expired), (false, vec![]));
+    let judgement = watch.observe(&view_at(1_026, 26), seconds(130), seconds(130));
+    assert_eq!((judgement.skewed, judgement.expired), (false, vec![]), "four seconds of its time are left");
+    let judgement = watch.observe(&view_at(1_030, 30), seconds(134), seconds(134));
+    assert_eq!((judgement.skewed, judgement.expired), (false, vec![P]));
+}

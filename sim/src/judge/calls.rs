@@ -71,7 +71,9 @@ impl Judge {
             let case = docket.cases.entry(caller.partition).or_default();
             let Some(call) = case.call.filter(|call| call.machine == caller.machine) else {
                 // Somebody else, who has stood still, called in between: how long this one took is not known.
-                case.trouble.again(caller, span);
+                if caller.epoch == case.epoch {
+                    case.trouble.again(caller, span);
+                }
                 return;
             };
             let age = reading.since(call.reading);

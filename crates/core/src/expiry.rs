@@ -5,7 +5,9 @@
 //! knows since when it has seen a record unchanged. If the two advanced
 //! differently between two views, one of them was set (a failover, a machine
 //! that was moved), and nobody can tell which: the watch begins anew, and ages
-//! that the store computed across the jump do not count.
+//! that the store computed across the jump do not count. A jump of our own clock
+//! while a view is on its way looks like a slow answer, and is not noticed: so of
+//! what we saw ourselves only that counts on which both clocks agree.
 //!
 //! Whoever begins to watch does not know whether the store's clock has just
 //! been set forward: it takes the store's word for an age only once it has seen

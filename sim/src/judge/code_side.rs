@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use ephor::{Epoch, Event, HostId, LostGround, OnInvalidPosition, PartitionId, SequenceNumber};
-use ephor_core::source::OpenRequest;
 use ephor_core::time::Monotonic;
 
 use super::case::{Call, Case, Reading, Standing};
@@ -51,30 +50,6 @@ impl Span {
 const CHECKPOINT_GRACE: Duration = Duration::from_secs(2);
 
 impl Judge {
-    /// A host begins to read a partition of the hub.
-    pub fn reads(&self, machine: Machine, request: &OpenRequest) {
-        // Whether the group exists is asked without an epoch, and reads nothing.
-        if request.receiver.ends_with("-probe") {
-            return;
-        }
-        let epoch = {
-            let docket = self.docket();
-            let known = docket.cases.get(&request.partition).map(|case| case.epoch).unwrap_or_default();
-            let excused = docket.in_amnesty(self.handle.now()) || !docket.in_time(machine, self.handle.now());
-            request.epoch.map_or(Some(known), |epoch| (epoch > known && !excused).then_some(known))
-        };
-        if let Some(known) = epoch {
-            let what = format!("read in {:?}, and the store knows {known:?}", request.epoch);
-            self.object(Promise::OneOwner, Some(request.partition), what);
-        }
-    }
-
-    /// The hub tells a host that somebody else reads a partition, in this epoch.
-    pub fn displaced(&self, machine: Machine, partition: PartitionId, epoch: Epoch) {
-        let mut docket = self.docket();
-        docket.cases.entry(partition).or_default().displaced_by.insert(machine, epoch);
-    }
-
     /// A processor is opened.
     pub fn opened(&self, caller: &Caller) {
         let Caller { partition, epoch, host, .. } = caller;

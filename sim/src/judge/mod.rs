@@ -1,9 +1,9 @@
 //! The judge: asserts the promises after every step.
 //!
-//! It hears of everything from three sides: of what the store carried out
-//! (`store_side`), of what the user's code was called with (`code_side`), and
-//! of what the director of the play did to whom. It believes neither the host
-//! nor its words.
+//! It hears of everything from four sides: of what the store carried out
+//! (`store_side`), of what the user's code was called with (`code_side`), of
+//! what hosts and the hub say to each other (`hub_side`), and of what the
+//! director of the play did to whom. It believes neither the host nor its words.
 //!
 //! | promise | how it is judged |
 //! |---|---|
@@ -18,6 +18,7 @@ mod calls;
 mod case;
 mod code_side;
 mod docket;
+mod hub_side;
 mod promise;
 mod rest;
 mod robbery;

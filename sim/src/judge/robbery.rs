@@ -13,7 +13,7 @@ const A_HANDOVER: Duration = Duration::from_secs(29);
 /// Who is well has looked at the store within this time.
 const LONG_ENOUGH_TO_BE_SEEN: Duration = Duration::from_secs(12);
 /// A store whose clock was set lately tells wrong ages.
-const CLOCK_FORGOTTEN: Duration = Duration::from_secs(116);
+const CLOCK_FORGOTTEN: Duration = Duration::from_secs(120);
 
 impl Judge {
     /// Only silence permits theft, and who is well does not stay silent.

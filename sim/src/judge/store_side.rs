@@ -9,6 +9,7 @@ use ephor_core::history::{ChangeReason, OwnershipChange};
 use ephor_core::lease::{ClaimCause, LeaseToken, ReleaseCause};
 
 use super::case::{Case, Grant, Reading, Standing};
+use super::hub_side::beneath_the_stranger;
 use super::{Docket, Judge, Promise};
 
 impl Judge {
@@ -254,16 +255,6 @@ fn not_settled(case: &Case) -> Option<(Promise, String)> {
             Promise::StopMeansStopped,
             format!("{what}, finished up to {finished:?} but saved only up to {saved:?}"),
         )
-    })
-}
-
-/// Who claims against another reader does so above it: else it is refused again.
-fn beneath_the_stranger(docket: &Docket, change: &OwnershipChange) -> Option<(Promise, String)> {
-    let machine = docket.seats.get(change.to.as_ref()?)?.machine;
-    let stranger = *docket.cases.get(&change.partition)?.displaced_by.get(&machine)?;
-    (change.epoch <= stranger).then(|| {
-        let what = format!("claimed in {:?} against a reader in {stranger:?}", change.epoch);
-        (Promise::LoopNeverDies, what)
     })
 }
 

@@ -69,7 +69,7 @@ pub fn run(property: impl Future<Output = ()>) {
     run_boxed(Box::pin(property));
 }
 
-/// Not generic: a runtime compiled for each property is most of the time that a suite takes to build.
+/// Not generic: compiled once, and not for each property of each suite.
 fn run_boxed(property: Pin<Box<dyn Future<Output = ()> + '_>>) {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(property);
 }

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use ephor_core::time::Timestamp;
@@ -24,6 +25,12 @@ pub trait Machine: Send + Sync + 'static {
 
     /// Returns when what was written to the file would survive a power failure.
     fn sync(&self, file: &File) -> io::Result<()>;
+
+    /// Writes bytes over the same bytes, so that the next [`sync`](Self::sync) brings them to disk even if an
+    /// earlier one failed to. A test with a disk of its own takes note of them.
+    fn write_again(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        file.write_all_at(bytes, offset)
+    }
 }
 
 /// The machine that this process runs on.

@@ -10,7 +10,8 @@
 //!
 //! Several processes may share the file. What was answered is on disk; a process that is killed leaves nothing
 //! half done, and one that is stopped holds the write lock only if it was stopped within the microseconds of a
-//! transaction: then the others are told who it is.
+//! transaction, or the milliseconds in which it opens the file: then the others are told who it is. After a sync
+//! that failed nothing more is acknowledged; whoever opens the file next writes its log again (wal.rs).
 
 mod bells;
 mod clock;
@@ -26,6 +27,7 @@ mod schema;
 mod session;
 mod steps;
 mod store;
+mod wal;
 mod watcher;
 mod worker;
 

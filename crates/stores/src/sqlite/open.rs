@@ -12,6 +12,7 @@ use super::machine::Machine;
 use super::open_error::OpenError;
 use super::place::Place;
 use super::schema::{self, Contents, MIGRATIONS};
+use super::wal;
 
 /// How long to wait before the next try for a lock: it is held for less than this.
 pub(super) const NEXT_TRY: Duration = Duration::from_millis(1);
@@ -46,7 +47,8 @@ pub(super) fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "trusted_schema", false)
 }
 
-/// Brings a connection and its file into order, waiting for locks until `deadline`.
+/// Brings a connection and its file into order, waiting for locks until `deadline`. Returns the log, which is on
+/// disk then: whatever becomes of it on its way to the disk from now on, this handle hears of it.
 #[expect(clippy::disallowed_methods, reason = "opening a file is real, and blocks the caller by contract")]
 pub(super) fn prepare(
     connection: &Connection,
@@ -55,9 +57,9 @@ pub(super) fn prepare(
     machine: &dyn Machine,
     reading: &dyn Fn() -> Reading,
     deadline: Instant,
-) -> Result<(), OpenError> {
-    loop {
-        match try_to_prepare(connection, place, tables, reading) {
+) -> Result<File, OpenError> {
+    let log = loop {
+        match try_to_prepare(connection, place, tables, machine, reading) {
             Err(OpenError::Busy { .. }) if Instant::now() < deadline => std::thread::sleep(NEXT_TRY),
             Err(OpenError::Busy { path, holder }) => {
                 let found = holder::find(&place.database, &place.shared_memory);
@@ -65,21 +67,21 @@ pub(super) fn prepare(
                 return Err(OpenError::Busy { path, holder });
             }
             Err(other) => return Err(other),
-            Ok(()) => break,
+            Ok(log) => break log,
         }
-    }
+    };
     // What is created is found again after a power failure: the names as well as the tables.
-    let durable = File::open(&place.log).and_then(|log| machine.sync(&log));
-    let durable = durable.and_then(|()| File::open(place.folder())?.sync_all());
-    durable.map_err(|error| place.other(error))
+    let durable = machine.sync(&log).and_then(|()| File::open(place.folder())?.sync_all());
+    durable.map(|()| log).map_err(|error| place.other(error))
 }
 
 fn try_to_prepare(
     connection: &Connection,
     place: &Place,
     tables: Tables,
+    machine: &dyn Machine,
     reading: &dyn Fn() -> Reading,
-) -> Result<(), OpenError> {
+) -> Result<File, OpenError> {
     let path = &place.database;
     let failed = |error| OpenError::of_sqlite(error, path);
     configure(connection).map_err(failed)?;
@@ -98,6 +100,7 @@ fn try_to_prepare(
     }
     let transaction =
         Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(failed)?;
+    let log = write_log_again(place, machine)?;
     // Another process may have been faster since the first look.
     let version = check_contents(schema::contents(&transaction).map_err(failed)?, tables, place)?;
     schema::migrate(&transaction, version, MIGRATIONS).map_err(failed)?;
@@ -106,7 +109,25 @@ fn try_to_prepare(
         .map_err(|source| OpenError::OtherMachine { path: path.clone(), source })?;
     write_clock(&transaction, &row).map_err(failed)?;
     transaction.commit().map_err(failed)?;
-    check_health(connection, place)
+    check_health(connection, place)?;
+    Ok(log)
+}
+
+/// Mends what a sync that failed has left behind, while the caller holds the write lock. It is opened first: what
+/// fails from then on is reported by the handle.
+fn write_log_again(place: &Place, machine: &dyn Machine) -> Result<File, OpenError> {
+    let log = File::options().read(true).write(true).open(&place.log).map_err(|error| place.other(error))?;
+    // A connection that holds a transaction is not told.
+    let other =
+        connect(place, OpenFlags::empty()).map_err(|error| OpenError::of_sqlite(error, &place.database))?;
+    let counted = other.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| row.get::<_, i64>(1));
+    let counted = counted.map_err(|error| OpenError::of_sqlite(error, &place.database))?;
+    let found = wal::write_again(&log, machine).map_err(|error| place.other(error))?;
+    // There are more after a process was killed before it committed.
+    match u64::try_from(counted) {
+        Ok(counted) if found < counted => Err(OpenError::LogLost { path: place.log.clone(), found, counted }),
+        _ => Ok(log),
+    }
 }
 
 fn check_contents(contents: Contents, tables: Tables, place: &Place) -> Result<usize, OpenError> {

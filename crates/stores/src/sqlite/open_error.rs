@@ -93,6 +93,20 @@ pub enum OpenError {
         /// What is wrong.
         what: String,
     },
+    /// The disk has lost a part of the log that a process which still runs has written.
+    #[error(
+        "of the {counted} pages in {} only {found} can be read, the disk has lost the others before they were \
+         acknowledged: look at the disk (dmesg), end every process that has the file open, then start again",
+        .path.display()
+    )]
+    LogLost {
+        /// The log.
+        path: PathBuf,
+        /// How many pages can be read.
+        found: u64,
+        /// How many there should be.
+        counted: u64,
+    },
     /// A later release wrote it.
     #[error(
         "{} has tables of version {found}, and this release of Ephor knows them up to {known}: use the later \

@@ -60,9 +60,8 @@ impl Session {
         let failed = |error| OpenError::of_sqlite(error, &place.database);
         let connection = connect(&place, OpenFlags::SQLITE_OPEN_CREATE).map_err(failed)?;
         let reading = || Reading::take(&*machine, &boot, machine_name.as_deref());
-        prepare(&connection, &place, tables, &*machine, &reading, Instant::now() + busy_wait)?;
+        let log = prepare(&connection, &place, tables, &*machine, &reading, Instant::now() + busy_wait)?;
         let identity = place.identity().map_err(|error| place.other(error))?;
-        let log = File::open(&place.log).map_err(|error| place.other(error))?;
         let (unsynced, broken) = (false, None);
         Ok(Self {
             connection,

@@ -10,6 +10,7 @@ mod locks;
 #[path = "../../../hub/tests/kill_parts/myself.rs"]
 mod myself;
 mod opening;
+mod power;
 mod remote;
 mod rows;
 #[path = "../../../hub/tests/kill_parts/small_disk.rs"]

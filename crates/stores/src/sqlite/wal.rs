@@ -1,0 +1,191 @@
+//! Writes SQLite's write-ahead log again when a store is opened.
+//!
+//! After a failed `fdatasync` the kernel takes the pages that it could not store for clean: they can still be
+//! read, no later sync writes them, and nobody who opens the file afterwards hears of it. A commit behind them
+//! would be acknowledged and, after a power failure, be out of reach: SQLite's recovery stops at the first
+//! frame that is not there. So whoever opens the log writes the same bytes over it once, which makes all of
+//! its pages dirty, and syncs it before anything is acknowledged.
+//!
+//! ```text
+//!   byte 0                32
+//!   │ header (salt, sum)  │ frame 1: header (24), page │ frame 2 … │ frame N │ frames of an earlier round
+//!   └──────────────────────── written again ───────────────────────────────┘
+//! ```
+//!
+//! The bytes do not change, so a power failure half-way leaves each page as it was or as it should be, other
+//! processes may read the log meanwhile, and all that is needed is the write lock.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use super::machine::Machine;
+
+const HEADER_BYTES: usize = 32;
+const FRAME_HEADER_BYTES: usize = 24;
+/// The log's first four bytes. The last bit says that its sums are of big-endian words.
+const MAGIC: u32 = 0x377F_0682;
+const PAGE_BYTES: std::ops::RangeInclusive<usize> = 512..=65_536;
+/// So many bytes are in memory at once, or one frame.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// Writes the log again up to its last valid frame, and returns how many there are. The caller holds the write
+/// lock, and syncs the log afterwards through the same handle.
+pub(super) fn write_again(log: &File, machine: &dyn Machine) -> io::Result<u64> {
+    let mut header = [0; HEADER_BYTES];
+    if read_at(log, &mut header, 0)? < HEADER_BYTES {
+        return Ok(0);
+    }
+    let Some(mut chain) = Chain::begin(&header) else { return Ok(0) };
+    machine.write_again(log, &header, 0)?;
+    let frame_bytes = FRAME_HEADER_BYTES + chain.page_bytes;
+    let mut chunk = vec![0; (CHUNK_BYTES / frame_bytes).max(1) * frame_bytes];
+    let (mut frames, mut offset) = (0, HEADER_BYTES as u64);
+    loop {
+        let read = read_at(log, &mut chunk, offset)?;
+        let valid = chunk[..read].chunks_exact(frame_bytes).take_while(|frame| chain.accepts(frame)).count();
+        let bytes = &chunk[..valid * frame_bytes];
+        if !bytes.is_empty() {
+            machine.write_again(log, bytes, offset)?;
+        }
+        frames += valid as u64;
+        offset += bytes.len() as u64;
+        if bytes.len() < chunk.len() {
+            return Ok(frames);
+        }
+    }
+}
+
+/// Reads until the buffer is full or the file ends.
+fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut read = 0;
+    while read < buffer.len() {
+        match file.read_at(&mut buffer[read..], offset + read as u64) {
+            Ok(0) => break,
+            Ok(more) => read += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(read)
+}
+
+/// The sum over all frames so far: each frame carries it, so that the first one that is not of this row, or not
+/// whole, is told.
+struct Chain {
+    big_endian: bool,
+    page_bytes: usize,
+    salt: [u8; 8],
+    sum: [u32; 2],
+}
+
+impl Chain {
+    /// None if this is not the header of a log.
+    fn begin(header: &[u8; HEADER_BYTES]) -> Option<Self> {
+        let magic = word(header, 0);
+        let page_bytes = usize::try_from(word(header, 8)).ok()?;
+        if magic & !1 != MAGIC || !PAGE_BYTES.contains(&page_bytes) || !page_bytes.is_power_of_two() {
+            return None;
+        }
+        let salt = header[16..24].try_into().ok()?;
+        let mut chain = Self { big_endian: magic & 1 == 1, page_bytes, salt, sum: [0; 2] };
+        chain.add(&header[..24]);
+        (chain.sum == [word(header, 24), word(header, 28)]).then_some(chain)
+    }
+
+    fn accepts(&mut self, frame: &[u8]) -> bool {
+        if frame[8..16] != self.salt {
+            return false;
+        }
+        self.add(&frame[..8]);
+        self.add(&frame[FRAME_HEADER_BYTES..]);
+        self.sum == [word(frame, 16), word(frame, 20)]
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        let [mut first, mut second] = self.sum;
+        for pair in bytes.chunks_exact(8) {
+            first = first.wrapping_add(self.summand(pair, 0)).wrapping_add(second);
+            second = second.wrapping_add(self.summand(pair, 4)).wrapping_add(first);
+        }
+        self.sum = [first, second];
+    }
+
+    fn summand(&self, bytes: &[u8], at: usize) -> u32 {
+        if self.big_endian { word(bytes, at) } else { word(bytes, at).swap_bytes() }
+    }
+}
+
+/// A big-endian word.
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::ThisMachine;
+    use super::*;
+
+    /// A log of two rounds: the second one is shorter and lies over the first.
+    fn database(folder: &std::path::Path) -> (rusqlite::Connection, File) {
+        let path = folder.join("a.db");
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        connection.execute_batch("PRAGMA journal_mode = wal; CREATE TABLE t (x); BEGIN;").unwrap();
+        for _ in 0..500 {
+            connection.execute("INSERT INTO t VALUES (randomblob(900))", []).unwrap();
+        }
+        let next = "COMMIT; PRAGMA wal_checkpoint; INSERT INTO t VALUES (1); INSERT INTO t VALUES (2);";
+        connection.execute_batch(next).unwrap();
+        let log = File::options().read(true).write(true).open(folder.join("a.db-wal")).unwrap();
+        (connection, log)
+    }
+
+    fn counted(connection: &rusqlite::Connection) -> u64 {
+        connection.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| row.get::<_, i64>(1)).unwrap() as u64
+    }
+
+    #[test]
+    fn the_frames_that_sqlite_counts_are_found_and_no_byte_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let (connection, log) = database(folder.path());
+        let before = std::fs::read(folder.path().join("a.db-wal")).unwrap();
+        let frames = counted(&connection);
+        assert!(frames > 0 && before.len() > 100 * 4096, "{frames} frames, {} bytes", before.len());
+        assert_eq!(write_again(&log, &ThisMachine).unwrap(), frames);
+        assert_eq!(std::fs::read(folder.path().join("a.db-wal")).unwrap(), before);
+        // More frames than fit into one chunk.
+        connection.execute_batch("BEGIN").unwrap();
+        for _ in 0..500 {
+            connection.execute("INSERT INTO t VALUES (randomblob(900))", []).unwrap();
+        }
+        connection.execute_batch("COMMIT").unwrap();
+        assert_eq!(write_again(&log, &ThisMachine).unwrap(), counted(&connection));
+    }
+
+    #[test]
+    fn a_frame_that_is_not_whole_ends_the_log_wherever_it_is_harmed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (connection, log) = database(folder.path());
+        let frames = counted(&connection);
+        let last = HEADER_BYTES as u64 + (frames - 1) * (FRAME_HEADER_BYTES as u64 + 4096);
+        for at in [0, 4, 8, 16, 20, 24, 4000, 4119] {
+            let mut byte = [0];
+            log.read_exact_at(&mut byte, last + at).unwrap();
+            log.write_all_at(&[!byte[0]], last + at).unwrap();
+            assert_eq!(write_again(&log, &ThisMachine).unwrap(), frames - 1, "{at}");
+            log.write_all_at(&byte, last + at).unwrap();
+        }
+        for at in [0, 8, 16, 24] {
+            let mut byte = [0];
+            log.read_exact_at(&mut byte, at).unwrap();
+            log.write_all_at(&[!byte[0]], at).unwrap();
+            assert_eq!(write_again(&log, &ThisMachine).unwrap(), 0, "{at}");
+            log.write_all_at(&byte, at).unwrap();
+        }
+        assert_eq!(write_again(&log, &ThisMachine).unwrap(), frames);
+        log.set_len(last + 100).unwrap();
+        assert_eq!(write_again(&log, &ThisMachine).unwrap(), frames - 1);
+        log.set_len(20).unwrap();
+        assert_eq!(write_again(&log, &ThisMachine).unwrap(), 0);
+    }
+}

@@ -19,6 +19,7 @@ mod failure;
 mod filesystem;
 mod holder;
 mod machine;
+mod modes;
 mod open;
 mod open_error;
 mod place;

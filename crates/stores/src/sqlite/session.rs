@@ -23,6 +23,7 @@ use super::clock::{self, ClockRow, Reading};
 use super::failure::{self, Kind};
 use super::holder;
 use super::machine::Machine;
+use super::modes;
 use super::open::{NEXT_TRY, Tables, connect, prepare, read_clock, write_clock};
 use super::open_error::OpenError;
 use super::place::Place;
@@ -58,6 +59,10 @@ impl Session {
         let boot = machine.boot().map_err(|error| place.other(error))?;
         let machine_name = machine.name();
         let failed = |error| OpenError::of_sqlite(error, &place.database);
+        modes::tighten(&place);
+        if tables == Tables::Prepared {
+            modes::create(&place.database);
+        }
         let connection = connect(&place, OpenFlags::SQLITE_OPEN_CREATE).map_err(failed)?;
         let reading = || Reading::take(&*machine, &boot, machine_name.as_deref());
         let log = prepare(&connection, &place, tables, &*machine, &reading, Instant::now() + busy_wait)?;

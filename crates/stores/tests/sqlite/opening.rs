@@ -161,3 +161,35 @@ fn check_permissions(folder: &Path) {
     assert!(matches!(error, OpenError::Permission { .. }));
     println!("permissions are checked");
 }
+
+fn modes(folder: &Folder) -> Vec<String> {
+    let files = ["db", "db-wal", "db-shm"].map(|ending| folder.database().with_extension(ending));
+    files
+        .iter()
+        .map(|file| format!("{:o}", fs::metadata(file).unwrap().permissions().mode() & 0o777))
+        .collect()
+}
+
+#[test]
+fn other_users_can_neither_read_nor_lock_what_is_created() {
+    let folder = Folder::new();
+    let store = folder.open();
+    claim(&store, P, "a");
+    assert_eq!(modes(&folder), ["600"; 3]);
+}
+
+#[test]
+fn of_files_that_are_there_other_users_keep_only_what_was_given_to_them_on_purpose() {
+    let folder = Folder::new();
+    for (before, after) in [(0o644, "600"), (0o664, "660"), (0o660, "660")] {
+        let store = folder.open();
+        let token = claim(&store, P, "a");
+        for ending in ["db", "db-wal", "db-shm"] {
+            let file = folder.database().with_extension(ending);
+            fs::set_permissions(file, fs::Permissions::from_mode(before)).unwrap();
+        }
+        let again = folder.open();
+        assert_eq!(modes(&folder), [after; 3]);
+        save(&again, &token, 1).unwrap();
+    }
+}

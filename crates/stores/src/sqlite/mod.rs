@@ -15,6 +15,7 @@
 
 mod bells;
 mod clock;
+mod direct;
 mod failure;
 mod filesystem;
 mod holder;

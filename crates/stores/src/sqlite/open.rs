@@ -7,6 +7,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::clock::{self, ClockRow, Reading};
+use super::direct::Direct;
 use super::holder;
 use super::machine::Machine;
 use super::open_error::OpenError;
@@ -70,9 +71,40 @@ pub(super) fn prepare(
             Ok(log) => break log,
         }
     };
+    settle(connection, place, machine, &log, deadline)?;
     // What is created is found again after a power failure: the names as well as the tables.
-    let durable = machine.sync(&log).and_then(|()| File::open(place.folder())?.sync_all());
+    let durable = File::open(place.folder()).and_then(|folder| folder.sync_all());
     durable.map(|()| log).map_err(|error| place.other(error))
+}
+
+/// Brings the log to disk, and returns only if it is there.
+#[expect(clippy::disallowed_methods, reason = "opening a file is real, and blocks the caller by contract")]
+fn settle(
+    connection: &Connection,
+    place: &Place,
+    machine: &dyn Machine,
+    log: &File,
+    deadline: Instant,
+) -> Result<(), OpenError> {
+    let told = |error| place.other(error);
+    machine.sync(log).map_err(told)?;
+    let Some(mut direct) = Direct::open(&place.log).map_err(told)? else { return Ok(()) };
+    while !direct.agrees(log).map_err(told)? {
+        // It may also be that others have written meanwhile: with the write lock it can be told.
+        match Transaction::new_unchecked(connection, TransactionBehavior::Immediate) {
+            Ok(_nobody_writes) => {
+                direct.mend(log).map_err(told)?;
+                machine.sync(log).map_err(told)?;
+                let kept = direct.agrees(log).map_err(told)?;
+                return if kept { Ok(()) } else { Err(OpenError::NotKept { path: place.log.clone() }) };
+            }
+            Err(error) => match OpenError::of_sqlite(error, &place.database) {
+                OpenError::Busy { .. } if Instant::now() < deadline => std::thread::sleep(NEXT_TRY),
+                other => return Err(other),
+            },
+        }
+    }
+    Ok(())
 }
 
 fn try_to_prepare(

@@ -107,6 +107,12 @@ pub enum OpenError {
         /// How many there should be.
         counted: u64,
     },
+    /// The disk takes the log without an error, and does not have it afterwards.
+    #[error("the disk does not keep what is written to {}: look at the disk (dmesg)", .path.display())]
+    NotKept {
+        /// The log.
+        path: PathBuf,
+    },
     /// A later release wrote it.
     #[error(
         "{} has tables of version {found}, and this release of Ephor knows them up to {known}: use the later \

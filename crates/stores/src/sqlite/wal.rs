@@ -4,7 +4,8 @@
 //! read, no later sync writes them, and nobody who opens the file afterwards hears of it. A commit behind them
 //! would be acknowledged and, after a power failure, be out of reach: SQLite's recovery stops at the first
 //! frame that is not there. So whoever opens the log writes the same bytes over it once, which makes all of
-//! its pages dirty, and syncs it before anything is acknowledged.
+//! its pages dirty, and syncs it before anything is acknowledged. Then it looks past the cache whether the disk
+//! has them (`direct.rs`).
 //!
 //! ```text
 //!   byte 0                32

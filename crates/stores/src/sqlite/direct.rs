@@ -1,0 +1,167 @@
+//! Compares a file with what is on disk of it, past the page cache, and writes what is not.
+//!
+//! A failed write leaves pages in the cache that no later sync writes. To write the same bytes again is not always
+//! enough: ext4 keeps a block that was new when its first write failed marked as never written, and reads it as
+//! zeros after a restart, whatever was written to it through the cache since. Written past the cache, the block
+//! counts.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// Offsets, lengths and addresses are multiples of this: enough for every disk.
+const BLOCK: usize = 4096;
+const CHUNK: usize = 64 * BLOCK;
+
+/// A file without the page cache.
+pub(super) struct Direct {
+    file: File,
+    disk: Aligned,
+    cache: Aligned,
+}
+
+impl Direct {
+    /// None where the file system does not offer it.
+    pub(super) fn open(path: &Path) -> io::Result<Option<Self>> {
+        let flags = i32::try_from(OFlags::DIRECT.bits()).map_err(io::Error::other)?;
+        match File::options().read(true).write(true).custom_flags(flags).open(path) {
+            Ok(file) => Ok(Some(Self::over(file))),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn over(file: File) -> Self {
+        Self { file, disk: Aligned::new(), cache: Aligned::new() }
+    }
+
+    /// Whether all of the file is on disk as the cache has it. While others write it may be found to be not.
+    pub(super) fn agrees(&mut self, cached: &File) -> io::Result<bool> {
+        Ok(self.difference(cached, 0)?.is_none())
+    }
+
+    /// Writes what is not on disk as the cache has it. Nobody else may write meanwhile. A last block that is not
+    /// whole is filled up with zeros.
+    pub(super) fn mend(&mut self, cached: &File) -> io::Result<()> {
+        let mut from = 0;
+        while let Some(at) = self.difference(cached, from)? {
+            let length = self.cache.read(cached, at)?;
+            let whole = length.next_multiple_of(BLOCK);
+            self.cache.bytes()[length..whole].fill(0);
+            if whole > length {
+                cached.set_len(at + whole as u64)?;
+            }
+            self.file.write_all_at(&self.cache.bytes()[..whole], at)?;
+            from = at + CHUNK as u64;
+        }
+        Ok(())
+    }
+
+    /// Where the first chunk begins that differs.
+    fn difference(&mut self, cached: &File, mut at: u64) -> io::Result<Option<u64>> {
+        loop {
+            let cached = self.cache.read(cached, at)?;
+            let stored = self.disk.read(&self.file, at)?;
+            if self.cache.bytes()[..cached] != self.disk.bytes()[..stored] {
+                return Ok(Some(at));
+            }
+            if cached < CHUNK {
+                return Ok(None);
+            }
+            at += CHUNK as u64;
+        }
+    }
+}
+
+/// Memory that begins where a disk can write to it.
+struct Aligned {
+    memory: Vec<u8>,
+    start: usize,
+}
+
+impl Aligned {
+    fn new() -> Self {
+        let memory = vec![0; CHUNK + BLOCK];
+        let start = memory.as_ptr().align_offset(BLOCK);
+        Self { memory, start }
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.start + CHUNK]
+    }
+
+    /// Reads a chunk, or up to the end of the file.
+    fn read(&mut self, file: &File, at: u64) -> io::Result<usize> {
+        let mut read = 0;
+        // Behind anything but whole blocks is the end.
+        while read < CHUNK && read.is_multiple_of(BLOCK) {
+            match file.read_at(&mut self.bytes()[read..], at + read as u64) {
+                Ok(0) => break,
+                Ok(more) => read += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two files, in place of the cache and the disk of one.
+    fn files(cached: &[u8], stored: &[u8]) -> (tempfile::TempDir, File, Direct) {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            File::options().read(true).write(true).open(path).unwrap()
+        };
+        let (cached, stored) = (open("cached", cached), open("stored", stored));
+        (folder, cached, Direct::over(stored))
+    }
+
+    #[test]
+    fn what_is_not_on_disk_is_found_and_written_wherever_it_is() {
+        let whole: Vec<u8> = (0..2 * CHUNK + 1234).map(|n| (n % 251) as u8 + 1).collect();
+        for hole in [0..BLOCK, CHUNK - BLOCK..CHUNK + BLOCK, 2 * CHUNK..whole.len(), 0..whole.len()] {
+            let mut stored = whole.clone();
+            stored[hole.clone()].fill(0);
+            let (_folder, cached, mut direct) = files(&whole, &stored);
+            assert!(!direct.agrees(&cached).unwrap(), "{hole:?}");
+            direct.mend(&cached).unwrap();
+            let mut mended = vec![0; whole.len()];
+            direct.file.read_exact_at(&mut mended, 0).unwrap();
+            assert!(mended == whole, "{hole:?}");
+        }
+        let (_folder, cached, mut direct) = files(&whole, &whole);
+        assert!(direct.agrees(&cached).unwrap());
+    }
+
+    #[test]
+    fn what_the_disk_has_not_at_all_is_written_too_and_the_last_block_filled_up() {
+        let (folder, cached, mut direct) = files(&[7; BLOCK + 10], &[7; 100]);
+        direct.mend(&cached).unwrap();
+        assert!(direct.agrees(&cached).unwrap());
+        let stored = std::fs::read(folder.path().join("stored")).unwrap();
+        assert_eq!((stored.len(), stored[BLOCK + 9], stored[BLOCK + 10]), (2 * BLOCK, 7, 0));
+    }
+
+    #[test]
+    fn a_file_that_was_just_written_is_on_disk_past_the_cache() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, vec![7; CHUNK + 100]).unwrap();
+        let cached = File::open(&path).unwrap();
+        // There are file systems without.
+        if let Some(mut direct) = Direct::open(&path).unwrap() {
+            assert!(direct.agrees(&cached).unwrap());
+            direct.mend(&cached).unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), vec![7; CHUNK + 100]);
+        }
+    }
+}

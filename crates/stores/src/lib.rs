@@ -13,6 +13,8 @@
 #[cfg(feature = "azblob")]
 pub mod azblob;
 pub mod export;
+#[cfg(any(feature = "postgres", feature = "azblob"))]
+mod loopback;
 mod open;
 #[cfg(feature = "postgres")]
 pub mod postgres;

@@ -23,6 +23,10 @@ pub const PASSWORD: &str = "canary-pass";
 /// This one is only let in over TLS.
 pub const TLS_ONLY: &str = "tls_only";
 
+/// An address that a server on the loopback interface answers at, although it does not count as loopback: Linux
+/// connects it to this machine. For what holds between machines.
+pub const ELSEWHERE: &str = "0.0.0.0";
+
 /// A server that runs; it panics when the machine does not let it do what it should.
 #[derive(Debug)]
 pub struct Server {
@@ -112,7 +116,8 @@ impl Server {
     }
 
     fn configure(&self, settings: &str) {
-        let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let certified =
+            rcgen::generate_simple_self_signed(vec!["localhost".to_owned(), ELSEWHERE.to_owned()]).unwrap();
         self.write("data/server.crt", &certified.cert.pem());
         self.write("data/server.key", &certified.signing_key.serialize_pem());
         let configuration = fs::read_to_string(self.data().join("postgresql.conf")).unwrap();
@@ -125,6 +130,11 @@ impl Server {
              host all all all scram-sha-256\nhost replication all all scram-sha-256\n"
         );
         self.write("data/pg_hba.conf", &access);
+    }
+
+    /// The certificate that it presents, of its own making, for `localhost` and [`ELSEWHERE`].
+    pub fn certificate(&self) -> PathBuf {
+        self.data().join("server.crt")
     }
 
     fn data(&self) -> PathBuf {

@@ -46,7 +46,8 @@ const STATES: &[(&str, Class, &str)] = &[
     (
         "28",
         Class::Refuses,
-        "the server does not let this user in from here: see pg_hba.conf, and try sslmode=require",
+        "the server does not let this user in from here: see pg_hba.conf; where it asks for TLS, leave sslmode out \
+         of the URL, or write sslmode=verify-full",
     ),
     ("3D000", Class::Refuses, "there is no such database: create it, or correct the URL"),
     ("42501", Class::Refuses, "this user lacks a right: it must own the schema, or be allowed to create it"),
@@ -83,10 +84,21 @@ const STATES: &[(&str, Class, &str)] = &[
     ("0A", Class::Refuses, "the server cannot do this: PostgreSQL 12 or later is needed"),
 ];
 
-const NOT_SECURE: (Class, &str) = (
+const NO_TLS: (Class, &str) = (
     Class::Refuses,
-    "no secure connection: see sslmode in the URL, and sslrootcert for a certificate of one's own",
+    "no secure connection: the server offers no TLS, and without it the password can be read on the way; switch \
+     ssl on in postgresql.conf, or add sslmode=disable to the URL if you trust everybody on this network",
 );
+
+const NOT_TRUSTED: (Class, &str) = (
+    Class::Refuses,
+    "no secure connection: the server's certificate is not one that is known here; add sslrootcert=FILE to the \
+     URL, with the certificate of the authority that signed it, and name the host as the certificate does. \
+     sslmode=require takes any certificate, if you trust everybody on this network",
+);
+
+/// The driver's words for a server that declines.
+const DECLINED: &str = "does not support TLS";
 
 fn of_state(code: &str) -> (Class, &'static str) {
     let found = STATES.iter().find(|(state, _, _)| code.starts_with(state));
@@ -97,8 +109,9 @@ fn classify(error: &sqlx::Error) -> (Class, &'static str) {
     match error {
         sqlx::Error::Database(error) => of_state(error.code().as_deref().unwrap_or("")),
         // A certificate that is not trusted comes as a fault of the connection.
-        sqlx::Error::Io(error) if error.to_string().contains("certificate") => NOT_SECURE,
-        sqlx::Error::Tls(_) => NOT_SECURE,
+        sqlx::Error::Io(error) if error.to_string().contains("certificate") => NOT_TRUSTED,
+        sqlx::Error::Tls(error) if error.to_string().contains(DECLINED) => NO_TLS,
+        sqlx::Error::Tls(_) => NOT_TRUSTED,
         sqlx::Error::Io(_) => (Class::Passes, "the server cannot be reached: is it up, and the URL right?"),
         sqlx::Error::Configuration(_) => (Class::Refuses, "the URL cannot be used"),
         _ => (Class::Passes, "the server gave an answer that cannot be read"),

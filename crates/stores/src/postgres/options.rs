@@ -6,6 +6,8 @@ use std::time::Duration;
 use sqlx::ConnectOptions;
 use sqlx::postgres::PgConnectOptions;
 
+use super::security;
+
 /// [`PostgresOptions::schema`].
 pub const DEFAULT_SCHEMA: &str = "ephor";
 /// [`PostgresOptions::connections`].
@@ -95,6 +97,15 @@ pub enum ConnectError {
         /// What was given.
         given: String,
     },
+    /// The environment asks for a kind of connection that there is not.
+    #[error(
+        "PGSSLMODE={given:?} cannot be used: write verify-full, verify-ca, require, prefer or disable, or leave \
+         it out"
+    )]
+    SslMode {
+        /// What was given.
+        given: String,
+    },
     /// A limit of zero.
     #[error("{what} is zero: nothing could ever be done")]
     Zero {
@@ -133,6 +144,7 @@ pub(super) fn connect_options(url: &str) -> Result<PgConnectOptions, ConnectErro
     let url = known_part(url)?;
     // The driver's own words may repeat a part of the URL.
     let options = PgConnectOptions::from_str(&url).map_err(|_| problem("some part of it is malformed"))?;
+    let options = security::secure(options, &url, std::env::var("PGSSLMODE").ok().as_deref())?;
     let options = match options.get_application_name() {
         Some(_) => options,
         None => options.application_name("ephor"),

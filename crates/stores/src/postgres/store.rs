@@ -75,9 +75,9 @@ impl PostgresStore {
     }
 
     /// Connects, and makes the tables what they should be, if that is allowed: an error that a person must mend is told before
-    /// anything starts.
+    /// anything starts. A server that acknowledges what is not on its disk is refused, too.
     pub async fn check(&self) -> Result<(), StoreError> {
-        self.session().call(async { self.session().only("SELECT 1").await.map(|_| ()) }).await
+        self.session().call(self.session().check_durability()).await
     }
 
     /// Whether the tables are there. Unlike all other calls this one creates none.

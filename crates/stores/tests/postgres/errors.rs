@@ -39,7 +39,7 @@ fn where_tls_is_needed_it_is_said_and_used() {
         let admin = server.url("postgres");
         sql(&admin, &format!("CREATE ROLE {TLS_ONLY} LOGIN SUPERUSER PASSWORD '{PASSWORD}'")).await;
         let plain = server.url_of(TLS_ONLY, PASSWORD, &name);
-        refused(&plain, "sslmode=require").await;
+        refused(&plain, "sslmode=verify-full").await;
         open(&plain.replace("sslmode=disable", "sslmode=require")).check().await.unwrap();
         // Its certificate is of its own making: whoever wants to know it must bring it.
         refused(&plain.replace("sslmode=disable", "sslmode=verify-full"), "sslrootcert").await;

@@ -18,6 +18,7 @@ mod proxy;
 mod round_trips;
 mod save_in;
 mod schema;
+mod security;
 mod server;
 mod stress;
 mod verdict;

@@ -1,9 +1,9 @@
 //! Where in which storage account: `azblob://ACCOUNT/CONTAINER[/PREFIX]`, or a connection string.
 //!
 //! A connection string is the one that the portal gives out. Ephor adds names of its own, which others pass over:
-//! `Container` (`NAME[/PREFIX]`, or else `ephor`), `Neighbours`, `Case` and `ServiceVersion`, and for the container of an
-//! old fleet `Layout`, `Namespace` and `Hub`. A URL takes the same as parameters:
-//! `?endpoint=…&neighbours=sdk&case=as-given&version=2017-11-09`, `?layout=eph&namespace=…&hub=…`.
+//! `Container` (`NAME[/PREFIX]`, or else `ephor`), `Neighbours`, `Case`, `ServiceVersion` and `AllowInsecure`, and for the
+//! container of an old fleet `Layout`, `Namespace` and `Hub`. A URL takes the same as parameters:
+//! `?endpoint=…&neighbours=sdk&case=as-given&version=2017-11-09&allow-insecure=true`, `?layout=eph&namespace=…&hub=…`.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ const SUFFIX: &str = "core.windows.net";
 
 /// The account that every emulator has, and its key, which is public.
 const EMULATED_ACCOUNT: &str = "devstoreaccount1";
-const EMULATED_KEY: &str =
+pub(super) const EMULATED_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 const EMULATED_ENDPOINT: &str = "http://127.0.0.1:10000/devstoreaccount1";
 
@@ -43,6 +43,8 @@ pub struct BlobAddress {
     pub case: Option<Case>,
     /// The version of the service's interface, if the text says so.
     pub service_version: Option<String>,
+    /// Whether secrets may go over the network without TLS.
+    pub allow_insecure: bool,
     /// Whose blobs they are.
     pub layout: Layout,
 }
@@ -80,7 +82,7 @@ impl BlobAddress {
         }
     }
 
-    /// `ACCOUNT/CONTAINER[/PREFIX][?endpoint=…&neighbours=sdk&case=as-given&version=…]`.
+    /// `ACCOUNT/CONTAINER[/PREFIX][?endpoint=…&neighbours=sdk&case=as-given&version=…&allow-insecure=true]`.
     fn of_url(rest: &str) -> Result<Self, ConnectError> {
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         if place.contains(['@', '#']) || query.contains('#') {
@@ -99,6 +101,7 @@ impl BlobAddress {
                 "neighbours" => address.neighbours = Some(neighbours(&value)?),
                 "case" => address.case = Some(case(&value)?),
                 "version" => address.service_version = Some(value.into_owned()),
+                "allow-insecure" => address.allow_insecure = yes_or_no(&value)?,
                 "layout" => old = Some(value.into_owned()),
                 "namespace" => namespace = Some(value.into_owned()),
                 "hub" => hub = Some(value.into_owned()),
@@ -106,7 +109,7 @@ impl BlobAddress {
                 _ => {
                     return refuse(
                         "a parameter of the URL means nothing here; known are endpoint, neighbours, case, version, \
-                         layout, namespace and hub (a shared access signature goes in AZURE_STORAGE_SAS_TOKEN)",
+                         allow-insecure, layout, namespace and hub (a shared access signature goes in AZURE_STORAGE_SAS_TOKEN)",
                     );
                 }
             }
@@ -151,6 +154,7 @@ impl BlobAddress {
         address.neighbours = get("Neighbours").map(neighbours).transpose()?;
         address.case = get("Case").map(case).transpose()?;
         address.service_version = get("ServiceVersion").map(str::to_owned);
+        address.allow_insecure = get("AllowInsecure").map_or(Ok(false), yes_or_no)?;
         address.layout = layout(get("Layout"), get("Namespace"), get("Hub"))?;
         address.keep_slash(place);
         Ok(address)
@@ -196,6 +200,7 @@ impl BlobAddress {
             neighbours: None,
             case: None,
             service_version: None,
+            allow_insecure: false,
             layout: Layout::Sdk,
         })
     }
@@ -248,6 +253,14 @@ fn layout(name: Option<&str>, namespace: Option<&str>, hub: Option<&str>) -> Res
             }
         }
         Some(_) => refuse("layout is sdk, or eph for the container of an old Event Processor Host"),
+    }
+}
+
+fn yes_or_no(text: &str) -> Result<bool, ConnectError> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => refuse("AllowInsecure is true or false"),
     }
 }
 
@@ -381,6 +394,8 @@ mod tests {
             ("azblob://contoso/leases?endpoint=https://x/?sig=canary", "plain URL"),
             ("azblob://contoso/leases?neighbours=canary", "none"),
             ("azblob://contoso/leases?case=canary", "as-given"),
+            ("azblob://contoso/leases?allow-insecure=canary", "true or false"),
+            ("AccountName=contoso;AllowInsecure=canary", "true or false"),
             ("azblob://contoso/leases?layout=eph&hub=homes", "add namespace and hub"),
             ("azblob://contoso/leases?layout=canary", "layout is sdk"),
             ("AccountName=contoso;AccountKey=canary!", "base64"),

@@ -14,11 +14,33 @@ use crate::azblob::address::BlobAddress;
 use crate::azblob::credential::BlobCredential;
 use crate::azblob::options::{BlobOptions, ConnectError};
 use crate::azblob::signing::Signer;
+use crate::loopback::is_loopback;
 
 const NO_TOKEN_WITHOUT_TLS: &str = "nothing opens the account at this http endpoint: set AZURE_STORAGE_KEY or \
                                     AZURE_STORAGE_SAS_TOKEN, or give a connection string with AccountKey or \
                                     SharedAccessSignature. Without them Entra ID is asked, and that needs an https \
                                     endpoint";
+
+/// Refuses to send what opens the account over a network on which others may listen, unless that was asked for. A token of
+/// Entra ID is never sent without TLS.
+fn check_plaintext(address: &BlobAddress, credential: &BlobCredential) -> Result<(), ConnectError> {
+    let refuse = |problem: String| Err(ConnectError::Address { problem });
+    let host = address.endpoint.host_str().unwrap_or_default();
+    if address.endpoint.scheme() == "https" {
+        return Ok(());
+    }
+    let secret = match credential {
+        BlobCredential::Entra(_) => return refuse(NO_TOKEN_WITHOUT_TLS.into()),
+        BlobCredential::AccountKey(key) if key.is_public() => return Ok(()),
+        _ if is_loopback(host) || address.allow_insecure => return Ok(()),
+        BlobCredential::AccountKey(_) => "requests that are signed with the account's key",
+        BlobCredential::Sas(_) => "the shared access signature",
+    };
+    refuse(format!(
+        "the endpoint http://{host} is not on this machine, and whoever is on the way could read {secret}: write https, or \
+         AllowInsecure=true in the connection string (allow-insecure=true in a URL) if you trust everybody on this network"
+    ))
+}
 
 impl Container {
     pub(in crate::azblob) fn new(
@@ -32,6 +54,7 @@ impl Container {
             transport: Some(transport(options.call_limit).map_err(refuse)?),
             ..ClientOptions::default()
         };
+        check_plaintext(address, &credential)?;
         let mut token = None;
         match credential {
             BlobCredential::AccountKey(key) => {
@@ -39,12 +62,7 @@ impl Container {
                 client_options.per_try_policies.push(Arc::new(Signer::Key { account, key }));
             }
             BlobCredential::Sas(sas) => client_options.per_try_policies.push(Arc::new(Signer::Sas(sas))),
-            BlobCredential::Entra(credential) => {
-                if address.endpoint.scheme() != "https" {
-                    return Err(refuse(NO_TOKEN_WITHOUT_TLS.into()));
-                }
-                token = Some(credential);
-            }
+            BlobCredential::Entra(credential) => token = Some(credential),
         }
         let options_of_client =
             BlobContainerClientOptions { client_options, version: options.service_version.clone() };
@@ -70,4 +88,45 @@ fn transport(limit: Duration) -> Result<Transport, String> {
         reqwest::Client::builder().connect_timeout(limit).redirect(reqwest::redirect::Policy::none());
     let client = builder.build().map_err(|error| format!("no HTTP client can be made: {error}"))?;
     Ok(Transport::new(Arc::new(client)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connect(text: &str) -> Result<(), String> {
+        let address = BlobAddress::parse(text).unwrap();
+        let credential = address.credential.clone().unwrap();
+        let connected = Container::new(&address, credential, &BlobOptions::default());
+        connected.map(drop).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn no_secret_leaves_this_machine_in_the_clear_unless_that_is_said() {
+        let sas = "SharedAccessSignature=sv=2021-12-02&sig=canary";
+        let key = "AccountName=contoso;AccountKey=Y2FuYXJ5";
+        for (text, refused) in [
+            (format!("BlobEndpoint=http://contoso.blob.example/;{sas}"), Some("shared access signature")),
+            (format!("BlobEndpoint=http://10.0.0.7:10000/contoso;{sas}"), Some("http://10.0.0.7 ")),
+            (format!("DefaultEndpointsProtocol=http;{key}"), Some("signed with the account's key")),
+            (format!("BlobEndpoint=http://azurite:10000/contoso;{key}"), Some("AllowInsecure=true")),
+            (format!("BlobEndpoint=http://azurite:10000/contoso;{key};AllowInsecure=false"), Some("https")),
+            (format!("BlobEndpoint=http://azurite:10000/contoso;{key};AllowInsecure=true"), None),
+            (format!("BlobEndpoint=http://azurite:10000/contoso;{sas};allowinsecure=True"), None),
+            (format!("BlobEndpoint=http://127.0.0.1:10000/contoso;{sas}"), None),
+            (format!("BlobEndpoint=http://[::1]:10000/contoso;{key}"), None),
+            (format!("BlobEndpoint=http://localhost:10000/contoso;{key}"), None),
+            (format!("BlobEndpoint=https://contoso.blob.example/;{sas}"), None),
+            // The key of the emulators is no secret.
+            ("UseDevelopmentStorage=true;BlobEndpoint=http://azurite:10000/devstoreaccount1".into(), None),
+        ] {
+            match (connect(&text), refused) {
+                (Ok(()), None) => {}
+                (Err(error), Some(words)) => {
+                    assert!(error.contains(words) && !error.contains("canary"), "{text}: {error}");
+                }
+                (other, _) => panic!("{text}: {other:?}"),
+            }
+        }
+    }
 }

@@ -1,15 +1,23 @@
 //! Certificates: from files, or made for development. TLS 1.2 and 1.3 by rustls, with ring.
+//!
+//! A certificate can be replaced while it is in use: [`Tls::reload_if_changed`] looks at the files again, and who
+//! connects from then on is shown the new one. A pair that cannot be used leaves the old one in its place.
 
 use std::fmt;
-use std::io;
+use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::SystemTime;
 
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::client::verify_server_name;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
+use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{TlsAcceptor, rustls};
 
@@ -18,9 +26,12 @@ const DEVELOPMENT_CERTIFICATE: &str = "development-certificate.pem";
 /// Its key, so that clients need not be told anew after every start.
 const DEVELOPMENT_KEY: &str = "development-certificate.key";
 
-/// How a gateway proves who it is.
+/// How a gateway proves who it is. Clones share the certificate, also when it is replaced.
 #[derive(Clone)]
-pub struct Tls(TlsAcceptor);
+pub struct Tls {
+    acceptor: TlsAcceptor,
+    served: Arc<Served>,
+}
 
 /// Why a certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -50,45 +61,54 @@ pub enum InvalidTls {
 impl Tls {
     /// A chain of certificates, the gateway's own first, and its key, both PEM.
     pub fn from_files(certificates: &Path, key: &Path) -> Result<Self, InvalidTls> {
-        let file = |what, path: &Path, error: &dyn fmt::Display| InvalidTls::File {
-            what,
-            path: path.to_owned(),
-            error: error.to_string(),
-        };
-        let what = "certificates";
-        let chain = CertificateDer::pem_file_iter(certificates)
-            .and_then(|chain| chain.collect::<Result<Vec<_>, _>>())
-            .map_err(|error| file(what, certificates, &error))?;
-        if chain.is_empty() {
-            return Err(file(what, certificates, &"there is none in it"));
-        }
-        let key = PrivateKeyDer::from_pem_file(key).map_err(|error| file("a private key", key, &error))?;
-        Self::new(chain, key)
-    }
-
-    /// A certificate for these names and addresses that signed itself, for development. It is kept in
-    /// `folder`, and made anew if it is not there; the path is that of the PEM file for clients to trust.
-    pub fn for_development(folder: &Path, names: &[&str]) -> Result<(Self, PathBuf), InvalidTls> {
-        let (certificate, key) = (folder.join(DEVELOPMENT_CERTIFICATE), folder.join(DEVELOPMENT_KEY));
-        if !(certificate.exists() && key.exists()) {
-            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            let made = rcgen::generate_simple_self_signed(names)?;
-            write_private(&key, &made.signing_key.serialize_pem())?;
-            std::fs::write(&certificate, made.cert.pem())?;
-        }
-        Ok((Self::from_files(&certificate, &key)?, certificate))
-    }
-
-    fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<Self, InvalidTls> {
+        let files = PairFiles { certificates: certificates.to_owned(), key: key.to_owned() };
+        // Before they are read: what changes meanwhile is seen at the next look.
+        let version = files.version()?;
+        let pair = files.read()?.parse(&files)?;
+        let served =
+            Arc::new(Served { files, version: Mutex::new(version), pair: RwLock::new(Arc::new(pair)) });
         let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
-            .with_single_cert(chain, key)?;
-        Ok(Self(TlsAcceptor::from(Arc::new(config))))
+            .with_cert_resolver(served.clone());
+        Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), served })
+    }
+
+    /// A certificate for these names and addresses that signed itself, for development. It is kept in
+    /// `folder`, and made anew if it is not there, lacks one of the names, or is not whole: its two files are nobody
+    /// else's. The path is that of the PEM file for clients to trust.
+    pub fn for_development(folder: &Path, names: &[&str]) -> Result<(Self, PathBuf), InvalidTls> {
+        let certificates = folder.join(DEVELOPMENT_CERTIFICATE);
+        let files = PairFiles { certificates: certificates.clone(), key: folder.join(DEVELOPMENT_KEY) };
+        let found = match files.certificates.exists() && files.key.exists() {
+            true => files.read()?.parse(&files).ok(),
+            false => None,
+        };
+        match found {
+            Some(pair) if names.iter().all(|name| is_for(&pair, name)) => make_private(&files.key)?,
+            _ => files.make(folder, names)?,
+        }
+        Ok((Self::from_files(&certificates, &files.key)?, certificates))
+    }
+
+    /// Reads the certificate and its key again if one of the files changed; true if there is a new one. After an error
+    /// the old one is still shown, and the next call tries again: of a pair that is being replaced the one file may
+    /// be new and the other not. Reads files, and so must not be called where blocking is forbidden.
+    pub fn reload_if_changed(&self) -> Result<bool, InvalidTls> {
+        let served = &self.served;
+        let mut known = served.version.lock().unwrap_or_else(PoisonError::into_inner);
+        let version = served.files.version()?;
+        if version == *known {
+            return Ok(false);
+        }
+        let pair = served.files.read()?.parse(&served.files)?;
+        *served.pair.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(pair);
+        *known = version;
+        Ok(true)
     }
 
     pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-        self.0.accept(stream).await
+        self.acceptor.accept(stream).await
     }
 }
 
@@ -98,12 +118,127 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// Writes a file that nobody else may read.
-fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    use std::io::Write;
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
+/// The pair that is shown to whoever connects, and where it is from.
+struct Served {
+    files: PairFiles,
+    version: Mutex<Version>,
+    pair: RwLock<Arc<CertifiedKey>>,
+}
+
+impl ResolvesServerCert for Served {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.pair.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+}
+
+impl fmt::Debug for Served {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Served({})", self.files.certificates.display())
+    }
+}
+
+/// Size and time of both files: one of them differs after a change.
+type Version = [(u64, Option<SystemTime>); 2];
+
+const CERTIFICATES: &str = "certificates";
+const PRIVATE_KEY: &str = "a private key";
+
+/// Where a certificate and its key are.
+struct PairFiles {
+    certificates: PathBuf,
+    key: PathBuf,
+}
+
+/// What is in the two files.
+struct PairBytes {
+    certificates: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl PairFiles {
+    fn version(&self) -> Result<Version, InvalidTls> {
+        let of = |what, path: &Path| {
+            let metadata = fs::metadata(path).map_err(|error| unreadable(what, path, &error))?;
+            // A file system without times still has sizes.
+            Ok::<_, InvalidTls>((metadata.len(), metadata.modified().ok()))
+        };
+        Ok([of(CERTIFICATES, &self.certificates)?, of(PRIVATE_KEY, &self.key)?])
+    }
+
+    fn read(&self) -> Result<PairBytes, InvalidTls> {
+        let read = |what, path: &Path| fs::read(path).map_err(|error| unreadable(what, path, &error));
+        Ok(PairBytes {
+            certificates: read(CERTIFICATES, &self.certificates)?,
+            key: read(PRIVATE_KEY, &self.key)?,
+        })
+    }
+
+    /// Makes a pair and puts it in the place of the old. Each file is replaced as a whole; a crash between the two leaves
+    /// a pair that does not match, and that is made anew at the next start.
+    fn make(&self, folder: &Path, names: &[&str]) -> Result<(), InvalidTls> {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let made = rcgen::generate_simple_self_signed(names)?;
+        replace(&self.key, &made.signing_key.serialize_pem(), 0o600)?;
+        replace(&self.certificates, &made.cert.pem(), 0o644)?;
+        fs::File::open(folder)?.sync_all()?;
+        Ok(())
+    }
+}
+
+impl PairBytes {
+    fn parse(self, from: &PairFiles) -> Result<CertifiedKey, InvalidTls> {
+        let chain = CertificateDer::pem_slice_iter(&self.certificates).collect::<Result<Vec<_>, _>>();
+        let chain = chain.map_err(|error| unreadable(CERTIFICATES, &from.certificates, &error))?;
+        if chain.is_empty() {
+            return Err(unreadable(CERTIFICATES, &from.certificates, &"there is none in it"));
+        }
+        let key = PrivateKeyDer::from_pem_slice(&self.key);
+        let key = key.map_err(|error| unreadable(PRIVATE_KEY, &from.key, &error))?;
+        Ok(CertifiedKey::from_der(chain, key, &default_provider())?)
+    }
+}
+
+fn unreadable(what: &'static str, path: &Path, error: &dyn fmt::Display) -> InvalidTls {
+    InvalidTls::File { what, path: path.to_owned(), error: error.to_string() }
+}
+
+/// Whether a client that asks for this name or address is satisfied with the certificate.
+fn is_for(pair: &CertifiedKey, name: &str) -> bool {
+    let Some(certificate) = pair.cert.first().and_then(|first| ParsedCertificate::try_from(first).ok())
+    else {
+        return false;
+    };
+    ServerName::try_from(name).is_ok_and(|name| verify_server_name(&certificate, &name).is_ok())
+}
+
+/// Puts a file in the place of another as a whole, with rights of its own.
+fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)?.write_all(text.as_bytes())
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
+    let mut file = options.open(&new)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, path)
+}
+
+/// Takes away from others the right to read a file.
+fn make_private(path: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mut permissions = fs::metadata(path)?.permissions();
+        if permissions.mode() & 0o077 != 0 {
+            permissions.set_mode(0o600);
+            fs::set_permissions(path, permissions)?;
+        }
+    }
+    Ok(())
 }

@@ -32,7 +32,8 @@
 //! | `gateway.rs` | listening, and stopping |
 //! | `admission.rs` | how many connections there may be, and who goes first if they are too many |
 //! | `access.rs` | which tokens a connection has put, and what they permit |
-//! | `tls.rs` | certificates: from files, or made for development |
+//! | `keys.rs` | keys from text: what each is called, permits and is for |
+//! | `tls.rs` | certificates: from files, replaced while in use, or made for development |
 //! | `quirks.rs` | what single SDKs need that nobody else shall pay for |
 //! | `refusals.rs` | how the hub's errors read on the wire |
 //! | `facts.rs` | what never changes about a hub |
@@ -47,6 +48,7 @@ mod connection;
 mod facts;
 mod gateway;
 mod idempotence;
+pub mod keys;
 mod noise;
 mod quirks;
 mod refusals;
@@ -54,6 +56,7 @@ mod tls;
 
 pub use config::{GatewayConfig, GatewayLimits, InvalidGateway, development_key};
 pub use gateway::{Gateway, ServeError, listen};
+pub use keys::{InvalidKeys, parse_key, parse_keys};
 pub use quirks::{QUIRKS, Quirk};
 pub use tls::{InvalidTls, Tls};
 

@@ -125,6 +125,27 @@ impl Credential for Signature {
     }
 }
 
+/// A credential on a connection without TLS: it gives out no bearer token, which whoever reads it could use anywhere
+/// the owner is let in.
+#[derive(Debug)]
+pub(crate) struct WithoutTls(pub(crate) Arc<dyn Credential>);
+
+impl Credential for WithoutTls {
+    fn token<'a>(&'a self, audience: &'a str) -> BoxFuture<'a, Result<Token, TokenError>> {
+        Box::pin(async move {
+            let token = self.0.token(audience).await?;
+            match token.kind {
+                TokenKind::Sas => Ok(token),
+                TokenKind::Jwt => Err(TokenError::Refused(
+                    "a token of Entra ID is never sent without TLS; leave UseDevelopmentEmulator=true, or a scheme such \
+                     as amqp://, out of the connection string, or use a shared access key"
+                        .into(),
+                )),
+            }
+        })
+    }
+}
+
 /// The credential of a connection string.
 pub(crate) fn of(
     credential: connection_string::Credential,

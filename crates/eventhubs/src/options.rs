@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use ephor_core::failure::Backoff;
 use ephor_core::ids::{HubName, InvalidName};
-use ephor_wire::connection_string::{ConnectionString, InvalidConnectionString};
+use ephor_wire::connection_string::{ConnectionString, InvalidConnectionString, is_loopback};
 use ephor_wire::sas::InvalidToken;
 
 use crate::client::EventHubs;
-use crate::credential::{self, Credential, DEFAULT_TOKEN_LIFE};
+use crate::credential::{self, Credential, DEFAULT_TOKEN_LIFE, WithoutTls};
 use crate::endpoint::Endpoint;
 use crate::tls;
 
@@ -111,6 +111,16 @@ impl InvalidOptions {
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
+
+    /// The host is another machine, and the connection would be in plaintext.
+    fn exposed(host: &str) -> Self {
+        Self(format!(
+            "{host} is not this machine, and the connection string asks for a connection without TLS \
+             (UseDevelopmentEmulator=true, amqp://, http:// or ws://), in which everybody on the way can read the tokens \
+             and the events; leave that out to connect with TLS, or, if nobody else is in that network, such as that of \
+             the containers of one machine, allow it: --allow-insecure on the command line, allow_insecure() in a program"
+        ))
+    }
 }
 
 impl From<InvalidConnectionString> for InvalidOptions {
@@ -154,6 +164,7 @@ pub struct Builder {
     roots: Vec<Vec<u8>>,
     address: Option<(String, u16)>,
     client_name: Option<String>,
+    allow_insecure: bool,
 }
 
 impl Builder {
@@ -166,6 +177,7 @@ impl Builder {
             roots: Vec::new(),
             address: None,
             client_name: None,
+            allow_insecure: false,
         }
     }
 
@@ -199,6 +211,13 @@ impl Builder {
     /// What the hub calls this client in its logs; a random name by default.
     pub fn client_name(self, name: impl Into<String>) -> Self {
         Self { client_name: Some(name.into()), ..self }
+    }
+
+    /// Permits plaintext to another machine, which is refused otherwise: everybody on the way can read the tokens,
+    /// use them for as long as they count, and read and change the events. For networks that nobody else is in, such as
+    /// that of the containers of one machine. Tokens of Entra ID never go out without TLS, whatever is said here.
+    pub fn allow_insecure(self) -> Self {
+        Self { allow_insecure: true, ..self }
     }
 
     /// The client. It connects when it is first used.
@@ -237,6 +256,13 @@ impl Builder {
         let tls = string.tls().then(|| tls::connector(&self.roots)).transpose()?;
         let namespace = string.host().clone();
         let address = self.address.unwrap_or_else(|| (namespace.to_string(), string.port()));
+        if tls.is_none() && !self.allow_insecure && !is_loopback(&address.0) {
+            return Err(InvalidOptions::exposed(&address.0));
+        }
+        let credential = match tls {
+            Some(_) => credential,
+            None => credential.map(|credential| Arc::new(WithoutTls(credential)) as Arc<dyn Credential>),
+        };
         let container = self.client_name.unwrap_or_else(|| format!("ephor-{:016x}", fastrand::u64(..)));
         let endpoint = Endpoint {
             namespace,
@@ -288,6 +314,31 @@ mod tests {
         ] {
             assert!(refused(builder.clone().options(wrong)).contains(word));
         }
+    }
+
+    #[tokio::test]
+    async fn plaintext_goes_to_this_machine_alone_unless_it_is_allowed() {
+        let key = "SharedAccessKeyName=n;SharedAccessKey=canary-key;EntityPath=a";
+        let builder = |rest: &str| EventHubs::builder(&format!("Endpoint={rest};{key}"));
+        for elsewhere in [
+            "sb://eventhubs-emulator;UseDevelopmentEmulator=true",
+            "amqp://10.0.0.7",
+            "http://ns.servicebus.windows.net",
+            "ws://[2001:db8::1]:5672",
+        ] {
+            let error = refused(builder(elsewhere));
+            assert!(error.contains("--allow-insecure") && error.contains("allow_insecure()"), "{error}");
+            assert!(error.contains("without TLS") && !error.contains("canary"), "{error}");
+            builder(elsewhere).allow_insecure().build().unwrap();
+        }
+        for here in ["amqp://localhost", "sb://127.0.0.5;UseDevelopmentEmulator=true", "ws://[::1]:5672"] {
+            builder(here).build().unwrap();
+            let elsewhere = refused(builder(here).address("10.0.0.7", 5672));
+            assert!(elsewhere.starts_with("10.0.0.7 is not this machine"), "{elsewhere}");
+        }
+        // A proxy on this machine, whatever lies behind it.
+        builder("amqp://ns.servicebus.windows.net").address("127.0.0.1", 5672).build().unwrap();
+        builder("sb://ns.servicebus.windows.net").build().unwrap();
     }
 
     #[test]

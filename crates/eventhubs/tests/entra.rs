@@ -16,6 +16,7 @@ use common::{Stage, quick, request, within};
 use ephor_core::event::NewEvent;
 use ephor_core::source::{EventSource, OpenError, SourceError};
 use ephor_eventhubs::{EntraId, Options, SendFailure, TokenKind};
+use ephor_gateway::GatewayConfig;
 use ephor_wire::condition::{Condition, Refusal};
 
 type Answer = dyn FnMut(usize) -> azure_core::Result<AccessToken> + Send;
@@ -71,7 +72,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 #[tokio::test]
 async fn a_token_for_event_hubs_is_put_as_jwt_for_each_link() {
-    let peer = Peer::start(Script::default()).await;
+    let peer = Peer::start_tls(Script::default()).await;
     let credential = stub(|number| token(number, HOUR));
     let client = peer.builder(quick()).credential(EntraId::new(credential.clone())).build().unwrap();
     client.open(request("reader", None)).await.unwrap();
@@ -89,7 +90,7 @@ async fn a_token_for_event_hubs_is_put_as_jwt_for_each_link() {
 
 #[tokio::test]
 async fn tokens_are_renewed_while_a_link_lives_also_if_the_credential_keeps_the_old_one_for_long() {
-    let peer = Peer::start(Script::default()).await;
+    let peer = Peer::start_tls(Script::default()).await;
     // The same one a second time: a credential keeps a token as long as it thinks fit.
     let first = token(0, Duration::from_secs(2)).unwrap();
     let credential = stub(move |number| match number {
@@ -106,7 +107,7 @@ async fn tokens_are_renewed_while_a_link_lives_also_if_the_credential_keeps_the_
 
 #[tokio::test]
 async fn what_entra_id_refuses_is_told_at_once_and_what_may_pass_is_tried_again() {
-    let peer = Peer::start(Script::default()).await;
+    let peer = Peer::start_tls(Script::default()).await;
     let credential = stub(|_| refused(StatusCode::Unauthorized));
     let client = peer.builder(quick()).credential(EntraId::new(credential.clone())).build().unwrap();
     let error = within(20, client.open(request("reader", None))).await.map(|_| ()).unwrap_err();
@@ -139,7 +140,7 @@ async fn a_hub_that_does_not_let_the_owner_of_a_token_in_is_believed_and_no_secr
     let text = "InvalidAudience: The authorization header contains a token with a wrong audience.";
     let refusal = Refusal::new(Condition::UnauthorizedAccess, text);
     let script = Script { token: Box::new(move |_| Some(Err(refusal.clone()))), ..Script::default() };
-    let peer = Peer::start(script).await;
+    let peer = Peer::start_tls(script).await;
     let credential = EntraId::new(stub(|number| token(number, HOUR)));
     let builder = peer.builder(quick()).credential(credential.clone());
     let client = builder.clone().build().unwrap();
@@ -153,11 +154,24 @@ async fn a_hub_that_does_not_let_the_owner_of_a_token_in_is_believed_and_no_secr
 #[tokio::test]
 async fn a_hub_of_our_own_knows_keys_only_and_says_so() {
     let stage = Stage::new(1);
-    let served = stage.serve().await;
+    let served = stage.serve_as(GatewayConfig::default(), "127.0.0.1:0", true).await;
     let credential = stub(|number| token(number, HOUR));
     let client = served.builder().credential(EntraId::new(credential)).build().unwrap();
     let error = within(20, client.hub_properties()).await.unwrap_err();
     assert!(matches!(error, SourceError::Unauthorized { .. }), "{error}");
     assert!(error.to_string().contains("Entra ID") && error.to_string().contains("key"), "{error}");
     assert!(!error.to_string().contains("canary"), "{error}");
+}
+
+#[tokio::test]
+async fn a_token_of_entra_id_never_goes_out_without_tls() {
+    let peer = Peer::start(Script::default()).await;
+    let credential = EntraId::new(stub(|number| token(number, HOUR)));
+    let client = peer.builder(quick()).credential(credential).allow_insecure().build().unwrap();
+    let error = within(20, client.open(request("reader", None))).await.map(|_| ()).unwrap_err();
+    assert!(matches!(error, OpenError::Source(SourceError::Unauthorized { .. })), "{error}");
+    assert!(error.to_string().contains("never sent without TLS"), "{error}");
+    let error = within(20, client.producer().send(NewEvent::new("x"))).await.unwrap_err();
+    assert!(error.to_string().contains("never sent without TLS"), "{error}");
+    assert_eq!(peer.seen(|seen| seen.tokens.clone()), []);
 }

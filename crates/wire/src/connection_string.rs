@@ -6,11 +6,15 @@
 //! …;UseDevelopmentEmulator=true      without TLS, on port 5672 unless the endpoint says another
 //! ```
 //!
+//! `amqp://`, `http://` and `ws://` mean "without TLS", too. Reading such a string is no consent to it: whoever
+//! connects sends tokens in plaintext to this machine alone ([`is_loopback`]), unless the user says otherwise.
+//!
 //! Names are read in any case and order, with spaces around and empty parts between. A name that nobody
 //! knows is refused, since it is most likely a misspelt one that somebody relies on. No error and no
 //! `Debug` repeats a value: parts that are mixed up may hold the key anywhere.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use ephor_core::ids::{HubName, Namespace};
 use secrecy::{ExposeSecret, SecretString};
@@ -284,6 +288,13 @@ fn flag(value: &str) -> Result<bool, InvalidConnectionString> {
         "false" | "0" | "f" => Ok(false),
         _ => invalid(format!("has a {EMULATOR} that is neither true nor false")),
     }
+}
+
+/// Whether a host is this machine whatever the network says: `localhost`, or a loopback address, with or without
+/// brackets.
+pub fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Whether the scheme says that there is no TLS, the host, and the port.

@@ -21,8 +21,13 @@ use ephor_wire::condition::Refusal;
 use ephor_wire::exchange::Request;
 use ephor_wire::message;
 use ephor_wire::selector::Start;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
 /// What a hub does on a link that receives, one after the other.
 #[derive(Clone)]
@@ -111,21 +116,53 @@ pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     shared: Arc<Shared>,
     task: JoinHandle<()>,
+    /// The one that clients have to trust, in PEM.
+    certificate: Option<String>,
 }
+
+/// TCP, or TLS on it.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl Peer {
     pub(crate) async fn start(script: Script) -> Self {
+        Self::start_with(script, None).await
+    }
+
+    /// Over TLS.
+    pub(crate) async fn start_tls(script: Script) -> Self {
+        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key)
+            .unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        Self::start_with(script, Some((acceptor, made.cert.pem()))).await
+    }
+
+    async fn start_with(script: Script, tls: Option<(TlsAcceptor, String)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared { script: Mutex::new(script), seen: Mutex::default() });
         let ours = shared.clone();
+        let (acceptor, certificate) = tls.unzip();
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 ours.seen.lock().unwrap().connections += 1;
-                tokio::spawn(Talk::new(ours.clone(), stream).run());
+                let (ours, acceptor) = (ours.clone(), acceptor.clone());
+                tokio::spawn(async move {
+                    let stream: Box<dyn Stream> = match acceptor {
+                        Some(acceptor) => Box::new(acceptor.accept(stream).await.unwrap()),
+                        None => Box::new(stream),
+                    };
+                    Talk::new(ours, stream).run().await;
+                });
             }
         });
-        Self { address, shared, task }
+        Self { address, shared, task, certificate }
     }
 
     pub(crate) fn client(&self, options: Options) -> EventHubs {
@@ -134,8 +171,15 @@ impl Peer {
 
     pub(crate) fn builder(&self, options: Options) -> Builder {
         let port = self.address.port();
-        let string = ConnectionString::development(&"127.0.0.1".parse().unwrap(), port, None);
-        EventHubs::builder_for(string).hub("homes").options(options)
+        let builder = match &self.certificate {
+            Some(pem) => EventHubs::at(&format!("127.0.0.1:{port}")).extra_root(pem.as_bytes()),
+            None => EventHubs::builder_for(ConnectionString::development(
+                &"127.0.0.1".parse().unwrap(),
+                port,
+                None,
+            )),
+        };
+        builder.hub("homes").options(options)
     }
 
     pub(crate) fn seen<T>(&self, look: impl FnOnce(&Seen) -> T) -> T {
@@ -158,7 +202,7 @@ impl Drop for Peer {
 
 struct Talk {
     shared: Arc<Shared>,
-    driver: Driver<TcpStream>,
+    driver: Driver<Box<dyn Stream>>,
     /// What is still to be done on each link.
     acts: BTreeMap<LinkId, VecDeque<Act>>,
     replies: Option<LinkId>,
@@ -167,7 +211,7 @@ struct Talk {
 }
 
 impl Talk {
-    fn new(shared: Arc<Shared>, stream: TcpStream) -> Self {
+    fn new(shared: Arc<Shared>, stream: Box<dyn Stream>) -> Self {
         let connection = Connection::server(Config::new("peer"), ServerSasl::default(), Duration::ZERO);
         let driver = Driver::new(stream, connection);
         Self { shared, driver, acts: BTreeMap::new(), replies: None, requests: None, cut: false }

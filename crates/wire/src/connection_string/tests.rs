@@ -28,6 +28,18 @@ fn the_string_of_the_emulator_is_plain_amqp_on_its_port() {
 }
 
 #[test]
+fn all_names_of_this_machine_are_one() {
+    for name in ["localhost", "LocalHost", "127.0.0.1", "127.9.9.9", "[::1]", "::1"] {
+        assert!(is_loopback(name), "{name}");
+    }
+    for name in
+        ["contoso", "10.0.0.1", "localhost.example.net", "127.0.0.1.example.net", "0.0.0.0", "[::]", ""]
+    {
+        assert!(!is_loopback(name), "{name}");
+    }
+}
+
+#[test]
 fn the_string_of_the_service_is_tls() {
     let string = parse(
         "Endpoint=sb://ns.servicebus.windows.net/;SharedAccessKeyName=n;SharedAccessKey=a+b/c=;EntityPath=homes",

@@ -97,6 +97,13 @@ pub enum SourceError {
         /// What the hub said.
         message: String,
     },
+    /// The client is set up so that it cannot reach the hub at all, for example without TLS where the hub wants it.
+    /// Trying again changes nothing.
+    #[error("{message}")]
+    Misconfigured {
+        /// What does not go together, and what to write instead.
+        message: String,
+    },
     /// The hub cannot be reached or is busy; it may pass.
     #[error("the hub is not available: {0}")]
     Unavailable(#[source] BoxError),

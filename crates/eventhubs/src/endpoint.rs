@@ -1,5 +1,6 @@
 //! Where a hub is: from a name to a transport.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +12,10 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{self, InvalidMessage};
 
 use crate::credential::Credential;
+use crate::failure::Failure;
 
 /// The largest event that is received: some tiers of the service allow 20 MB.
 const LARGEST_MESSAGE: u64 = 32 << 20;
@@ -20,9 +23,48 @@ const LARGEST_MESSAGE: u64 = 32 << 20;
 /// All events of one connection of which a part has come.
 const INCOMPLETE_BYTES: usize = 64 << 20;
 
+/// What to do if TLS was asked for and the port does not speak it.
+const NO_TLS_THERE: &str = "the port does not speak TLS; if it is that of plain AMQP, usually 5672, of a hub for \
+                            development, add UseDevelopmentEmulator=true to the connection string, otherwise give the \
+                            port of AMQP in TLS, usually 5671";
+/// What to do if no TLS was asked for and the port wants it.
+const TLS_THERE: &str = "the port speaks TLS; leave UseDevelopmentEmulator=true, or a scheme such as amqp://, out of the \
+                         connection string, or give the port of plain AMQP, usually 5672";
+
 /// TCP, or TLS on it.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
+
+/// Why there is no connection.
+enum NotReached {
+    /// It may pass.
+    Passing(String),
+    /// The port speaks something else than TLS.
+    NoTls,
+}
+
+impl NotReached {
+    fn passing(why: impl ToString) -> Self {
+        Self::Passing(why.to_string())
+    }
+
+    /// A peer that answers with something else than a record of TLS will do so again.
+    fn by_tls(error: io::Error) -> Self {
+        let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+        match cause {
+            Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => Self::NoTls,
+            _ => Self::Passing(format!("TLS: {error}")),
+        }
+    }
+
+    fn at(self, host: &str, port: u16) -> Failure {
+        let place = format!("cannot connect to {host}:{port}");
+        match self {
+            Self::Passing(why) => Failure::lost(format!("{place}: {why}")),
+            Self::NoTls => Failure::Misconfigured(format!("{place}: {NO_TLS_THERE}").into()),
+        }
+    }
+}
 
 /// Everything that a connection needs to know before it begins.
 pub(crate) struct Endpoint {
@@ -49,27 +91,34 @@ impl Endpoint {
     }
 
     /// Connects. Says what went wrong in words, with the address.
-    pub(crate) async fn dial(&self) -> Result<Box<dyn Transport>, String> {
+    pub(crate) async fn dial(&self) -> Result<Box<dyn Transport>, Failure> {
         let (host, port) = &self.address;
         let deadline = Instant::now() + self.connect_time;
         let dialled = async {
             let host = host.trim_start_matches('[').trim_end_matches(']');
-            let stream = TcpStream::connect((host, *port)).await.map_err(|error| error.to_string())?;
+            let stream = TcpStream::connect((host, *port)).await.map_err(NotReached::passing)?;
             // A turn of the connection becomes one write; there is nothing to wait for.
-            stream.set_nodelay(true).map_err(|error| error.to_string())?;
+            stream.set_nodelay(true).map_err(NotReached::passing)?;
             match &self.tls {
                 None => Ok(Box::new(stream) as Box<dyn Transport>),
                 Some(connector) => {
-                    let stream = connector.connect(self.server_name()?, stream).await;
-                    Ok(Box::new(stream.map_err(|error| format!("TLS: {error}"))?) as Box<dyn Transport>)
+                    let name = self.server_name().map_err(NotReached::passing)?;
+                    let stream = connector.connect(name, stream).await.map_err(NotReached::by_tls)?;
+                    Ok(Box::new(stream) as Box<dyn Transport>)
                 }
             }
         };
         let outcome = match timeout_at(deadline, dialled).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(format!("no answer within {:?}", self.connect_time)),
+            Err(_) => Err(NotReached::passing(format!("no answer within {:?}", self.connect_time))),
         };
-        outcome.map_err(|why| format!("cannot connect to {host}:{port}: {why}"))
+        outcome.map_err(|reason| reason.at(host, *port))
+    }
+
+    /// The hub began with TLS on a connection without it.
+    pub(crate) fn wants_tls(&self) -> Failure {
+        let (host, port) = &self.address;
+        Failure::Misconfigured(format!("cannot connect to {host}:{port}: {TLS_THERE}").into())
     }
 
     fn server_name(&self) -> Result<ServerName<'static>, String> {

@@ -20,6 +20,8 @@ pub(crate) enum Failure {
     Refused(Arc<Refusal>),
     /// Nobody answered: the connection is gone, or never came about.
     Lost(Arc<str>),
+    /// The two ends do not speak the same protocol: no further attempt changes that.
+    Misconfigured(Arc<str>),
 }
 
 impl Failure {
@@ -68,13 +70,14 @@ impl Failure {
         match self {
             Self::Refused(refusal) => refusal.class(),
             Self::Lost(_) => Class::Reopen,
+            Self::Misconfigured(_) => Class::GiveUp,
         }
     }
 
     pub(crate) fn condition(&self) -> Option<&Condition> {
         match self {
             Self::Refused(refusal) => Some(&refusal.condition),
-            Self::Lost(_) => None,
+            Self::Lost(_) | Self::Misconfigured(_) => None,
         }
     }
 
@@ -83,6 +86,7 @@ impl Failure {
         match self {
             Self::Refused(refusal) => source_error(Arc::unwrap_or_clone(refusal)),
             Self::Lost(why) => SourceError::Unavailable(why.to_string().into()),
+            Self::Misconfigured(why) => SourceError::Misconfigured { message: why.to_string() },
         }
     }
 }
@@ -91,7 +95,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(refusal) => refusal.fmt(f),
-            Self::Lost(why) => f.write_str(why),
+            Self::Lost(why) | Self::Misconfigured(why) => f.write_str(why),
         }
     }
 }

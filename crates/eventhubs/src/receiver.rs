@@ -154,7 +154,7 @@ impl HubReceiver {
             if hopeless || self.failures >= self.shared.options.attempts {
                 return Poll::Ready(Err(match failure {
                     Failure::Refused(refusal) => open_error(Arc::unwrap_or_clone(refusal)),
-                    lost @ Failure::Lost(_) => lost.into_source_error().into(),
+                    other => other.into_source_error().into(),
                 }));
             }
         }

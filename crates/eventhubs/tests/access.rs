@@ -144,6 +144,36 @@ async fn who_trusts_nobody_else_does_not_trust_a_certificate_made_at_home() {
 }
 
 #[tokio::test]
+async fn who_speaks_tls_where_the_hub_does_not_or_the_reverse_is_told_what_to_write() {
+    let stage = Stage::new(1);
+    for tls_there in [false, true] {
+        let served = stage.serve_as(GatewayConfig::default(), "127.0.0.1:0", tls_there).await;
+        let port = served.address.port();
+        let (emulator, words) = match tls_there {
+            true => {
+                (";UseDevelopmentEmulator=true", "the port speaks TLS; leave UseDevelopmentEmulator=true")
+            }
+            false => ("", "the port does not speak TLS; if it is that of plain AMQP"),
+        };
+        let string = format!(
+            "Endpoint=sb://127.0.0.1:{port};SharedAccessKeyName=n;SharedAccessKey=canary-key;EntityPath=homes{emulator}"
+        );
+        let words = format!("cannot connect to 127.0.0.1:{port}: {words}");
+        // A host takes it for what no further attempt mends, and so does the client: it tries once.
+        let patient = ephor_eventhubs::Options { attempts: 1_000_000, ..quick() };
+        let client = EventHubs::builder(&string).options(patient).build().unwrap();
+        let error = within(20, client.hub_properties()).await.unwrap_err();
+        assert!(matches!(error, SourceError::Misconfigured { .. }), "{error:?}");
+        assert!(error.to_string().starts_with(&words), "{error}");
+        let error = within(20, client.open(request("reader", None))).await.map(|_| ()).unwrap_err();
+        assert!(matches!(error, OpenError::Source(SourceError::Misconfigured { .. })), "{error:?}");
+        let error = within(20, client.producer().send(NewEvent::new("x"))).await.unwrap_err();
+        assert!(matches!(error.failure, SendFailure::Misconfigured(_)), "{error:?}");
+        assert!(error.to_string().starts_with(&words), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn many_partitions_share_a_connection() {
     let stage = Stage::new(100);
     let served = stage.serve().await;

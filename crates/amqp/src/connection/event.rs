@@ -104,6 +104,16 @@ pub enum Closed {
     Lost(String),
 }
 
+/// How [`Closed::Lost`] ends if the peer began with TLS in place of AMQP.
+pub(super) const LOOKS_LIKE_TLS: &str = ", which looks like TLS";
+
+impl Closed {
+    /// Whether the peer began with TLS where plain AMQP was expected.
+    pub fn peer_speaks_tls(&self) -> bool {
+        matches!(self, Self::Lost(why) if why.ends_with(LOOKS_LIKE_TLS))
+    }
+}
+
 /// A message as it came.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Delivery {

@@ -4,7 +4,7 @@
 //! Azure's Python SDK fail.
 
 use super::dispatch::{Handled, Step, Violation};
-use super::event::{Closed, Event};
+use super::event::{Closed, Event, LOOKS_LIKE_TLS};
 use super::{ClientSasl, Connection, Phase, Side};
 use crate::frame::{MIN_MAX_FRAME_SIZE, Protocol, TYPE_AMQP, TYPE_SASL};
 use crate::performative::{
@@ -67,8 +67,8 @@ impl Connection {
         self.phase = Phase::Closed;
         self.input.clear();
         let guess = match header {
-            // A record with a handshake, of any version.
-            [0x16, 3, ..] => ", which looks like TLS",
+            // A record with a handshake or an alert, of any version.
+            [0x16 | 0x15, 3, ..] => LOOKS_LIKE_TLS,
             [b'G', b'E', b'T', b' ', ..] | [b'P', b'O', b'S', b'T', ..] | [b'H', b'T', b'T', b'P', ..] => {
                 ", which looks like HTTP"
             }

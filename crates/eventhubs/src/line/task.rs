@@ -67,7 +67,7 @@ pub(super) async fn run(
             task.fail_everything(&failure);
             failure
         }
-        Err(why) => Failure::lost(why),
+        Err(failure) => failure,
     };
     turn_away(&mut commands, &failure, &ended);
     tracing::info!(%namespace, reason = %failure, "connection ended");
@@ -193,8 +193,8 @@ impl Task {
         match event {
             Event::Delivery(delivery) => self.on_delivery(delivery),
             Event::Opened(open) => {
-                let namespace = &self.endpoint.namespace;
-                tracing::info!(%namespace, hub = %open.container_id, "connected");
+                let Endpoint { namespace, hub, .. } = &*self.endpoint;
+                tracing::info!(%namespace, %hub, container = %open.container_id, "connected");
                 self.open = true;
             }
             Event::Attached { link, attach } => self.on_attached(link, &attach),
@@ -207,6 +207,7 @@ impl Task {
             Event::Settled { link, first, last, outcome } => self.on_settled(link, (first, last), outcome),
             Event::Window { .. } | Event::Room => self.pump_everything(),
             Event::Ended { session, .. } => self.sessions.ended(session),
+            Event::Closed(closed) if closed.peer_speaks_tls() => return Some(self.endpoint.wants_tls()),
             Event::Closed(closed) => return Some(Failure::of_closed(closed)),
             // A client is not asked for links, and drains none.
             Event::AttachRequested { link, .. } => {

@@ -32,6 +32,9 @@ pub enum SendFailure {
     /// sending, the message is too large.
     #[error("the hub refused it: {0}")]
     Refused(Refusal),
+    /// The client is set up so that it cannot reach the hub at all, for example without TLS where the hub wants it.
+    #[error("{0}")]
+    Misconfigured(String),
     /// The hub cannot be reached or is busy; it may pass. What was sent last may be stored nevertheless.
     #[error("not acknowledged after {attempts} attempts: {last}")]
     Unavailable {
@@ -50,6 +53,7 @@ impl SendFailure {
     pub(super) fn of(failure: &Failure, attempts: u32, gives_up: bool) -> Self {
         match failure {
             Failure::Refused(refusal) if gives_up => Self::Refused(Refusal::clone(refusal)),
+            Failure::Misconfigured(why) => Self::Misconfigured(why.to_string()),
             other => Self::Unavailable { attempts, last: other.to_string() },
         }
     }

@@ -32,7 +32,8 @@ impl From<&SourceError> for Refusal {
         match error {
             SourceError::NotFound { what } => texts::not_found(what),
             SourceError::Unauthorized { message } => Self::new(Condition::UnauthorizedAccess, message),
-            SourceError::Unavailable(_) => texts::internal(),
+            // What is wrong on this side is not the peer's to know.
+            SourceError::Misconfigured { .. } | SourceError::Unavailable(_) => texts::internal(),
         }
     }
 }

@@ -12,11 +12,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ephor_core::time::Clock;
+use ephor_core::time::{Clock, Monotonic};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::error::SendError;
 use crate::journal::Payload;
+use crate::time::Reading;
 use crate::writer::{Stored, Writer};
 
 /// No commit takes more than about this much: whoever comes later shall not wait for a flood.
@@ -24,6 +25,9 @@ const MOST_BYTES_PER_COMMIT: usize = 8 << 20;
 
 /// So long at most a committer waits for senders to come back.
 const LONGEST_GATHERING: Duration = Duration::from_millis(1);
+
+/// So long at most a committer with events that age looks at no clock.
+const LONGEST_REST: Duration = Duration::from_secs(60 * 60);
 
 /// A batch that waits to be stored.
 struct Waiting {
@@ -95,7 +99,7 @@ impl Door {
     /// Stores a batch. Once it waits in the queue, dropping the future does not take it back.
     pub(crate) async fn store(&self, partition: u32, payload: Payload) -> Result<Stored, SendError> {
         let Some(committer) = &self.committer else {
-            let stored = self.writer().commit(&[(partition, payload)], self.clock.wall())?;
+            let stored = self.writer().commit(&[(partition, payload)], Reading::of(&*self.clock))?;
             return stored.first().copied().ok_or(SendError::EmptyBatch);
         };
         let bytes = u32::try_from(payload.bytes.len()).unwrap_or(u32::MAX).min(committer.queue_bytes);
@@ -188,7 +192,7 @@ impl Committing {
         let mut took = Duration::ZERO;
         while let Some(taken) = self.gather(answered, took) {
             let began = self.clock.now();
-            answered = self.commit(taken);
+            answered = self.commit(taken, began);
             took = self.clock.now().since(began);
         }
     }
@@ -247,19 +251,20 @@ impl Committing {
     fn rest(&self) -> Option<Duration> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer.journal.note_durable();
-        let now = self.clock.wall();
+        let now = writer.look(Reading::of(&*self.clock));
         if writer.journal.is_overdue(now) {
             writer.enforce_retention(now);
         }
+        writer.tell_if_events_wait(now);
         /// What could not be freed is tried again, but not all the time.
         const AGAIN: Duration = Duration::from_secs(60);
         if writer.journal.is_overdue(now) {
             return Some(AGAIN);
         }
-        writer.journal.due().map(|due| due.since(now))
+        writer.journal.due().map(|due| due.since(now.proven).min(LONGEST_REST))
     }
 
-    fn commit(&self, taken: Vec<Waiting>) -> usize {
+    fn commit(&self, taken: Vec<Waiting>, began: Monotonic) -> usize {
         let (mut batches, mut answers) = (Vec::with_capacity(taken.len()), Vec::with_capacity(taken.len()));
         for Waiting { partition, payload, answer, _room } in taken {
             batches.push((partition, payload));
@@ -267,7 +272,7 @@ impl Committing {
         }
         let result = {
             let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-            writer.commit(&batches, self.clock.wall())
+            writer.commit(&batches, Reading { wall: self.clock.wall(), now: began })
         };
         let count = answers.len();
         match result {

@@ -26,6 +26,7 @@ use crate::journal::{Cursor, Damage, Journal, JournalConfig, Log, Payload, Recov
 use crate::partition::{Ended, Partition, ReceiverDescription};
 use crate::producer::Producer;
 use crate::receiver::{HubReceiver, source_error};
+use crate::time::{Reading, TimeKeeper};
 use crate::writer::{Partitions, Stored, Writer};
 
 /// A hub. Clones are the same hub.
@@ -95,10 +96,14 @@ impl Hub {
         let broken =
             |error: std::io::Error| HubError::Broken { name: name.to_string(), reason: error.to_string() };
         let identity = identity(&record.log_id);
+        let reading = Reading::of(&*clock);
         let mut journal =
-            Journal::open(files.clone(), folder, identity, record.partitions, journal_config, clock.wall())
+            Journal::open(files.clone(), folder, identity, record.partitions, journal_config, reading.wall)
                 .map_err(broken)?;
-        let freed = journal.expire(clock.wall()).and_then(|expired| journal.remove_files(expired));
+        let keeper = TimeKeeper::new(reading, journal.newest_stamp(), journal.proven());
+        journal.time_is_proven(keeper.time().proven);
+        journal.time_went_back(keeper.time().stamp);
+        let freed = journal.expire(keeper.time()).and_then(|expired| journal.remove_files(expired));
         if let Err(error) = freed {
             tracing::warn!(hub = %record.name, %error, "old segments could not be freed; it will be tried again");
         }
@@ -109,7 +114,7 @@ impl Hub {
         let partitions: Partitions = Arc::new(RwLock::new(partitions));
         let (log, report) = (journal.log().clone(), journal.report().clone());
         let recent = usize::try_from(config.recent_bytes).unwrap_or(usize::MAX);
-        let writer = Writer::new(journal, partitions.clone(), recent);
+        let writer = Writer::new(journal, keeper, partitions.clone(), recent);
         let door = match config.durability {
             Durability::Memory => Door::direct(writer, clock.clone()),
             Durability::Disk | Durability::PageCache => {

@@ -20,6 +20,7 @@
 //! | `partition.rs`, `receiver.rs` | reading, and who may |
 //! | `committer.rs`, `writer.rs` | group commit: what turns sends into commits, and what becomes of them |
 //! | `journal/` | the log on disk: layout, commit, recovery, index, reading, retention |
+//! | `time.rs` | what time it is for a hub, when the wall clock jumps |
 //! | `files/`, `lock.rs` | the seam to the disk |
 
 mod batch;
@@ -35,6 +36,7 @@ mod namespace;
 mod partition;
 mod producer;
 mod receiver;
+mod time;
 mod verification;
 mod writer;
 

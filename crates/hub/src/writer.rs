@@ -10,6 +10,7 @@ use crate::error::{HubError, SendError};
 use crate::files::is_disk_full;
 use crate::journal::{Journal, Payload};
 use crate::partition::Partition;
+use crate::time::{HubTime, Jump, Reading, TRUST_AFTER, TimeKeeper};
 
 /// The partitions of a hub; it may grow.
 pub(crate) type Partitions = Arc<RwLock<Vec<Arc<Partition>>>>;
@@ -25,6 +26,9 @@ pub(crate) struct Stored {
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) journal: Journal,
+    keeper: TimeKeeper,
+    /// People know that events are kept until the clock has proved itself.
+    told_of_waiting: bool,
     partitions: Partitions,
     /// The partition and the size of each frame that is kept in memory, oldest first.
     recent: VecDeque<(u32, usize)>,
@@ -40,9 +44,23 @@ pub(crate) struct Writer {
 const AROUND_A_FRAME: usize = 160;
 
 impl Writer {
-    pub(crate) fn new(journal: Journal, partitions: Partitions, most_recent_bytes: usize) -> Self {
-        let recent = VecDeque::new();
-        Self { journal, partitions, recent, recent_bytes: 0, most_recent_bytes, at_once: false, ended: None }
+    pub(crate) fn new(
+        journal: Journal,
+        keeper: TimeKeeper,
+        partitions: Partitions,
+        most_recent_bytes: usize,
+    ) -> Self {
+        Self {
+            journal,
+            keeper,
+            told_of_waiting: false,
+            partitions,
+            recent: VecDeque::new(),
+            recent_bytes: 0,
+            most_recent_bytes,
+            at_once: false,
+            ended: None,
+        }
     }
 
     /// The same, for a hub without a committer: every commit looks whether something is to be freed.
@@ -54,16 +72,17 @@ impl Writer {
     pub(crate) fn commit(
         &mut self,
         batches: &[(u32, Payload)],
-        now: Timestamp,
+        reading: Reading,
     ) -> Result<Vec<Stored>, SendError> {
         if let Some(why) = &self.ended {
             return Err(SendError::Closed(why.clone()));
         }
+        let now = self.look(reading);
         let segments = self.journal.segments();
-        let frames = match self.journal.commit(batches, now) {
+        let frames = match self.journal.commit(batches, now.stamp) {
             // Otherwise a disk without room for one more segment would wait for ever for the next one to begin.
             Err(error) if is_disk_full(&error) && self.enforce_retention(now) => {
-                self.journal.commit(batches, now)?
+                self.journal.commit(batches, now.stamp)?
             }
             committed => committed?,
         };
@@ -117,8 +136,38 @@ impl Writer {
         self.recent_bytes -= freed;
     }
 
+    /// Looks at the clocks, and tells what time it is.
+    pub(crate) fn look(&mut self, reading: Reading) -> HubTime {
+        let before = self.keeper.time();
+        let jump = self.keeper.look(reading);
+        let now = self.keeper.time();
+        if now.stamp < before.stamp {
+            self.journal.time_went_back(now.stamp);
+        }
+        self.journal.time_is_proven(now.proven);
+        if let Some(jump) = jump {
+            tell(jump);
+        }
+        now
+    }
+
+    /// Tells people, once, that events stay although the wall clock says that they are past their age.
+    pub(crate) fn tell_if_events_wait(&mut self, now: HubTime) {
+        let waiting = self.journal.awaits_proof(now);
+        if waiting && !self.told_of_waiting {
+            tracing::warn!(
+                unproven_seconds = now.stamp.since(now.proven).as_secs(),
+                "events are past their age by the wall clock, and are kept: the hub was off, or the clock was set, \
+                 and the hub cannot tell which. If the clock is right, do nothing: they go when the hub has run for \
+                 {} hours under a clock that does not jump. If it is wrong, set it. A retention by size frees at once",
+                TRUST_AFTER.as_secs() / 3_600
+            );
+        }
+        self.told_of_waiting = waiting;
+    }
+
     /// Frees what need not be kept any longer, and tells whether there was something.
-    pub(crate) fn enforce_retention(&mut self, now: Timestamp) -> bool {
+    pub(crate) fn enforce_retention(&mut self, now: HubTime) -> bool {
         let freed = self.journal.expire(now).and_then(|expired| {
             let freed = !expired.is_empty();
             if freed {
@@ -143,5 +192,18 @@ impl Writer {
     /// Stores nothing more.
     pub(crate) fn end(&mut self, why: &Arc<str>) {
         self.ended = Some(why.clone());
+    }
+}
+
+fn tell(jump: Jump) {
+    match jump {
+        Jump::Ahead(by) => tracing::warn!(
+            seconds = by.as_secs(),
+            "the wall clock jumped ahead: new events carry its time, and none is deleted because of it"
+        ),
+        Jump::Back(by) => tracing::warn!(
+            seconds = by.as_secs(),
+            "the wall clock jumped back: new events follow it if it stays there, but never before what is certain"
+        ),
     }
 }

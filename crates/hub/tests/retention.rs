@@ -212,21 +212,6 @@ async fn a_hub_where_everything_is_gone_counts_on_also_after_a_restart() {
 }
 
 #[tokio::test]
-async fn what_went_while_nobody_ran_is_gone_when_the_hub_opens() {
-    let (files, clock) = (Arc::new(MemoryFiles::default()), Ticking::new(START, 0));
-    let open = || LocalNamespace::on(files.clone(), settings(Durability::Disk, 0), clock.clone()).unwrap();
-    let namespace = open();
-    let hub = HubConfig { retention: BY_AGE, ..HubConfig::new("homes", 1).unwrap() };
-    let hub = namespace.create_hub(hub).unwrap();
-    hub.producer().send(NewEvent::new("door")).await.unwrap();
-    drop(namespace);
-    clock.set(START + 2 * HOUR);
-    let namespace = open();
-    let hub = namespace.hub("homes").unwrap();
-    assert_eq!(hub.partition_properties(FIRST).await.unwrap().first.0, 1);
-}
-
-#[tokio::test]
 async fn a_retention_that_is_set_at_run_time_holds_from_then_on() {
     for house in House::every_kind(Retention { age: None, bytes: Some(1 << 30) }) {
         house.send(60).await;

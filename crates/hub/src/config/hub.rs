@@ -32,7 +32,9 @@ const WORDS_OF_ADDRESSES: [&str; 3] = ["ConsumerGroups", "Partitions", "Publishe
 /// How long a hub keeps its events. Whole segments go, so a little more is kept than is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Events older than this go; [`DEFAULT_RETENTION_AGE`]. `None`: age is no reason to go.
+    /// Events older than this go; [`DEFAULT_RETENTION_AGE`]. `None`: age is no reason to go. The time that the hub
+    /// runs counts at once; time in which it was off, or by which the wall clock was set ahead, when the clocks have
+    /// agreed for a day.
     pub age: Option<Duration>,
     /// When the hub's log is larger than this, the oldest events go. `None` (the default): size is no reason
     /// to go, except in memory: see

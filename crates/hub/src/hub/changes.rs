@@ -10,6 +10,7 @@ use crate::config::{HubConfig, MAX_PARTITIONS, Retention};
 use crate::error::HubError;
 use crate::journal::layout::PartitionStart;
 use crate::partition::Partition;
+use crate::time::Reading;
 
 impl Hub {
     /// Creates a consumer group, or finds the one that is there; names are compared without case.
@@ -76,16 +77,18 @@ impl Hub {
     pub fn enforce_retention(&self) {
         let mut writer = self.0.door.writer();
         if writer.check_open().is_ok() {
-            writer.enforce_retention(self.0.clock.wall());
+            let now = writer.look(Reading::of(&*self.0.clock));
+            writer.enforce_retention(now);
+            writer.tell_if_events_wait(now);
         }
     }
 
     /// Begins a new segment, so that what was stored before can be freed without what comes after.
     pub fn seal_segment(&self) -> Result<(), HubError> {
-        let now = self.0.clock.wall();
         let mut writer = self.0.door.writer();
         writer.check_open()?;
-        let rolled = writer.journal.roll(now);
+        let now = writer.look(Reading::of(&*self.0.clock));
+        let rolled = writer.journal.roll(now.stamp);
         rolled.map_err(HubError::disk("could not begin a new segment"))
     }
 

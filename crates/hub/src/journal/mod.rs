@@ -17,6 +17,7 @@ mod open;
 mod recovery;
 mod retention;
 mod segment;
+mod time_file;
 pub(crate) mod verify;
 mod walk;
 
@@ -34,9 +35,11 @@ use self::layout::{
 };
 use self::log::Entry;
 use self::mark::{Mark, MarkFile};
-use self::retention::Sealed;
+use self::retention::{Newest, Sealed, newest_between};
 use self::segment::Segment;
+use self::time_file::TimeFile;
 use crate::files::File;
+use crate::time::TOLERANCE;
 
 pub use self::damage::Damage;
 pub(crate) use self::log::{Cursor, Log, invalid};
@@ -94,6 +97,9 @@ pub(crate) struct Journal {
     log: Arc<Log>,
     mark: MarkFile,
     marked: Option<Mark>,
+    time: TimeFile,
+    /// What the hub knows of the time, to be written when there is nothing else to do.
+    proven: Option<Timestamp>,
     active: Arc<Segment>,
     /// Where the next commit goes.
     end: u64,
@@ -106,6 +112,8 @@ pub(crate) struct Journal {
     unsynced: VecDeque<Arc<dyn File>>,
     /// Oldest first.
     sealed: Vec<Sealed>,
+    /// In the active segment; none if that is empty.
+    newest: Option<Newest>,
     /// Segments that are gone for readers, and whose files are still there.
     leftovers: Vec<u64>,
     report: RecoveryReport,
@@ -152,10 +160,12 @@ impl Journal {
     /// that is enough; and readers see them. Yields each batch as a frame.
     pub(crate) fn commit(&mut self, batches: &[(u32, Payload)], now: Timestamp) -> io::Result<Vec<Frame>> {
         let full = self.end - self.active.header.first_frame() >= self.config.segment_bytes;
+        // Within a segment, and so for whoever searches it by time, the stamps of a partition never go back.
+        let went_back = self.newest.is_some_and(|newest| is_from_the_future(newest.stamp, now));
         if self.spoiled {
             let payloads = batches.iter().map(|(_, payload)| (FRAME_HEADER + payload.bytes.len()) as u64);
             self.roll_for(payloads.sum(), now)?;
-        } else if full {
+        } else if full || went_back {
             self.roll(now)?;
         }
         let mut after = self.partitions.clone();
@@ -180,8 +190,11 @@ impl Journal {
         }
         for (partition, payload) in batches {
             let state = &mut after[*partition as usize];
-            // A clock that is set back does not put a later event before an earlier one.
-            let enqueued_at = state.last.map_or(now, |(_, last)| last.max(now));
+            // A clock that is set back a little does not put a later event before an earlier one.
+            let enqueued_at = match state.last {
+                Some((_, last)) if !is_from_the_future(last, now) => last.max(now),
+                _ => now,
+            };
             let header = FrameHeader {
                 kind: Kind::Events,
                 partition: *partition,
@@ -201,6 +214,8 @@ impl Journal {
             .inspect_err(|_| self.abandon())?;
         self.partitions = after;
         self.end = position;
+        let stamps = headers.iter().map(|(header, _)| header.enqueued_at);
+        self.newest = stamps.chain(self.newest.map(|newest| newest.stamp)).max().map(Newest::at);
         self.active.publish(position, |index| {
             for (header, place) in &headers {
                 match header.kind {
@@ -270,8 +285,10 @@ impl Journal {
         }
     }
 
-    /// Says in the mark that everything so far is on disk. For when there is nothing else to do.
+    /// Writes down what nobody waits for: the proven time, and in the mark that everything so far is on disk.
+    /// For when there is nothing else to do.
     pub(crate) fn note_durable(&mut self) {
+        self.note_time();
         let mark = Mark { segment: self.active.number, position: self.end };
         if !self.config.sync || self.spoiled || self.marked == Some(mark) {
             return;
@@ -280,6 +297,38 @@ impl Journal {
             Ok(()) => self.marked = Some(mark),
             Err(error) => tracing::debug!(%error, "the mark was not written"),
         }
+    }
+
+    fn note_time(&mut self) {
+        let noted = self.proven.map_or(Ok(()), |proven| self.time.note(&*self.log.files, proven));
+        if let Err(error) = noted {
+            tracing::debug!(%error, "the time was not written");
+        }
+    }
+
+    /// It is at least this late.
+    pub(crate) fn time_is_proven(&mut self, proven: Timestamp) {
+        self.proven = Some(proven);
+    }
+
+    /// The time that was proven when the log was written last.
+    pub(crate) fn proven(&self) -> Option<Timestamp> {
+        self.time.proven()
+    }
+
+    /// The latest stamp in the newest segment that holds events.
+    pub(crate) fn newest_stamp(&self) -> Option<Timestamp> {
+        if let Some(newest) = self.newest {
+            return Some(newest.stamp);
+        }
+        // Not of all partitions: one of them may have been silent since a clock was ahead.
+        let mut after = self.active.header.partitions.clone();
+        self.sealed.iter().rev().find_map(|sealed| {
+            let before = self.log.header(sealed.number).ok()?.partitions;
+            let newest = newest_between(&before, &after);
+            after = before;
+            newest
+        })
     }
 
     /// Seals the active segment and begins the next.
@@ -314,11 +363,14 @@ impl Journal {
         // What an attempt left behind says where this segment ends: it must not grow any more.
         let next = create_segment(&self.log, header, bytes).inspect_err(|_| self.spoiled = true)?;
         self.log.store_index(self.active.number, self.end, &self.active.index());
-        self.sealed.push(Sealed { number: self.active.number, bytes: self.end, newest: None });
+        let Newest { stamp, stored } = self.newest.take().unwrap_or(Newest::at(now));
+        let (number, bytes) = (self.active.number, self.end);
+        self.sealed.push(Sealed { number, bytes, newest: Some(stamp), not_after: stored });
         self.end = next.end();
         self.room = self.end;
         self.active = next;
         self.spoiled = false;
+        self.note_time();
         Ok(())
     }
 
@@ -334,6 +386,10 @@ impl Journal {
         self.active.file.set_len(self.end)?;
         self.active.file.sync()?;
         self.log.store_index(self.active.number, self.end, &self.active.index());
+        let stored = self.proven.map_or(Ok(()), |proven| self.time.store(&*self.log.files, proven));
+        if let Err(error) = stored {
+            tracing::warn!(%error, "the time was not written; events may be kept a little longer");
+        }
         self.mark.write(Mark { segment: self.active.number, position: self.end })?;
         self.mark.sync()?;
         self.log.files.sync_folder(&self.log.folder)
@@ -353,6 +409,11 @@ impl Journal {
     pub(crate) fn segments(&self) -> usize {
         self.sealed.len() + 1
     }
+}
+
+/// Whether a stamp is later than it can be now: a clock that was ahead left it.
+fn is_from_the_future(stamp: Timestamp, now: Timestamp) -> bool {
+    stamp > now + TOLERANCE
 }
 
 fn frame(header: &FrameHeader, payload: &Payload) -> Frame {

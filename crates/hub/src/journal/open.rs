@@ -16,8 +16,9 @@ use super::layout::{PartitionStart, SegmentHeader, Unreadable, segment_name, seg
 use super::log::{Entry, Log};
 use super::mark::{Mark, MarkFile};
 use super::recovery::{Recovered, recover};
-use super::retention::Sealed;
+use super::retention::{Newest, Sealed, newest_between};
 use super::segment::{Segment, read_header};
+use super::time_file::TimeFile;
 use super::walk::{Step, Walk};
 use super::{Journal, JournalConfig, MOST_UNSYNCED, RecoveryReport, create_segment};
 use crate::files::{File, Files, is_disk_full};
@@ -33,6 +34,7 @@ impl Journal {
         now: Timestamp,
     ) -> io::Result<Self> {
         let (mark, marked) = MarkFile::open(&*files, folder, identity)?;
+        let time = TimeFile::open(&*files, folder, identity)?;
         // A process that was killed may have left names that are not on disk yet. From now on they count.
         files.sync_folder(folder)?;
         let mut numbers: Vec<u64> =
@@ -41,8 +43,8 @@ impl Journal {
         let log = Arc::new(Log::new(files, folder, identity, &numbers));
         let newest = newest_segment(&log, &mut numbers, marked)?;
         let mut journal = match newest {
-            Some(header) => Self::reopen(log, mark, marked, header, partitions, config)?,
-            None => Self::begin(log, mark, config, now)?,
+            Some(header) => Self::reopen(log, (mark, marked), time, header, partitions, config)?,
+            None => Self::begin(log, mark, time, config, now)?,
         };
         journal.sealed_sizes(&numbers);
         if !journal.report.clean {
@@ -64,7 +66,13 @@ impl Journal {
     }
 
     /// The first segment of a new log.
-    fn begin(log: Arc<Log>, mark: MarkFile, config: JournalConfig, now: Timestamp) -> io::Result<Self> {
+    fn begin(
+        log: Arc<Log>,
+        mark: MarkFile,
+        time: TimeFile,
+        config: JournalConfig,
+        now: Timestamp,
+    ) -> io::Result<Self> {
         let header = SegmentHeader {
             identity: log.identity,
             number: 1,
@@ -80,6 +88,8 @@ impl Journal {
             log,
             mark,
             marked: None,
+            time,
+            proven: None,
             active,
             end,
             room: end,
@@ -87,6 +97,7 @@ impl Journal {
             partitions: Vec::new(),
             unsynced: VecDeque::new(),
             sealed: Vec::new(),
+            newest: None,
             leftovers: Vec::new(),
             report,
         })
@@ -95,8 +106,8 @@ impl Journal {
     /// The newest segment, as far as it is intact.
     fn reopen(
         log: Arc<Log>,
-        mark: MarkFile,
-        marked: Option<Mark>,
+        (mark, marked): (MarkFile, Option<Mark>),
+        time: TimeFile,
         header: SegmentHeader,
         partition_count: u32,
         config: JournalConfig,
@@ -153,6 +164,7 @@ impl Journal {
         }
         damage.into_iter().for_each(|damage| log.damage.report(damage));
         let empty = end == start;
+        let newest = newest_between(&header.partitions, &partitions).map(Newest::at);
         let active = Arc::new(Segment::new(name, file, header, index, end));
         log.change(|entries| {
             entries.retain(|entry| entry.number != active.number);
@@ -161,12 +173,14 @@ impl Journal {
         // What nobody can tell apart any more is left behind in a segment of its own.
         let spoiled = !clean && (!empty || damaged || jumped > 0);
         let report = RecoveryReport { clean, torn_bytes, bytes_read, jumped };
-        let sealed = Vec::new();
+        let (sealed, proven) = (Vec::new(), time.proven());
         let mut journal = Self {
             config,
             log,
             mark,
             marked,
+            time,
+            proven,
             active,
             end,
             room: end,
@@ -174,6 +188,7 @@ impl Journal {
             partitions,
             unsynced: VecDeque::new(),
             sealed,
+            newest,
             leftovers: Vec::new(),
             report,
         };
@@ -189,7 +204,12 @@ impl Journal {
         self.sealed = sealed
             .map(|number| {
                 let bytes = self.log.files.length(&self.log.path(&segment_name(*number)));
-                Sealed { number: *number, bytes: bytes.unwrap_or(0), newest: None }
+                Sealed {
+                    number: *number,
+                    bytes: bytes.unwrap_or(0),
+                    newest: None,
+                    not_after: Timestamp(i64::MAX),
+                }
             })
             .collect();
     }

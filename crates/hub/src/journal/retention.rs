@@ -1,38 +1,63 @@
-//! What need not be kept any longer: whole segments, the oldest first.
+//! Frees what need not be kept any longer: whole segments, the oldest first.
 //!
 //! A segment goes when its newest event is past its time, or when the log,
 //! with the active segment grown to its full size, would take more than it may.
+//! Past its time is what is so by the proven time (`time.rs`): a wall clock that
+//! jumps makes nothing older.
 
 use std::io;
 
 use ephor_core::time::Timestamp;
 
 use super::Journal;
-use super::layout::{SegmentHeader, index_name, segment_name};
+use super::layout::{PartitionStart, SegmentHeader, index_name, segment_name};
+use crate::time::HubTime;
 
 /// A segment that is no longer written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sealed {
     pub(super) number: u64,
     pub(super) bytes: u64,
-    /// When its newest event was stored, once somebody asked.
+    /// The stamp of its newest event, once somebody asked.
     pub(super) newest: Option<Timestamp>,
+    /// It was stored by then at the latest, whatever a clock that was ahead left as its stamps.
+    pub(super) not_after: Timestamp,
+}
+
+/// The newest event of the active segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Newest {
+    /// The latest stamp in the segment.
+    pub(super) stamp: Timestamp,
+    /// When it was stored, if that is earlier: the clock may have gone back since.
+    pub(super) stored: Timestamp,
+}
+
+impl Newest {
+    pub(super) fn at(stamp: Timestamp) -> Self {
+        Self { stamp, stored: stamp }
+    }
 }
 
 impl Journal {
     /// Whether there is something to free.
-    pub(crate) fn is_overdue(&mut self, now: Timestamp) -> bool {
-        self.over_size() || self.due().is_some_and(|due| due <= now) || !self.leftovers.is_empty()
+    pub(crate) fn is_overdue(&mut self, now: HubTime) -> bool {
+        self.over_size() || self.is_due(now.proven) || !self.leftovers.is_empty()
+    }
+
+    /// Whether something would be past its age if the stamps' clock were proven to be right.
+    pub(crate) fn awaits_proof(&mut self, now: HubTime) -> bool {
+        self.is_due(now.stamp) && !self.is_due(now.proven)
     }
 
     /// Takes what need not be kept from the log, so that no reader finds it any more, and tells which segments
     /// that were. Their files are still there.
-    pub(crate) fn expire(&mut self, now: Timestamp) -> io::Result<Vec<u64>> {
+    pub(crate) fn expire(&mut self, now: HubTime) -> io::Result<Vec<u64>> {
         let mut expired = Vec::new();
         loop {
-            let is_due = self.due().is_some_and(|due| due <= now);
+            let is_due = self.is_due(now.proven);
             if is_due && self.sealed.is_empty() {
-                self.roll(now)?;
+                self.roll(now.stamp)?;
             }
             let Some(oldest) = self.sealed.first().copied().filter(|_| is_due || self.over_size()) else {
                 break;
@@ -60,27 +85,40 @@ impl Journal {
         Ok(())
     }
 
+    /// The stamps' clock went back to this time: nothing that is there was stored later.
+    pub(crate) fn time_went_back(&mut self, to: Timestamp) {
+        self.sealed.iter_mut().for_each(|sealed| sealed.not_after = sealed.not_after.min(to));
+        if let Some(newest) = &mut self.newest {
+            newest.stored = newest.stored.min(to);
+        }
+    }
+
     /// When the oldest segment will be past its time; none if it never will.
     pub(crate) fn due(&mut self) -> Option<Timestamp> {
         let age = self.config.retention_age?;
-        let newest = match self.sealed.first().map(|oldest| oldest.newest) {
-            Some(Some(known)) => Some(known),
-            Some(None) => self.newest_of_oldest(),
-            None if self.end > self.active.header.first_frame() => newest_event(&self.partitions),
-            None => None,
+        let stored = match self.sealed.first().copied() {
+            Some(oldest) => {
+                let newest = oldest.newest.unwrap_or_else(|| self.newest_of_oldest());
+                self.sealed[0].newest = Some(newest);
+                Some(newest.min(oldest.not_after))
+            }
+            None => self.newest.map(|newest| newest.stored),
         };
-        if let Some(oldest) = self.sealed.first_mut() {
-            oldest.newest = newest;
-        }
-        newest.map(|time| time + age)
+        stored.map(|time| time + age)
     }
 
-    /// The header of a segment says when the newest event before it was stored.
-    fn newest_of_oldest(&self) -> Option<Timestamp> {
+    fn is_due(&mut self, now: Timestamp) -> bool {
+        self.due().is_some_and(|due| due <= now)
+    }
+
+    /// The header of a segment says which event of each partition came before it, and when it was stored.
+    fn newest_of_oldest(&self) -> Timestamp {
+        let own = self.sealed.first().and_then(|oldest| self.log.header(oldest.number).ok());
         let behind = self.sealed.iter().skip(1).find_map(|sealed| self.log.header(sealed.number).ok());
         let SegmentHeader { partitions, created_at, .. } = behind.as_ref().unwrap_or(&self.active.header);
+        let before = own.map(|own| own.partitions).unwrap_or_default();
         // One that holds no events goes with the others.
-        Some(newest_event(partitions).unwrap_or(*created_at))
+        newest_between(&before, partitions).unwrap_or(*created_at)
     }
 
     fn over_size(&self) -> bool {
@@ -90,6 +128,12 @@ impl Journal {
     }
 }
 
-fn newest_event(partitions: &[super::PartitionStart]) -> Option<Timestamp> {
-    partitions.iter().filter_map(|state| Some(state.last?.1)).max()
+/// The latest stamp of the events between two states of the log. Partitions without an event in between do not
+/// count: what they last held may carry any time.
+pub(super) fn newest_between(before: &[PartitionStart], after: &[PartitionStart]) -> Option<Timestamp> {
+    let stamps = after.iter().enumerate().filter_map(|(id, state)| {
+        let begins = before.get(id).map_or(0, |state| state.next);
+        state.last.filter(|(number, _)| *number >= begins).map(|(_, stamp)| stamp)
+    });
+    stamps.max()
 }

@@ -121,12 +121,21 @@ fn script(mix: Mix, chance: &mut fastrand::Rng) -> Vec<Operation> {
             }
             75..78 => Operation::SealSegment,
             78..83 => Operation::Reopen,
-            83..86 => Operation::MoveClock(chance.i64(-100..500)),
+            83..86 => Operation::MoveClock(clock_step(chance)),
             _ => special(mix, partitions, chance),
         };
         script.push(next);
     }
     script
+}
+
+/// Mostly a little, and sometimes by so much that all events would be past their age.
+fn clock_step(chance: &mut fastrand::Rng) -> i64 {
+    const YEAR: i64 = 365 * 24 * 3_600_000;
+    match chance.u32(0..4) {
+        0 => chance.i64(-20 * YEAR..20 * YEAR),
+        _ => chance.i64(-100..500),
+    }
 }
 
 fn special(mix: Mix, partitions: u32, chance: &mut fastrand::Rng) -> Operation {

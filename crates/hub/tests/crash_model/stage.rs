@@ -1,10 +1,10 @@
 //! The clock of a life, and through it the order of what the committers do.
 //!
 //! A hub on disk has a committer, a thread of its own. It asks this clock for
-//! `now` before and after each commit, and for `wall` in every commit and when it
-//! rests. So the clock knows what each of them is doing:
+//! `now` before and after each commit, for `wall` in every commit, and for `wall` and
+//! then `now` when it rests. So the clock knows what each of them is doing:
 //!
-//!   resting ─now─► committing ─wall (may be held)─► committing ─now─► done ─wall─► resting
+//!   resting ─now─► committing ─wall (may be held)─► committing ─now─► done ─wall, now─► resting
 //!
 //! Whoever waits for rest after each call takes the same steps in every run, and
 //! whoever holds a commit back can let others gather behind it. Nothing sleeps.
@@ -42,6 +42,8 @@ struct Committer {
     committing: bool,
     waiting: bool,
     resting: bool,
+    /// It rests, and asks for `now` as well.
+    looking: bool,
 }
 
 impl Stage {
@@ -96,7 +98,13 @@ impl State {
     fn committer(&mut self) -> &mut Committer {
         let thread = thread::current().id();
         let at = self.committers.iter().position(|one| one.thread == thread).unwrap_or_else(|| {
-            self.committers.push(Committer { thread, committing: false, waiting: false, resting: false });
+            self.committers.push(Committer {
+                thread,
+                committing: false,
+                waiting: false,
+                resting: false,
+                looking: false,
+            });
             self.committers.len() - 1
         });
         &mut self.committers[at]
@@ -108,6 +116,9 @@ impl Clock for Stage {
         if thread::current().id() != self.owner {
             let mut state = self.state();
             let committer = state.committer();
+            if std::mem::take(&mut committer.looking) {
+                return Monotonic(1);
+            }
             committer.committing = !committer.committing;
             committer.resting = false;
         }
@@ -126,6 +137,7 @@ impl Clock for Stage {
                 state.committer().waiting = false;
             } else {
                 state.committer().resting = true;
+                state.committer().looking = true;
                 self.changed.notify_all();
             }
         }

@@ -1,0 +1,94 @@
+//! The file that keeps the proven time of a log from one start to the next.
+//!
+//! Without it, stamps that a wrong clock left would count as the time at the next start, and all that is older
+//! as past its age. It is written without waiting for the disk when there is nothing else to do, and synced when
+//! the hub closes: an older one is as good, since it only keeps events longer.
+//!
+//! ```text
+//! 0  "EPHORTIM"   8  identity of the log   16  proven time (i64, ms)   24  checksum (u32) of 0..24
+//! ```
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ephor_core::time::Timestamp;
+
+use super::layout::{u32_from, u64_from};
+use crate::files::{File, Files};
+
+const NAME: &str = "time";
+const MAGIC: &[u8; 8] = b"EPHORTIM";
+const LENGTH: usize = 28;
+
+/// So much may be lost of the proven time: nobody writes it more often.
+const WORTH_WRITING: Duration = Duration::from_secs(60);
+
+/// The file, which is made when there is something to write.
+#[derive(Debug)]
+pub(crate) struct TimeFile {
+    file: Option<Arc<dyn File>>,
+    path: String,
+    identity: u64,
+    /// What it says; none if it says nothing that counts.
+    written: Option<Timestamp>,
+}
+
+impl TimeFile {
+    /// Reads the file, if there is one.
+    pub(crate) fn open(files: &dyn Files, folder: &str, identity: u64) -> io::Result<Self> {
+        let path = format!("{folder}/{NAME}");
+        let file = match files.open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            opened => Some(opened?),
+        };
+        let mut bytes = [0; LENGTH];
+        let written = match &file {
+            Some(file) if file.read_at(0, &mut bytes)? == LENGTH => decode(&bytes, identity),
+            _ => None,
+        };
+        Ok(Self { file, path, identity, written })
+    }
+
+    /// The time that was proven when the log was written last.
+    pub(crate) fn proven(&self) -> Option<Timestamp> {
+        self.written
+    }
+
+    /// Writes the time if it is worth it, without waiting for the disk.
+    pub(crate) fn note(&mut self, files: &dyn Files, proven: Timestamp) -> io::Result<()> {
+        if self.written.is_some_and(|written| proven.since(written) < WORTH_WRITING) {
+            return Ok(());
+        }
+        self.write(files, proven)
+    }
+
+    /// Writes the time, and waits for the disk.
+    pub(crate) fn store(&mut self, files: &dyn Files, proven: Timestamp) -> io::Result<()> {
+        self.write(files, proven)?;
+        self.file.as_ref().map_or(Ok(()), |file| file.sync())
+    }
+
+    fn write(&mut self, files: &dyn Files, proven: Timestamp) -> io::Result<()> {
+        let file = match &self.file {
+            Some(file) => file,
+            None => self.file.insert(files.create(&self.path)?),
+        };
+        let mut bytes = [0; LENGTH];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..16].copy_from_slice(&self.identity.to_le_bytes());
+        bytes[16..24].copy_from_slice(&proven.0.to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[..24]);
+        bytes[24..].copy_from_slice(&checksum.to_le_bytes());
+        file.write_at(0, &[&bytes])?;
+        self.written = Some(proven);
+        Ok(())
+    }
+}
+
+fn decode(bytes: &[u8; LENGTH], identity: u64) -> Option<Timestamp> {
+    let intact = bytes.starts_with(MAGIC)
+        && u32_from(&bytes[24..]) == crc32c::crc32c(&bytes[..24])
+        && u64_from(&bytes[8..16]) == identity;
+    intact.then(|| Timestamp(u64_from(&bytes[16..24]).cast_signed()))
+}

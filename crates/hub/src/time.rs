@@ -1,0 +1,216 @@
+//! Keeps the time of a hub: what new events are stamped with, and how much of it is proven.
+//!
+//! Two clocks are asked. The wall clock tells the date, and may be set, also wrong. The monotonic clock tells
+//! only how much time passes while the hub runs, and nobody can set it.
+//!
+//! | time | what it is for | how it moves |
+//! |---|---|---|
+//! | `stamp` | the enqueued time of events | follows the wall clock ahead at once, and back once the clock has stood there for [`SETTLING`]; never back before `proven` |
+//! | `proven` | deciding that an event is past its age | with the monotonic clock; catches up with `stamp` when both clocks have agreed for [`TRUST_AFTER`] |
+//!
+//! So a jump of the wall clock, while the hub runs or while it is off, makes no event older. What a hub that was
+//! really off for long has to free goes a day after it is back.
+
+use std::time::Duration;
+
+use ephor_core::time::{Clock, Monotonic, Timestamp};
+
+/// Clocks that differ by no more than this agree.
+pub(crate) const TOLERANCE: Duration = Duration::from_secs(60);
+
+/// Beside it, one part in so many of the time for which they have agreed: no two clocks run alike.
+const DRIFT: u32 = 1_000;
+
+/// A wall clock that went back has to stay there for this long before new events follow it.
+const SETTLING: Duration = Duration::from_secs(60);
+
+/// The wall clock is believed when it has agreed with the monotonic one for this long.
+pub(crate) const TRUST_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What both clocks say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    pub(crate) wall: Timestamp,
+    pub(crate) now: Monotonic,
+}
+
+impl Reading {
+    pub(crate) fn of(clock: &dyn Clock) -> Self {
+        Self { wall: clock.wall(), now: clock.now() }
+    }
+}
+
+/// What time it is for a hub. `proven` is never after `stamp`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HubTime {
+    /// When an event that is stored now is said to be stored.
+    pub(crate) stamp: Timestamp,
+    /// It is at least this late.
+    pub(crate) proven: Timestamp,
+}
+
+/// What a look at the clocks found, for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Jump {
+    /// The wall clock went ahead by this much.
+    Ahead(Duration),
+    /// The wall clock is behind by this much.
+    Back(Duration),
+}
+
+/// Makes one time out of two clocks.
+#[derive(Debug)]
+pub(crate) struct TimeKeeper {
+    time: HubTime,
+    looked: Monotonic,
+    /// Since when the clocks agree.
+    agreed: Reading,
+    /// Since when the wall clock is behind the stamp.
+    behind: Option<Monotonic>,
+}
+
+impl TimeKeeper {
+    /// Begins with what the log says: its newest stamp, and the time that was proven when it was written last.
+    pub(crate) fn new(reading: Reading, newest: Option<Timestamp>, proven: Option<Timestamp>) -> Self {
+        let newest = newest.unwrap_or(reading.wall);
+        let proven = proven.unwrap_or_else(|| newest.min(reading.wall));
+        let time = HubTime { stamp: reading.wall.max(newest).max(proven), proven };
+        let behind = (reading.wall + TOLERANCE < time.stamp).then_some(reading.now);
+        Self { time, looked: reading.now, agreed: reading, behind }
+    }
+
+    /// What the last look found.
+    pub(crate) fn time(&self) -> HubTime {
+        self.time
+    }
+
+    /// Looks at the clocks.
+    pub(crate) fn look(&mut self, reading: Reading) -> Option<Jump> {
+        let Reading { wall, now } = reading;
+        let elapsed = now.since(self.looked);
+        self.looked = now;
+        let jump = self.compare(reading);
+        let expected = self.time.stamp + elapsed;
+        let proven = self.time.proven + elapsed;
+        self.time.stamp = if wall + TOLERANCE >= expected {
+            self.behind = None;
+            self.time.stamp.max(wall)
+        } else {
+            let settled = now.since(*self.behind.get_or_insert(now)) >= SETTLING;
+            if settled { expected.min(wall.max(proven)) } else { expected }
+        };
+        self.time.proven = proven.min(self.time.stamp);
+        if self.behind.is_none() && now.since(self.agreed.now) >= TRUST_AFTER {
+            self.time.proven = self.time.stamp;
+            self.agreed = reading;
+        }
+        jump
+    }
+
+    /// Whether the clocks still agree; if not, it begins anew.
+    fn compare(&mut self, reading: Reading) -> Option<Jump> {
+        let agreed_for = reading.now.since(self.agreed.now);
+        let expected = self.agreed.wall + agreed_for;
+        let (ahead, back) = (reading.wall.since(expected), expected.since(reading.wall));
+        if ahead.max(back) <= TOLERANCE + agreed_for / DRIFT {
+            return None;
+        }
+        self.agreed = reading;
+        Some(if ahead > back { Jump::Ahead(ahead) } else { Jump::Back(back) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: i64 = 1_700_000_000_000;
+    const SECOND: i64 = 1_000;
+    const HOUR: i64 = 3_600 * SECOND;
+    const DAY: i64 = 24 * HOUR;
+
+    fn at(passed: i64, off: i64) -> Reading {
+        Reading { wall: Timestamp(START + passed + off), now: Monotonic(passed as u64 * 1_000_000) }
+    }
+
+    fn keeper() -> TimeKeeper {
+        TimeKeeper::new(at(0, 0), None, None)
+    }
+
+    fn time(keeper: &TimeKeeper) -> (i64, i64) {
+        (keeper.time.stamp.0 - START, keeper.time.proven.0 - START)
+    }
+
+    #[test]
+    fn clocks_that_agree_are_one_time() {
+        let mut keeper = keeper();
+        for second in 1..100_000 {
+            // A clock that is slewed, and stepped a little.
+            let off = second / 2_000 + if second % 500 == 0 { -900 } else { 0 };
+            assert_eq!(keeper.look(at(second * SECOND, off)), None);
+        }
+        let (stamp, proven) = time(&keeper);
+        assert!((stamp - 99_999 * SECOND).abs() < 100 && stamp - proven < SECOND, "{stamp} {proven}");
+    }
+
+    #[test]
+    fn a_jump_ahead_counts_for_stamps_at_once_and_as_proof_after_a_day() {
+        let mut keeper = keeper();
+        let jump = Duration::from_millis(10 * DAY as u64);
+        assert_eq!(keeper.look(at(HOUR, 10 * DAY)), Some(Jump::Ahead(jump)));
+        assert_eq!(time(&keeper), (HOUR + 10 * DAY, HOUR));
+        assert_eq!(keeper.look(at(HOUR + DAY - 1, 10 * DAY)), None);
+        assert_eq!(time(&keeper).1, HOUR + DAY - 1);
+        keeper.look(at(HOUR + DAY, 10 * DAY));
+        assert_eq!(time(&keeper), (HOUR + 11 * DAY, HOUR + 11 * DAY));
+    }
+
+    #[test]
+    fn stamps_follow_a_clock_that_goes_back_when_it_stays_there_but_never_before_what_is_proven() {
+        let mut keeper = keeper();
+        keeper.look(at(HOUR, 10 * DAY));
+        keeper.look(at(HOUR + 1, 0));
+        assert_eq!(time(&keeper), (HOUR + 1 + 10 * DAY, HOUR + 1));
+        keeper.look(at(HOUR + 1 + 60 * SECOND, 0));
+        assert_eq!(time(&keeper), (HOUR + 1 + 60 * SECOND, HOUR + 1 + 60 * SECOND));
+        for hour in 2..50 {
+            keeper.look(at(hour * HOUR, -10_000 * DAY));
+            assert_eq!(time(&keeper), (hour * HOUR, hour * HOUR));
+        }
+    }
+
+    #[test]
+    fn a_clock_that_runs_too_fast_proves_nothing() {
+        let mut keeper = keeper();
+        for hour in 1..1_000 {
+            keeper.look(at(hour * HOUR, hour * HOUR));
+            assert_eq!(time(&keeper), (2 * hour * HOUR, hour * HOUR));
+        }
+    }
+
+    #[test]
+    fn any_clocks_keep_the_proven_time_between_what_passed_and_the_stamp() {
+        let mut chance = fastrand::Rng::with_seed(7);
+        for _ in 0..200 {
+            let (mut keeper, mut passed) = (keeper(), 0);
+            for _ in 0..200 {
+                passed += chance.i64(0..2 * HOUR);
+                let before = keeper.time();
+                keeper.look(at(passed, chance.i64(-20_000 * DAY..20_000 * DAY)));
+                let after = keeper.time();
+                assert!(after.proven >= before.proven && after.proven <= after.stamp);
+                assert!(after.proven.0 <= START + passed, "no day of agreement, and more than what passed");
+            }
+        }
+    }
+
+    #[test]
+    fn extreme_readings_do_not_overflow() {
+        let mut keeper = keeper();
+        for wall in [i64::MAX, i64::MIN, 0, i64::MAX] {
+            for now in [0, u64::MAX, 1] {
+                keeper.look(Reading { wall: Timestamp(wall), now: Monotonic(now) });
+            }
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! A wall clock that jumps, in both directions, at start and while the hub runs: no acknowledged event is
+//! deleted because of it, and new events carry the right time again once the clock does.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use ephor_core::ids::PartitionId;
+use ephor_core::position::StartPosition;
+use ephor_core::source::EventSource;
+use ephor_core::time::{Clock, Monotonic, Timestamp};
+use ephor_hub::files::MemoryFiles;
+use ephor_hub::{Durability, Hub, HubConfig, LocalNamespace, NamespaceConfig, NewEvent, Retention};
+
+const FIRST: PartitionId = PartitionId(0);
+const START: i64 = 1_700_000_000_000;
+const MINUTE: i64 = 60_000;
+const HOUR: i64 = 60 * MINUTE;
+const DAY: i64 = 24 * HOUR;
+const YEAR: i64 = 365 * DAY;
+const RETENTION: i64 = 7 * DAY;
+/// Further than the retention, in both directions.
+const JUMPS: [i64; 4] = [8 * DAY, 10 * YEAR, -8 * DAY, -40 * YEAR];
+
+/// Two clocks: one that runs, and one that people set.
+#[derive(Debug)]
+struct TwoClocks {
+    /// Milliseconds that really passed.
+    passed: AtomicI64,
+    /// How far the wall clock is off.
+    off: AtomicI64,
+}
+
+impl TwoClocks {
+    fn pass(&self, milliseconds: i64) {
+        self.passed.fetch_add(milliseconds, Ordering::SeqCst);
+    }
+
+    fn set_off(&self, milliseconds: i64) {
+        self.off.store(milliseconds, Ordering::SeqCst);
+    }
+
+    fn truth(&self) -> i64 {
+        START + self.passed.load(Ordering::SeqCst)
+    }
+}
+
+impl Clock for TwoClocks {
+    fn now(&self) -> Monotonic {
+        Monotonic(u64::try_from(self.passed.load(Ordering::SeqCst)).unwrap() * 1_000_000)
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp(self.truth() + self.off.load(Ordering::SeqCst))
+    }
+}
+
+/// A hub with small segments whose files outlive it.
+struct House {
+    durability: Durability,
+    clock: Arc<TwoClocks>,
+    files: Arc<MemoryFiles>,
+    open: Option<(LocalNamespace, Hub)>,
+    sent: u64,
+}
+
+impl House {
+    fn new(durability: Durability) -> Self {
+        eprintln!("durability {durability}");
+        let clock = Arc::new(TwoClocks { passed: AtomicI64::new(0), off: AtomicI64::new(0) });
+        let mut house = Self { durability, clock, files: Arc::default(), open: None, sent: 0 };
+        house.open();
+        house
+    }
+
+    fn on_disk() -> [Self; 2] {
+        [Durability::Disk, Durability::PageCache].map(Self::new)
+    }
+
+    fn every_kind() -> [Self; 3] {
+        [Durability::Disk, Durability::PageCache, Durability::Memory].map(Self::new)
+    }
+
+    fn close(&mut self) {
+        self.open = None;
+    }
+
+    fn open(&mut self) {
+        self.close();
+        let age = Some(Duration::from_millis(RETENTION as u64));
+        let retention = Retention { age, bytes: None };
+        let hub = HubConfig { retention, ..HubConfig::new("homes", 2).unwrap() };
+        let config = NamespaceConfig {
+            durability: self.durability,
+            segment_bytes: 16 << 10,
+            hubs: vec![hub],
+            ..NamespaceConfig::default()
+        };
+        let namespace = LocalNamespace::on(self.files.clone(), config, self.clock.clone()).unwrap();
+        let hub = namespace.hub("homes").unwrap();
+        self.open = Some((namespace, hub));
+    }
+
+    fn hub(&self) -> &Hub {
+        &self.open.as_ref().unwrap().1
+    }
+
+    /// Sends so many events, of which four fill a segment; tells when the last one was stored.
+    async fn send(&mut self, count: u64) -> i64 {
+        let mut stored = 0;
+        for _ in 0..count {
+            let sent = self.hub().producer().send_to(FIRST, NewEvent::new(vec![7; 4_000])).await.unwrap();
+            assert_eq!(sent.first.0, self.sent);
+            self.sent += 1;
+            stored = sent.enqueued_at.0;
+        }
+        stored
+    }
+
+    /// Runs for so long. The hub looks at its clocks as often as it would by itself.
+    fn run(&self, milliseconds: i64) {
+        let mut left = milliseconds;
+        while left > 0 {
+            let step = left.min(HOUR);
+            self.clock.pass(step);
+            left -= step;
+            self.hub().enforce_retention();
+        }
+    }
+
+    async fn first(&self) -> u64 {
+        self.hub().enforce_retention();
+        self.hub().partition_properties(FIRST).await.unwrap().first.0
+    }
+
+    async fn assert_all_there(&self, when: &str) {
+        assert_eq!(self.first().await, 0, "{when}");
+        let mut reader = self.hub().reader(FIRST, StartPosition::Earliest).await.unwrap();
+        let mut read = 0;
+        while read < self.sent {
+            let batch = reader.next(100, usize::MAX).await.unwrap();
+            for event in batch.events() {
+                assert_eq!(event.sequence.0, read, "{when}");
+                read += 1;
+            }
+        }
+        assert_eq!(self.hub().damage(), []);
+    }
+}
+
+#[tokio::test]
+async fn a_jump_while_the_hub_runs_deletes_nothing() {
+    for jump in JUMPS {
+        for mut house in House::every_kind() {
+            house.send(10).await;
+            house.run(MINUTE);
+            house.clock.set_off(jump);
+            house.assert_all_there("after the jump").await;
+            house.send(10).await;
+            house.run(6 * HOUR);
+            house.assert_all_there("hours after the jump").await;
+            house.clock.set_off(0);
+            house.assert_all_there("when the clock is right again").await;
+            house.send(10).await;
+            house.run(2 * DAY);
+            house.assert_all_there("days later").await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_is_wrong_at_start_deletes_nothing() {
+    for jump in JUMPS {
+        for mut house in House::on_disk() {
+            house.send(10).await;
+            // What is stored under the wrong clock must not make the older look old at the next start either.
+            for _ in 0..3 {
+                house.close();
+                house.clock.set_off(jump);
+                house.clock.pass(MINUTE);
+                house.open();
+                house.assert_all_there("opened under the wrong clock").await;
+                house.send(10).await;
+                house.run(2 * HOUR);
+                house.assert_all_there("two hours under the wrong clock").await;
+            }
+            house.close();
+            house.clock.set_off(0);
+            house.open();
+            house.assert_all_there("opened under the right clock").await;
+            house.send(10).await;
+            house.run(5 * DAY);
+            house.assert_all_there("days later").await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_jump_does_not_keep_events_for_longer_than_their_age_from_then_on() {
+    for jump in JUMPS {
+        for mut house in House::every_kind() {
+            house.send(10).await;
+            house.clock.set_off(jump);
+            house.send(10).await;
+            house.run(HOUR);
+            house.clock.set_off(0);
+            house.run(HOUR);
+            house.send(1).await;
+            house.run(RETENTION - 3 * HOUR);
+            house.assert_all_there("shortly before the time").await;
+            house.run(2 * DAY);
+            assert_eq!(house.first().await, 21, "jump {jump}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn after_a_jump_ahead_is_undone_new_events_carry_the_right_time_again() {
+    for jump in [2 * HOUR, 8 * DAY, 10 * YEAR] {
+        for mut house in House::every_kind() {
+            house.send(2).await;
+            house.clock.set_off(jump);
+            assert_eq!(house.send(2).await, house.clock.truth() + jump);
+            house.clock.set_off(0);
+            // A clock that just looks in does not make time go back.
+            assert_eq!(house.send(1).await, house.clock.truth() + jump);
+            house.run(MINUTE);
+            let before = house.clock.truth();
+            assert_eq!(house.send(2).await, before, "jump {jump}");
+            house.run(MINUTE);
+            assert_eq!(house.send(2).await, before + MINUTE);
+            // Whoever asks for what came since then gets it.
+            let since = StartPosition::EnqueuedTime(Timestamp(before + MINUTE));
+            let mut reader = house.hub().reader(FIRST, since).await.unwrap();
+            let first = reader.next(1, usize::MAX).await.unwrap().events().next().unwrap().sequence.0;
+            assert!(first <= 7, "it begins at {first} and event 7 was wanted");
+            house.assert_all_there("after all").await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_wrong_clock_stamped_before_a_restart_does_not_date_later_events() {
+    for mut house in House::on_disk() {
+        house.clock.set_off(10 * YEAR);
+        house.hub().producer().send_to(PartitionId(1), NewEvent::new("from the future")).await.unwrap();
+        house.send(2).await;
+        for _ in 0..2 {
+            house.close();
+            house.clock.set_off(0);
+            house.open();
+            house.hub().enforce_retention();
+            house.run(2 * MINUTE);
+            assert_eq!(house.send(2).await, house.clock.truth());
+        }
+        let sent = house.hub().producer().send_to(PartitionId(1), NewEvent::new("from today")).await.unwrap();
+        assert_eq!(sent.enqueued_at.0, house.clock.truth());
+        house.assert_all_there("after two restarts").await;
+    }
+}
+
+#[tokio::test]
+async fn while_the_clock_is_set_back_time_goes_on_at_its_pace() {
+    for mut house in House::every_kind() {
+        let began = house.send(1).await;
+        house.clock.set_off(-40 * YEAR);
+        let mut last = began;
+        for _ in 0..5 {
+            house.run(HOUR);
+            let stored = house.send(1).await;
+            assert_eq!(stored, last + HOUR);
+            last = stored;
+        }
+        house.clock.set_off(0);
+        assert_eq!(house.send(1).await, house.clock.truth());
+    }
+}
+
+#[tokio::test]
+async fn a_hub_that_was_off_for_long_frees_what_is_too_old_after_a_day_of_agreeing_clocks() {
+    for mut house in House::on_disk() {
+        house.send(10).await;
+        house.close();
+        house.clock.pass(10 * DAY);
+        house.open();
+        assert_eq!(house.send(1).await, house.clock.truth(), "new events carry the time at once");
+        house.assert_all_there("in the first instant").await;
+        house.run(23 * HOUR);
+        house.assert_all_there("shortly before the day is over").await;
+        house.run(2 * HOUR);
+        assert_eq!(house.first().await, 10, "what was stored since then stays");
+        house.run(5 * DAY);
+        assert_eq!(house.first().await, 10);
+        house.run(2 * DAY);
+        assert_eq!(house.first().await, 11);
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_does_not_agree_with_itself_is_never_trusted() {
+    for mut house in House::on_disk() {
+        house.send(10).await;
+        house.close();
+        house.clock.set_off(10 * DAY);
+        house.open();
+        for turn in 0..60 {
+            house.run(2 * HOUR);
+            house.clock.set_off(10 * DAY + (turn % 2) * HOUR);
+        }
+        house.assert_all_there("five days under a clock that goes to and fro").await;
+    }
+}
+
+#[tokio::test]
+async fn restarts_in_a_row_do_not_keep_events_for_ever() {
+    for mut house in House::on_disk() {
+        house.send(10).await;
+        // The time that a hub runs counts at once, also when it never runs for a day.
+        for _ in 0..16 {
+            house.run(12 * HOUR);
+            house.open();
+        }
+        assert_eq!(house.first().await, 10);
+    }
+}

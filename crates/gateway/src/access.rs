@@ -2,12 +2,15 @@
 //!
 //! A connection may have many links and many tokens. Each link remembers which of them covers it, so that
 //! looking after the links takes one look at one token each.
+//!
+//! A token is over when the wall clock says so, or when it has been here for as long as it was good for when it came,
+//! by the monotonic clock: setting the wall clock back makes no token last.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ephor_core::ids::{HubName, Namespace};
-use ephor_core::time::Timestamp;
+use ephor_core::time::{Clock, Monotonic, Timestamp};
 use ephor_wire::address::Address;
 use ephor_wire::cbs::{PutToken, TokenKind};
 use ephor_wire::condition::{Condition, Refusal, texts};
@@ -45,12 +48,51 @@ impl Policy {
     }
 }
 
+/// What both clocks say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    wall: Timestamp,
+    now: Monotonic,
+}
+
+impl Moment {
+    pub(crate) fn of(clock: &(impl Clock + ?Sized)) -> Self {
+        Self { wall: clock.wall(), now: clock.now() }
+    }
+}
+
+/// A grant, and until when it counts.
+#[derive(Debug)]
+struct Held {
+    grant: Grant,
+    until: Monotonic,
+}
+
+impl Held {
+    fn new(grant: Grant, at: Moment) -> Self {
+        let until = match grant.expires_at.0 {
+            i64::MAX => Monotonic::NEVER,
+            _ => at.now + grant.expires_at.since(at.wall),
+        };
+        Self { grant, until }
+    }
+
+    fn is_over(&self, at: Moment) -> bool {
+        self.until <= at.now || self.grant.is_expired(at.wall)
+    }
+
+    /// When one of the clocks will say that it is over.
+    fn ends(&self, at: Moment) -> Monotonic {
+        self.until.min(at.now + self.grant.expires_at.since(at.wall))
+    }
+}
+
 /// What one connection has shown of itself.
 #[derive(Debug)]
 pub(crate) struct Access {
     policy: Arc<Policy>,
     /// By the number that links remember. A renewed one keeps its number.
-    grants: BTreeMap<u64, Grant>,
+    grants: BTreeMap<u64, Held>,
     next: u64,
     most: usize,
 }
@@ -66,13 +108,13 @@ impl Access {
     }
 
     /// Whether something that counts has been shown and still does, or nothing has to be.
-    pub(crate) fn is_authenticated(&self, now: Timestamp) -> bool {
-        self.policy.is_open() || self.grants.values().any(|grant| !grant.is_expired(now))
+    pub(crate) fn is_authenticated(&self, at: Moment) -> bool {
+        self.policy.is_open() || self.grants.values().any(|held| !held.is_over(at))
     }
 
-    fn add(&mut self, grant: Grant) {
+    fn add(&mut self, held: Held) {
         self.next += 1;
-        self.grants.insert(self.next, grant);
+        self.grants.insert(self.next, held);
     }
 
     /// A name and a key, as SASL PLAIN has them. They permit what a token made with them would, for as long
@@ -84,18 +126,19 @@ impl Access {
         };
         let Some(found) = self.policy.key(name, &Key::new(key)) else { return self.policy.is_open() };
         let Some(everywhere) = Scope::parse("") else { return false };
-        self.add(Grant {
+        let grant = Grant {
             claims: found.claims,
             expires_at: Timestamp(i64::MAX),
             key_name: found.name.clone(),
             audience: everywhere,
             hub: found.hub.clone(),
-        });
+        };
+        self.add(Held { grant, until: Monotonic::NEVER });
         true
     }
 
     /// Takes a token. A newer one for the same replaces the older.
-    pub(crate) fn put(&mut self, put: &PutToken<'_>, now: Timestamp) -> Result<(), Refusal> {
+    pub(crate) fn put(&mut self, put: &PutToken<'_>, at: Moment) -> Result<(), Refusal> {
         if self.policy.is_open() {
             return Ok(());
         }
@@ -103,20 +146,21 @@ impl Access {
             let text = "Tokens of Entra ID are not accepted here; use a shared access key.";
             return Err(Refusal::new(Condition::UnauthorizedAccess, text));
         }
-        let grant = self.policy.ring.authorize(put.token, put.audience, now)?;
-        if let Some(older) = self.grants.values_mut().find(|old| old.audience == grant.audience) {
-            *older = grant;
+        let held = Held::new(self.policy.ring.authorize(put.token, put.audience, at.wall)?, at);
+        let same = |old: &&mut Held| old.grant.audience == held.grant.audience;
+        if let Some(older) = self.grants.values_mut().find(same) {
+            *older = held;
             return Ok(());
         }
         if self.grants.len() >= self.most {
             // Those of links that are long gone.
-            self.grants.retain(|_, old| !old.is_expired(now));
+            self.grants.retain(|_, old| !old.is_over(at));
         }
         if self.grants.len() >= self.most {
             let text = format!("More than {} tokens on one connection.", self.most);
             return Err(Refusal::new(Condition::ResourceLimitExceeded, text));
         }
-        self.add(grant);
+        self.add(held);
         Ok(())
     }
 
@@ -128,19 +172,19 @@ impl Access {
         address: &Address,
         before: Cover,
         namespace: &Namespace,
-        now: Timestamp,
+        at: Moment,
     ) -> Result<Cover, Refusal> {
         if self.policy.is_open() {
             return Ok(before);
         }
         let permits = |grant: &Grant| grant.claims.contains(needed) && grant.covers(address);
         let known = before.0.and_then(|number| self.grants.get(&number));
-        if known.is_some_and(|grant| permits(grant) && !grant.is_expired(now)) {
+        if known.is_some_and(|held| permits(&held.grant) && !held.is_over(at)) {
             return Ok(before);
         }
         let mut expired = false;
-        for (number, grant) in self.grants.iter().filter(|(_, grant)| permits(grant)) {
-            if !grant.is_expired(now) {
+        for (number, held) in self.grants.iter().filter(|(_, held)| permits(&held.grant)) {
+            if !held.is_over(at) {
                 return Ok(Cover(Some(*number)));
             }
             expired = true;
@@ -157,17 +201,17 @@ impl Access {
         hub: &HubName,
         token: Option<&str>,
         namespace: &Namespace,
-        now: Timestamp,
+        at: Moment,
     ) -> Result<(), Refusal> {
         let permits = |grant: &Grant| grant.claims.may_describe() && grant.covers_hub(hub);
-        if self.policy.is_open() || self.grants.values().any(|grant| permits(grant) && !grant.is_expired(now))
-        {
+        let shown = self.grants.values().any(|held| permits(&held.grant) && !held.is_over(at));
+        if self.policy.is_open() || shown {
             return Ok(());
         }
         let address = Address::Hub { hub: hub.clone() };
         // Scopes without a host are for any host.
         let of_request =
-            token.and_then(|token| self.policy.ring.authorize(token, &address.to_string(), now).ok());
+            token.and_then(|token| self.policy.ring.authorize(token, &address.to_string(), at.wall).ok());
         match of_request {
             Some(grant) if permits(&grant) => Ok(()),
             _ => Err(texts::missing_claim(Claims::LISTEN, &entity(namespace, &address))),
@@ -175,8 +219,9 @@ impl Access {
     }
 
     /// When the next token runs out.
-    pub(crate) fn next_expiry(&self, now: Timestamp) -> Option<Timestamp> {
-        self.grants.values().map(|grant| grant.expires_at).filter(|at| *at > now && at.0 < i64::MAX).min()
+    pub(crate) fn next_expiry(&self, at: Moment) -> Option<Monotonic> {
+        let running = self.grants.values().filter(|held| !held.is_over(at));
+        running.map(|held| held.ends(at)).filter(|ends| *ends < Monotonic::NEVER).min()
     }
 }
 
@@ -184,8 +229,9 @@ impl Access {
 mod tests {
     use super::*;
 
-    const NOW: Timestamp = Timestamp(1_700_000_000_000);
-    const LATER: Timestamp = Timestamp(1_700_000_060_000);
+    const MINUTE: Monotonic = Monotonic(60_000_000_000);
+    const NOW: Moment = Moment { wall: Timestamp(1_700_000_000_000), now: Monotonic(0) };
+    const LATER: Moment = Moment { wall: Timestamp(1_700_000_060_000), now: MINUTE };
 
     fn access() -> Access {
         let key = |name: &str, key, claims, hub: Option<&str>| SharedKey {
@@ -206,7 +252,7 @@ mod tests {
     }
 
     fn put(access: &mut Access, name: &str, key: &str, audience: &str) -> Result<(), Refusal> {
-        let token = sign("sb://localhost/", name, &Key::new(key), LATER);
+        let token = sign("sb://localhost/", name, &Key::new(key), LATER.wall);
         let token = PutToken { audience, kind: TokenKind::Sas, token: &token, expires_at: None };
         access.put(&token, NOW)
     }
@@ -224,9 +270,33 @@ mod tests {
         assert_eq!(check(&access, Claims::SEND, NOW), Ok(Cover(Some(1))));
         let refusal = check(&access, Claims::LISTEN, NOW).unwrap_err();
         assert!(refusal.text.starts_with("Unauthorized access. 'Listen' claim(s) are required"), "{refusal}");
-        assert_eq!(access.next_expiry(NOW), Some(LATER));
+        assert_eq!(access.next_expiry(NOW), Some(MINUTE));
         assert!(check(&access, Claims::SEND, LATER).unwrap_err().text.starts_with("ExpiredToken"));
         assert_eq!(access.next_expiry(LATER), None);
+    }
+
+    #[test]
+    fn a_token_lasts_as_long_as_it_was_good_for_however_the_wall_clock_is_set() {
+        const YEARS: i64 = 10 * 365 * 86_400_000;
+        let mut access = access();
+        put(&mut access, "send", "one", "sb://localhost/homes").unwrap();
+        let at = |off, seconds: u64| Moment {
+            wall: Timestamp(NOW.wall.0 + seconds as i64 * 1_000 + off),
+            now: Monotonic(seconds * 1_000_000_000),
+        };
+        assert!(access.is_authenticated(at(-YEARS, 59)));
+        assert_eq!(access.next_expiry(at(-YEARS, 59)), Some(MINUTE));
+        assert!(!access.is_authenticated(at(-YEARS, 60)), "set back, it lasts no longer");
+        assert_eq!(access.next_expiry(at(-YEARS, 60)), None);
+        assert!(!access.is_authenticated(at(YEARS, 1)), "set ahead, it is over");
+        assert!(access.is_authenticated(at(0, 2)), "set right, it counts again");
+        // What is put while the clock is behind is judged by that clock, and by the right one afterwards.
+        access.grants.clear();
+        let token = sign("sb://localhost/", "send", &Key::new("one"), LATER.wall);
+        let audience = "sb://localhost/homes";
+        let token = PutToken { audience, kind: TokenKind::Sas, token: &token, expires_at: None };
+        access.put(&token, at(-YEARS, 3_600)).unwrap();
+        assert!(access.is_authenticated(at(-YEARS, 3_601)) && !access.is_authenticated(at(0, 3_602)));
     }
 
     #[test]
@@ -255,10 +325,10 @@ mod tests {
         // Renewed, it keeps its number.
         put(&mut access, "send", "one", "sb://localhost/homes").unwrap();
         assert_eq!(check(&access, second), Ok(second));
-        access.grants.get_mut(&2).unwrap().expires_at = NOW;
+        access.grants.get_mut(&2).unwrap().until = NOW.now;
         assert_eq!(check(&access, second), Ok(first));
         // One that permits less now does not count for what it permitted before.
-        access.grants.get_mut(&1).unwrap().claims = Claims::LISTEN;
+        access.grants.get_mut(&1).unwrap().grant.claims = Claims::LISTEN;
         assert_eq!(check(&access, first), Err(Condition::UnauthorizedAccess));
         access.grants.remove(&2);
         assert_eq!(check(&access, second), Err(Condition::UnauthorizedAccess));
@@ -292,7 +362,7 @@ mod tests {
     fn a_hub_is_described_to_whoever_may_use_it_by_a_token_put_or_given() {
         let access = access();
         let hub: HubName = "homes".parse().unwrap();
-        let token = sign("sb://localhost/homes", "listen", &Key::new("two"), LATER);
+        let token = sign("sb://localhost/homes", "listen", &Key::new("two"), LATER.wall);
         let describe = |token| access.check_description(&hub, token, &namespace(), NOW);
         assert!(describe(Some(&*token)).is_ok());
         assert!(describe(None).is_err());

@@ -219,7 +219,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     ) -> Result<(Hub, Cover), Refusal> {
         let namespace = &self.shared.namespace;
         // Whoever may not use a hub does not learn whether it is there.
-        let cover = self.access.check(needed, address, Cover::default(), namespace.name(), self.now())?;
+        let cover = self.access.check(needed, address, Cover::default(), namespace.name(), self.moment())?;
         let name = address.hub().map(|hub| hub.as_str()).unwrap_or_default();
         let found = namespace.hub(name);
         let hub = found.map_err(|error| of_hub(&error, &entity(namespace.name(), address)))?;

@@ -48,7 +48,7 @@ use futures_util::stream::{FuturesOrdered, FuturesUnordered};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
-use crate::access::Access;
+use crate::access::{Access, Moment};
 use crate::admission::Ticket;
 use crate::gateway::Shared;
 use crate::refusals::{self, tracked};
@@ -271,6 +271,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
 
     fn now(&self) -> Timestamp {
         self.shared.environment.wall()
+    }
+
+    /// For whoever asks whether a token counts.
+    fn moment(&self) -> Moment {
+        Moment::of(&*self.shared.environment)
     }
 
     /// A refusal as the peer gets it, with where and when behind it.

@@ -100,8 +100,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
 
     fn put_token(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         let put = PutToken::of(request)?;
-        let now = self.now();
-        self.access.put(&put, now)?;
+        let at = self.moment();
+        self.access.put(&put, at)?;
         self.admit_if_authenticated();
         Ok(())
     }
@@ -115,7 +115,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let query = Query::of(request, of_link)?;
         let namespace = &self.shared.namespace;
         let name = query.hub();
-        self.access.check_description(name, request.security_token, namespace.name(), self.now())?;
+        self.access.check_description(name, request.security_token, namespace.name(), self.moment())?;
         let address = Address::Hub { hub: name.clone() };
         let found = namespace.hub(name.as_str());
         let hub = found.map_err(|error| of_hub(&error, &entity(namespace.name(), &address)))?;

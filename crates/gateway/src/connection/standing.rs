@@ -9,12 +9,13 @@
 
 use ephor_amqp::limits::Limits;
 use ephor_amqp::performative::{Error, Open, SaslInit, condition};
-use ephor_core::time::{Monotonic, Timestamp};
+use ephor_core::time::Monotonic;
 use ephor_wire::sas::Claims;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::link::Link;
 use super::{Conversation, LOOK_AFTER};
+use crate::access::Moment;
 use crate::admission::Stage;
 use crate::config::GatewayLimits;
 use crate::quirks::acknowledgement_delay;
@@ -87,7 +88,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     /// Lets the connection in once it has shown something that counts; or closes it if there are too many.
     pub(super) fn admit_if_authenticated(&mut self) {
         self.look_at_timer = true;
-        if self.ticket.is_admitted() || !self.access.is_authenticated(self.now()) {
+        if self.ticket.is_admitted() || !self.access.is_authenticated(self.moment()) {
             return;
         }
         match self.ticket.admit() {
@@ -107,8 +108,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     }
 
     /// Whoever has no token left that counts is a stranger again, and has as long as one to put another.
-    fn dismiss_if_expired(&mut self, now: Timestamp) {
-        if !self.ticket.is_admitted() || self.access.is_authenticated(now) {
+    fn dismiss_if_expired(&mut self, at: Moment) {
+        if !self.ticket.is_admitted() || self.access.is_authenticated(at) {
             return;
         }
         tracing::debug!(peer = %self.peer, tracking = self.tracking, "the last token ran out");
@@ -125,9 +126,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     }
 
     pub(super) fn set_timer(&mut self) {
-        let (clock, wall) = (&self.shared.environment, self.now());
+        let clock = &self.shared.environment;
         let now = clock.now();
-        let expiry = self.access.next_expiry(wall).map(|at| now + at.since(wall).min(LOOK_AFTER));
+        // The wall clock may be set at any time: it is looked at now and then.
+        let expiry = self.access.next_expiry(self.moment()).map(|at| at.min(now + LOOK_AFTER));
         let authorize = (!self.ticket.is_admitted()).then_some(self.authorize_by);
         let of_a_hub = |link: &Link| matches!(link, Link::Receiver(_) | Link::Sender(_));
         let look = self.links.values().any(of_a_hub).then(|| now + LOOK_AFTER);
@@ -150,7 +152,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             self.driver.connection().close(Some(Error::new(condition::UNAUTHORIZED_ACCESS, text)));
             return;
         }
-        let now = self.now();
+        let at = self.moment();
         let mut over = Vec::new();
         for (id, link) in &mut self.links {
             let (needed, address, cover) = match link {
@@ -161,7 +163,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 }
                 Link::Request(_) | Link::Reply(_) => continue,
             };
-            match self.access.check(needed, address, *cover, self.shared.namespace.name(), now) {
+            match self.access.check(needed, address, *cover, self.shared.namespace.name(), at) {
                 Ok(found) => *cover = found,
                 Err(refusal) => over.push((*id, refusal)),
             }
@@ -170,6 +172,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             self.detach(link, refusal);
         }
         self.detach_senders_to_nowhere();
-        self.dismiss_if_expired(now);
+        self.dismiss_if_expired(at);
     }
 }

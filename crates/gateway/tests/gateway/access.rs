@@ -106,6 +106,33 @@ async fn a_link_ends_with_its_token_unless_a_new_one_was_put() {
 }
 
 #[tokio::test]
+async fn a_clock_that_jumps_by_years_and_back_ends_links_and_they_come_again() {
+    const YEARS: Duration = Duration::from_secs(10 * 365 * 86_400);
+    let clock = Arc::new(JumpingClock::default());
+    let config = GatewayConfig { keys: keys(), ..GatewayConfig::default() };
+    let server = Server::on(config, clock.clone()).await;
+    let audience = "sb://localhost/homes";
+    let mut client = Client::stranger(server.address).await;
+    assert_eq!(client.put_token(audience, &token("send", "one", HOUR)).await.0, 202);
+    let sender = client.sender(HUB).await;
+    clock.forward(YEARS);
+    assert!(client.detached(sender).await.description().starts_with("ExpiredToken"));
+    clock.back(YEARS);
+    assert_eq!(client.put_token(audience, &token("send", "one", HOUR)).await.0, 202);
+    let sender = client.sender(HUB).await;
+    clock.back(YEARS);
+    // Links go on, and newcomers are served.
+    let outcome = client.send(sender, 0, &encoded(&NewEvent::new("x"))).await;
+    assert_eq!(outcome, ephor_amqp::performative::Outcome::Accepted);
+    let mut other = Client::stranger(server.address).await;
+    assert_eq!(other.put_token(audience, &token("send", "one", HOUR)).await.0, 202);
+    other.sender(HUB).await;
+    clock.forward(YEARS);
+    let outcome = client.send(sender, 1, &encoded(&NewEvent::new("x"))).await;
+    assert_eq!(outcome, ephor_amqp::performative::Outcome::Accepted);
+}
+
+#[tokio::test]
 async fn a_name_and_a_key_are_enough_for_clients_that_know_no_tokens() {
     let server = guarded().await;
     let plain =

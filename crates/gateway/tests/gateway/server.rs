@@ -86,13 +86,17 @@ pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.expect("this should have happened long ago")
 }
 
-/// A wall clock that can be put forward. Whoever sleeps looks at it all the time.
+/// A wall clock that can be put forward and back. Whoever sleeps looks at it all the time.
 #[derive(Debug, Default)]
 pub(crate) struct JumpingClock(AtomicI64);
 
 impl JumpingClock {
     pub(crate) fn forward(&self, by: Duration) {
         self.0.fetch_add(by.as_millis() as i64, Ordering::SeqCst);
+    }
+
+    pub(crate) fn back(&self, by: Duration) {
+        self.0.fetch_sub(by.as_millis() as i64, Ordering::SeqCst);
     }
 }
 

@@ -9,7 +9,7 @@ use ephor_hub::{Hub, HubError, LocalNamespace, SendError};
 use ephor_wire::address::{Address, same_name};
 use ephor_wire::condition::{Condition, Refusal, Tracking, texts};
 
-/// How long a sender is told to wait while the disk is full: what the service says when it throttles.
+/// How long a sender is told to wait while the disk is full, or nearly: what the service says when it throttles.
 const WAIT_SECONDS: u64 = 4;
 
 /// What an address is called in a text: `sb://namespace/path`.
@@ -39,8 +39,8 @@ pub(crate) fn of_send(error: &SendError, delivery: u32) -> Refusal {
         SendError::EmptyBatch | SendError::InvalidKey(_) | SendError::Unencodable(_) => {
             Refusal::new(Condition::ArgumentError, error.to_string())
         }
-        SendError::DiskFull(_) => {
-            // The hub has said so, once a commit and not once a send.
+        SendError::DiskFull(_) | SendError::LowOnDisk { .. } => {
+            // The hub has said so, and not once a send.
             tracing::debug!(%error, "a send was refused");
             texts::throttled(WAIT_SECONDS)
         }

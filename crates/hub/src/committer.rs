@@ -16,6 +16,7 @@ use ephor_core::time::{Clock, Monotonic};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::error::SendError;
+use crate::health::CommitHealth;
 use crate::journal::Payload;
 use crate::time::Reading;
 use crate::writer::{Stored, Writer};
@@ -26,8 +27,11 @@ const MOST_BYTES_PER_COMMIT: usize = 8 << 20;
 /// So long at most a committer waits for senders to come back.
 const LONGEST_GATHERING: Duration = Duration::from_millis(1);
 
-/// So long at most a committer with events that age looks at no clock.
-const LONGEST_REST: Duration = Duration::from_secs(60 * 60);
+/// So long at most an idle committer looks neither at its clocks nor at its disk.
+const LONGEST_REST: Duration = Duration::from_secs(60);
+
+/// The same, while senders are refused for lack of room.
+const REST_WITHOUT_ROOM: Duration = Duration::from_secs(1);
 
 /// A batch that waits to be stored.
 struct Waiting {
@@ -52,6 +56,7 @@ struct Queue {
 pub(crate) struct Door {
     writer: Arc<Mutex<Writer>>,
     clock: Arc<dyn Clock>,
+    health: Arc<CommitHealth>,
     /// None for a hub in memory: whoever sends stores.
     committer: Option<Committer>,
 }
@@ -67,7 +72,7 @@ impl Door {
     /// Everyone who sends stores at once.
     pub(crate) fn direct(writer: Writer, clock: Arc<dyn Clock>) -> Self {
         let writer = writer.freeing_at_once();
-        Self { writer: Arc::new(Mutex::new(writer)), clock, committer: None }
+        Self { writer: Arc::new(Mutex::new(writer)), clock, health: Arc::default(), committer: None }
     }
 
     /// A thread stores what has gathered.
@@ -82,18 +87,20 @@ impl Door {
         let queue: Arc<(Mutex<Queue>, Condvar)> = Arc::default();
         let queue_bytes = u32::try_from(queue_bytes).unwrap_or(u32::MAX);
         let room = Arc::new(Semaphore::new(queue_bytes as usize));
+        let health: Arc<CommitHealth> = Arc::default();
         let committing = Committing {
             queue: queue.clone(),
             room: room.clone(),
             writer: writer.clone(),
             clock: clock.clone(),
+            health: health.clone(),
             waits_for_the_disk,
         };
         let thread =
             std::thread::Builder::new().name(format!("hub {name}")).spawn(move || committing.run())?;
         let thread = Mutex::new(Some(thread));
         let committer = Some(Committer { queue, room, queue_bytes, thread });
-        Ok(Self { writer, clock, committer })
+        Ok(Self { writer, clock, health, committer })
     }
 
     /// Stores a batch. Once it waits in the queue, dropping the future does not take it back.
@@ -124,6 +131,19 @@ impl Door {
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
         // A commit that panicked left the journal behind its last good one.
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How commits go.
+    pub(crate) fn health(&self) -> &CommitHealth {
+        &self.health
+    }
+
+    /// Whether the committer ended although nobody closed the hub.
+    pub(crate) fn committer_is_gone(&self) -> bool {
+        self.committer.as_ref().is_some_and(|committer| {
+            let thread = committer.thread.lock().unwrap_or_else(PoisonError::into_inner);
+            thread.as_ref().is_some_and(JoinHandle::is_finished)
+        })
     }
 
     /// Has the committer look again at when it must act.
@@ -166,6 +186,7 @@ struct Committing {
     room: Arc<Semaphore>,
     writer: Arc<Mutex<Writer>>,
     clock: Arc<dyn Clock>,
+    health: Arc<CommitHealth>,
     waits_for_the_disk: bool,
 }
 
@@ -211,12 +232,8 @@ impl Committing {
             queue = self.queue.0.lock().unwrap_or_else(PoisonError::into_inner);
             if queue.waiting.is_empty() && queue.closing.is_none() && !queue.look_again {
                 queue.wanted = 1;
-                queue = match due {
-                    Some(until) => ready
-                        .wait_timeout(queue, until)
-                        .map_or_else(|error| error.into_inner().0, |woken| woken.0),
-                    None => ready.wait(queue).unwrap_or_else(PoisonError::into_inner),
-                };
+                let woken = ready.wait_timeout(queue, due);
+                queue = woken.map_or_else(|error| error.into_inner().0, |woken| woken.0);
             }
         }
         let patience = (patience / 2).min(LONGEST_GATHERING);
@@ -248,10 +265,12 @@ impl Committing {
     }
 
     /// Nothing to store: leaves a mark, frees what is due, and tells when the next thing will be.
-    fn rest(&self) -> Option<Duration> {
+    fn rest(&self) -> Duration {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer.journal.note_durable();
-        let now = writer.look(Reading::of(&*self.clock));
+        let reading = Reading::of(&*self.clock);
+        writer.look_at_the_disk(reading.now);
+        let now = writer.look(reading);
         if writer.journal.is_overdue(now) {
             writer.enforce_retention(now);
         }
@@ -259,9 +278,10 @@ impl Committing {
         /// What could not be freed is tried again, but not all the time.
         const AGAIN: Duration = Duration::from_secs(60);
         if writer.journal.is_overdue(now) {
-            return Some(AGAIN);
+            return AGAIN;
         }
-        writer.journal.due().map(|due| due.since(now.proven).min(LONGEST_REST))
+        let longest = if writer.is_low_on_disk() { REST_WITHOUT_ROOM } else { LONGEST_REST };
+        writer.journal.due().map_or(longest, |due| due.since(now.proven).min(longest))
     }
 
     fn commit(&self, taken: Vec<Waiting>, began: Monotonic) -> usize {
@@ -270,10 +290,12 @@ impl Committing {
             batches.push((partition, payload));
             answers.push((answer, _room));
         }
+        self.health.begin(began);
         let result = {
             let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
             writer.commit(&batches, Reading { wall: self.clock.wall(), now: began })
         };
+        self.health.end(&result, began);
         let count = answers.len();
         match result {
             // Whoever has gone away has taken its answer with it.
@@ -281,7 +303,10 @@ impl Committing {
                 answers.into_iter().zip(stored).for_each(|((answer, _), one)| drop(answer.send(Ok(one))))
             }
             Err(error) => {
-                tracing::warn!(batches = count, %error, "a commit failed");
+                // That the disk is nearly full is told when it begins and when it ends.
+                if !matches!(error, SendError::LowOnDisk { .. }) {
+                    tracing::warn!(batches = count, %error, "a commit failed");
+                }
                 answers.into_iter().for_each(|(answer, _)| drop(answer.send(Err(error.clone()))));
             }
         }

@@ -8,6 +8,7 @@ use ephor_core::partition_key::InvalidKey;
 
 use crate::catalog::CatalogError;
 use crate::config::InvalidConfig;
+use crate::config::quantity::format_size;
 use crate::files::is_disk_full;
 use crate::lock::LockError;
 
@@ -55,6 +56,18 @@ pub enum SendError {
         "the disk is full: {0}; this batch does not count as stored; reading goes on, and sending does as soon as there is room"
     )]
     DiskFull(Arc<io::Error>),
+    /// So little of the disk is free that it is kept for others.
+    #[error(
+        "the disk is nearly full: {} are free, and {} have to stay free (disk_reserve_bytes); this batch does not \
+         count as stored; reading goes on, and sending does as soon as there is room",
+        format_size(*free), format_size(*reserve)
+    )]
+    LowOnDisk {
+        /// How many bytes are free.
+        free: u64,
+        /// How many have to stay free.
+        reserve: u64,
+    },
     /// The disk failed.
     #[error("the disk failed: {0}; this batch does not count as stored, send it again")]
     Disk(Arc<io::Error>),

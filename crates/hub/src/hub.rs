@@ -22,10 +22,12 @@ use crate::committer::Door;
 use crate::config::{Durability, NamespaceConfig, Retention};
 use crate::error::{HubError, SendError};
 use crate::files::Files;
+use crate::health::Problem;
 use crate::journal::{Cursor, Damage, Journal, JournalConfig, Log, Payload, RecoveryReport};
 use crate::partition::{Ended, Partition, ReceiverDescription};
 use crate::producer::Producer;
 use crate::receiver::{HubReceiver, source_error};
+use crate::reserve::DiskReserve;
 use crate::time::{Reading, TimeKeeper};
 use crate::writer::{Partitions, Stored, Writer};
 
@@ -84,6 +86,7 @@ impl Hub {
         record: HubRecord,
         config: NamespaceConfig,
         clock: Arc<dyn Clock>,
+        reserve: Arc<DiskReserve>,
     ) -> Result<Self, HubError> {
         let retention = config.effective_retention(record.retention);
         let journal_config = JournalConfig {
@@ -114,7 +117,7 @@ impl Hub {
         let partitions: Partitions = Arc::new(RwLock::new(partitions));
         let (log, report) = (journal.log().clone(), journal.report().clone());
         let recent = usize::try_from(config.recent_bytes).unwrap_or(usize::MAX);
-        let writer = Writer::new(journal, keeper, partitions.clone(), recent);
+        let writer = Writer::new(journal, keeper, reserve, partitions.clone(), recent);
         let door = match config.durability {
             Durability::Memory => Door::direct(writer, clock.clone()),
             Durability::Disk | Durability::PageCache => {
@@ -189,6 +192,16 @@ impl Hub {
     /// What is known to be damaged. Everything else is served.
     pub fn damage(&self) -> Vec<Damage> {
         self.0.log.damage.all()
+    }
+
+    /// What keeps it from storing what is sent; empty if nothing does. Waits for no disk.
+    pub fn health(&self) -> Vec<Problem> {
+        let name = || self.0.name.clone();
+        let gone = self.0.door.committer_is_gone().then(|| Problem::CommitterGone { hub: name() });
+        gone.map_or_else(
+            || self.0.door.health().problems(&self.0.name, self.0.clock.now()),
+            |gone| vec![gone],
+        )
     }
 
     /// Who reads the hub now.

@@ -21,7 +21,8 @@
 //! | `committer.rs`, `writer.rs` | group commit: what turns sends into commits, and what becomes of them |
 //! | `journal/` | the log on disk: layout, commit, recovery, index, reading, retention |
 //! | `time.rs` | what time it is for a hub, when the wall clock jumps |
-//! | `files/`, `lock.rs` | the seam to the disk |
+//! | `files/`, `lock.rs`, `reserve.rs` | the seam to the disk; what of it stays free |
+//! | `health.rs` | what is the matter, if something is |
 
 mod batch;
 mod catalog;
@@ -29,6 +30,7 @@ mod committer;
 pub mod config;
 mod error;
 pub mod files;
+pub mod health;
 mod hub;
 mod journal;
 mod lock;
@@ -36,6 +38,7 @@ mod namespace;
 mod partition;
 mod producer;
 mod receiver;
+mod reserve;
 mod time;
 mod verification;
 mod writer;

@@ -21,9 +21,11 @@ use crate::catalog::{HubRecord, deleted_folder_name, folder_name, is_deleted, is
 use crate::config::{Durability, HubConfig, NamespaceConfig};
 use crate::error::HubError;
 use crate::files::{DiskFiles, Files, MemoryFiles};
+use crate::health::Problem;
 use crate::hub::Hub;
 use crate::lock::FolderLock;
 use crate::partition::Ended;
+use crate::reserve::{DiskReserve, Reached};
 
 pub(crate) const HUBS: &str = "hubs";
 
@@ -32,6 +34,7 @@ pub struct LocalNamespace {
     config: NamespaceConfig,
     files: Arc<dyn Files>,
     clock: Arc<dyn Clock>,
+    reserve: Arc<DiskReserve>,
     hubs: Mutex<Hubs>,
     _lock: Option<FolderLock>,
 }
@@ -95,7 +98,8 @@ impl LocalNamespace {
             files.sync_folder("")
         };
         make(HUBS).map_err(HubError::disk("could not make the folder of the hubs"))?;
-        let namespace = Self { config, files, clock, hubs: Mutex::default(), _lock: lock };
+        let reserve = Arc::new(DiskReserve::new(files.clone(), config.disk_reserve_bytes));
+        let namespace = Self { config, files, clock, reserve, hubs: Mutex::default(), _lock: lock };
         namespace.open_all()?;
         for hub in &namespace.config.hubs {
             // One that is damaged has been named; the others are served.
@@ -163,6 +167,18 @@ impl LocalNamespace {
     pub fn broken(&self) -> Vec<(String, String)> {
         let hubs = self.hubs();
         hubs.broken.iter().map(|(folder, broken)| (broken.shown(folder), broken.reason.clone())).collect()
+    }
+
+    /// What keeps its hubs from doing all of their work; empty if nothing does. Waits for no disk.
+    pub fn health(&self) -> Vec<Problem> {
+        if self.hubs().closed {
+            return vec![Problem::Closed];
+        }
+        let low =
+            self.reserve.reached().map(|Reached { free, reserve }| Problem::LowOnDisk { free, reserve });
+        let broken = self.broken().into_iter().map(|(hub, reason)| Problem::Broken { hub, reason });
+        let hubs = self.hubs_open();
+        low.into_iter().chain(broken).chain(hubs.iter().flat_map(Hub::health)).collect()
     }
 
     /// Deletes a hub and all its events. Its readers and senders are told.
@@ -233,7 +249,14 @@ impl LocalNamespace {
                 hubs.refuse(name, Some(hub_name), reason);
                 continue;
             }
-            match Hub::open(self.files.clone(), &folder, record, self.config.clone(), self.clock.clone()) {
+            match Hub::open(
+                self.files.clone(),
+                &folder,
+                record,
+                self.config.clone(),
+                self.clock.clone(),
+                self.reserve.clone(),
+            ) {
                 Ok(hub) => drop(hubs.open.insert(key(hub_name.as_str()), hub)),
                 Err(error) => hubs.refuse(name, Some(hub_name), error.to_string()),
             }
@@ -258,7 +281,14 @@ impl LocalNamespace {
         let create = || {
             record.store(&*self.files, &folder)?;
             self.files.sync_folder(HUBS).map_err(failed)?;
-            Hub::open(self.files.clone(), &folder, record, self.config.clone(), self.clock.clone())
+            Hub::open(
+                self.files.clone(),
+                &folder,
+                record,
+                self.config.clone(),
+                self.clock.clone(),
+                self.reserve.clone(),
+            )
         };
         // Left there, it would be a second hub of this name once the creation is tried again.
         let opened = create().inspect_err(|_| {

@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use ephor_core::position::SequenceNumber;
-use ephor_core::time::Timestamp;
+use ephor_core::time::{Monotonic, Timestamp};
 
 use crate::error::{HubError, SendError};
 use crate::files::is_disk_full;
 use crate::journal::{Journal, Payload};
 use crate::partition::Partition;
+use crate::reserve::{DiskReserve, Reached};
 use crate::time::{HubTime, Jump, Reading, TRUST_AFTER, TimeKeeper};
 
 /// The partitions of a hub; it may grow.
@@ -27,6 +28,7 @@ pub(crate) struct Stored {
 pub(crate) struct Writer {
     pub(crate) journal: Journal,
     keeper: TimeKeeper,
+    reserve: Arc<DiskReserve>,
     /// People know that events are kept until the clock has proved itself.
     told_of_waiting: bool,
     partitions: Partitions,
@@ -47,12 +49,14 @@ impl Writer {
     pub(crate) fn new(
         journal: Journal,
         keeper: TimeKeeper,
+        reserve: Arc<DiskReserve>,
         partitions: Partitions,
         most_recent_bytes: usize,
     ) -> Self {
         Self {
             journal,
             keeper,
+            reserve,
             told_of_waiting: false,
             partitions,
             recent: VecDeque::new(),
@@ -78,6 +82,7 @@ impl Writer {
             return Err(SendError::Closed(why.clone()));
         }
         let now = self.look(reading);
+        self.admit(batches, reading.now, now)?;
         let segments = self.journal.segments();
         let frames = match self.journal.commit(batches, now.stamp) {
             // Otherwise a disk without room for one more segment would wait for ever for the next one to begin.
@@ -120,6 +125,27 @@ impl Writer {
             self.enforce_retention(now);
         }
         Ok(stored)
+    }
+
+    /// Refuses what would go to the reserve of the disk, unless retention has something to free.
+    fn admit(&mut self, batches: &[(u32, Payload)], at: Monotonic, now: HubTime) -> Result<(), SendError> {
+        let bytes = batches.iter().map(|(_, payload)| payload.bytes.len() as u64).sum();
+        let mut admitted = self.reserve.admit(bytes, at);
+        if admitted.is_err() && self.enforce_retention(now) {
+            admitted = self.reserve.admit(bytes, at);
+        }
+        admitted.map_err(|Reached { free, reserve }| SendError::LowOnDisk { free, reserve })
+    }
+
+    /// Whether senders are refused for lack of room.
+    pub(crate) fn is_low_on_disk(&self) -> bool {
+        self.reserve.reached().is_some()
+    }
+
+    /// Looks whether there is room for senders; for when none comes.
+    pub(crate) fn look_at_the_disk(&self, at: Monotonic) {
+        // A refusal is told by the reserve itself.
+        let _ = self.reserve.admit(0, at);
     }
 
     /// A frame that is not kept would leave a hole behind the recent ones of its partition.

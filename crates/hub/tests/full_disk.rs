@@ -24,7 +24,13 @@ const PARTITIONS: u32 = 2;
 const BODY: usize = 1000;
 
 fn config() -> NamespaceConfig {
-    NamespaceConfig { segment_bytes: SEGMENT, recent_bytes: 64 << 10, ..NamespaceConfig::default() }
+    // Without a reserve: what is behind it has to hold, too.
+    NamespaceConfig {
+        segment_bytes: SEGMENT,
+        recent_bytes: 64 << 10,
+        disk_reserve_bytes: Some(0),
+        ..NamespaceConfig::default()
+    }
 }
 
 fn with_hub(retention: Retention) -> NamespaceConfig {

@@ -84,6 +84,7 @@ impl NamespaceConfig {
     ///     "recent_bytes": "16MiB",
     ///     "queue_bytes": "64MiB",
     ///     "vanish_after": "10m",
+    ///     "disk_reserve_bytes": "2GiB",
     ///     "hubs": [
     ///         { "name": "homes",
     ///           "partitions": 16,
@@ -141,6 +142,7 @@ fn read_ours(top: &Value<'_>) -> Result<ConfigFile, InvalidConfig> {
         "recent_bytes",
         "queue_bytes",
         "vanish_after",
+        "disk_reserve_bytes",
         "hubs",
     ])?;
     let mut config = NamespaceConfig::default();
@@ -150,6 +152,9 @@ fn read_ours(top: &Value<'_>) -> Result<ConfigFile, InvalidConfig> {
     set(&mut config.recent_bytes, fields.get("recent_bytes"), Value::size)?;
     set(&mut config.queue_bytes, fields.get("queue_bytes"), Value::size)?;
     set(&mut config.vanish_after, fields.get("vanish_after"), Value::duration)?;
+    set(&mut config.disk_reserve_bytes, fields.get("disk_reserve_bytes"), |bytes| {
+        bytes.clone().unless_null().map(|bytes| bytes.size()).transpose()
+    })?;
     set(&mut config.hubs, fields.get("hubs"), |hubs| hubs.list()?.iter().map(read_hub).collect())?;
     config.validate()?;
     Ok(ConfigFile { config, notes: Vec::new() })

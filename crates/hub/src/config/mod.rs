@@ -51,6 +51,10 @@ pub const DEFAULT_RECENT_BYTES: u64 = 16 << 20;
 pub const DEFAULT_QUEUE_BYTES: u64 = 64 << 20;
 /// [`NamespaceConfig::vanish_after`], as the service has it.
 pub const DEFAULT_VANISH_AFTER: Duration = ephor_core::receivers::DEFAULT_VANISH_AFTER;
+/// [`NamespaceConfig::disk_reserve_bytes`], on a disk that is large enough.
+pub const DEFAULT_DISK_RESERVE_BYTES: u64 = 1 << 30;
+/// On a smaller disk one part in so many is kept free.
+pub const DEFAULT_DISK_RESERVE_PARTS: u64 = 20;
 /// A receiver between two calls is silent, too.
 pub const MIN_VANISH_AFTER: Duration = Duration::from_secs(1);
 /// A day: the place of a receiver that vanished is wanted again before.
@@ -81,6 +85,10 @@ pub struct NamespaceConfig {
     pub queue_bytes: u64,
     /// A receiver that was silent for this long no longer counts; [`DEFAULT_VANISH_AFTER`].
     pub vanish_after: Duration,
+    /// Senders are refused while less than this is free on the disk of the data folder, so that readers, groups and
+    /// whatever else lives on that disk go on. `None` (the default): [`DEFAULT_DISK_RESERVE_BYTES`], or 5 % of the
+    /// disk if that is less. With 0 senders may fill the disk.
+    pub disk_reserve_bytes: Option<u64>,
 }
 
 impl Default for NamespaceConfig {
@@ -93,6 +101,7 @@ impl Default for NamespaceConfig {
             recent_bytes: DEFAULT_RECENT_BYTES,
             queue_bytes: DEFAULT_QUEUE_BYTES,
             vanish_after: DEFAULT_VANISH_AFTER,
+            disk_reserve_bytes: None,
         }
     }
 }

@@ -253,6 +253,7 @@ fn our_file_says_everything_that_can_be_said() {
             recent_bytes: 8 << 20,
             queue_bytes: 32 << 20,
             vanish_after: Duration::from_secs(90),
+            disk_reserve_bytes: Some(2 << 30),
         }
     );
 }
@@ -288,7 +289,7 @@ fn every_mistake_in_our_file_is_told_in_its_own_words() {
         (
             r#"{"hub": []}"#,
             "hub: there is no field \"hub\"; known are name, durability, segment_bytes, \
-             recent_bytes, queue_bytes, vanish_after, hubs",
+             recent_bytes, queue_bytes, vanish_after, disk_reserve_bytes, hubs",
         ),
         (
             r#"{"hubs": [{"name": "a", "partition": 4}]}"#,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use super::{File, Files, folder_and_name, path_parts};
+use super::{DiskSpace, File, Files, folder_and_name, path_parts};
 
 /// What is in the data folder concerns its owner alone.
 const FILE_MODE: u32 = 0o600;
@@ -105,6 +105,13 @@ impl Files for DiskFiles {
     fn length(&self, path: &str) -> io::Result<u64> {
         let path = self.below(path)?;
         Ok(fs::metadata(&path).map_err(at("look at", &path))?.len())
+    }
+
+    fn space(&self) -> io::Result<Option<DiskSpace>> {
+        let found = rustix::fs::statvfs(&self.root).map_err(io::Error::from);
+        let found = found.map_err(at("look at the disk of", &self.root))?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        Ok(Some(DiskSpace { free: bytes(found.f_bavail), total: bytes(found.f_blocks) }))
     }
 
     fn shown(&self, path: &str) -> String {

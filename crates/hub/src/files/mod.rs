@@ -23,6 +23,15 @@ use std::sync::Arc;
 pub use disk::{DiskError, DiskFiles};
 pub use memory::MemoryFiles;
 
+/// The size of a disk, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskSpace {
+    /// What this process may still use.
+    pub free: u64,
+    /// All of it.
+    pub total: u64,
+}
+
 /// A folder full of files.
 pub trait Files: Debug + Send + Sync + 'static {
     /// Creates an empty file; fails if there is one.
@@ -56,6 +65,11 @@ pub trait Files: Debug + Send + Sync + 'static {
 
     /// How errors and logs name this path.
     fn shown(&self, path: &str) -> String;
+
+    /// How much room there is on the disk below; none where there is no disk to run full.
+    fn space(&self) -> io::Result<Option<DiskSpace>> {
+        Ok(None)
+    }
 
     /// Whether a read may have to wait for a disk.
     fn may_block(&self) -> bool {

@@ -1,4 +1,4 @@
-//! What cannot be read any more: where it is, and which events it held.
+//! Remembers what cannot be read any more: where it is, and which events it held.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -10,6 +10,9 @@ use ephor_core::ids::PartitionId;
 
 /// So many damaged places are remembered and logged for each hub: whoever has more has no need of the rest.
 const MOST_REMEMBERED: usize = 1_000;
+
+/// So many ranges of events are remembered of one place, for the same reason.
+const MOST_RANGES: usize = 1_000;
 
 /// A part of a file that is not what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,9 +44,23 @@ impl Damage {
 }
 
 impl Damage {
-    fn covers(&self, partition: PartitionId, events: &Range<u64>) -> bool {
-        let within = |known: &Range<u64>| known.start <= events.start && events.end <= known.end;
-        self.events.iter().any(|(other, known)| *other == partition && within(known))
+    /// Adds what is in doubt as well; ranges that touch become one.
+    fn merge(&mut self, events: Vec<(PartitionId, Range<u64>)>) {
+        self.events.extend(events);
+        self.events.sort_by_key(|(partition, events)| (*partition, events.start));
+        self.events.dedup_by(|(partition, next), (earlier_partition, earlier)| {
+            let touches = partition == earlier_partition && next.start <= earlier.end;
+            if touches {
+                earlier.end = earlier.end.max(next.end);
+            }
+            touches
+        });
+        self.events.truncate(MOST_RANGES);
+    }
+
+    /// How many events are in doubt, in all partitions.
+    fn doubtful(&self) -> u64 {
+        self.events.iter().map(|(_, events)| events.end.saturating_sub(events.start)).sum()
     }
 
     /// How many events of this partition are in doubt.
@@ -74,32 +91,92 @@ impl fmt::Display for Damage {
 
 /// The damage that is known of one hub.
 #[derive(Debug, Default)]
-pub(crate) struct KnownDamage(Mutex<BTreeMap<(String, u64), Damage>>);
+pub(crate) struct KnownDamage(Mutex<BTreeMap<(String, u64), Known>>);
+
+/// One damaged place.
+#[derive(Debug)]
+struct Known {
+    damage: Damage,
+    /// How many events were in doubt when it was logged last.
+    logged: u64,
+}
 
 impl KnownDamage {
-    /// Remembers and logs it, once; or what of it was not known before.
+    /// Remembers it, and logs it when it is new and when twice as much of it is known. Whoever reads a damaged place
+    /// again and again, from ever other positions, shall not fill the log file with it.
     pub(crate) fn report(&self, damage: Damage) {
+        self.note(damage);
+    }
+
+    /// The same, and tells whether it was logged.
+    fn note(&self, damage: Damage) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let full = known.len() >= MOST_REMEMBERED;
-        match known.entry((damage.file.clone(), damage.position)) {
-            Entry::Occupied(mut present) => {
-                let present = present.get_mut();
-                let new =
-                    damage.events.iter().filter(|(partition, events)| !present.covers(*partition, events));
-                let new: Vec<_> = new.cloned().collect();
-                if new.is_empty() {
-                    return;
+        let known = match known.entry((damage.file.clone(), damage.position)) {
+            Entry::Vacant(_) if full => return false,
+            Entry::Vacant(vacant) => vacant.insert(Known { logged: damage.doubtful(), damage }),
+            Entry::Occupied(present) => {
+                let present = present.into_mut();
+                present.damage.merge(damage.events);
+                let doubtful = present.damage.doubtful();
+                if doubtful < present.logged.saturating_mul(2).max(1) {
+                    return false;
                 }
-                present.events.extend(new);
+                present.logged = doubtful;
+                present
             }
-            // Who reads damaged places again and again shall not fill the log file with them.
-            Entry::Vacant(_) if full => return,
-            Entry::Vacant(vacant) => drop(vacant.insert(damage.clone())),
-        }
-        tracing::error!(file = damage.file, position = damage.position, length = damage.length, "{damage}");
+        };
+        let Damage { file, position, length, .. } = &known.damage;
+        tracing::error!(file, position, length, "{}", known.damage);
+        true
     }
 
     pub(crate) fn all(&self) -> Vec<Damage> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.values().map(|known| known.damage.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(position: u64, partition: u32, events: Range<u64>) -> Damage {
+        Damage::new("00000001.log", position..position + 8).of(partition, events)
+    }
+
+    #[test]
+    fn a_place_that_is_read_from_ever_lower_positions_stays_one_range_and_a_few_lines() {
+        let known = KnownDamage::default();
+        let lines = (0..10_000).rev().filter(|first| known.note(at(64, 0, *first..10_000))).count();
+        assert!(lines <= 15, "{lines} lines");
+        assert_eq!(known.all(), [at(64, 0, 0..10_000)]);
+        assert!(!known.note(at(64, 0, 17..20)), "what is known is not told again");
+    }
+
+    #[test]
+    fn what_one_place_held_is_bounded_however_it_is_found() {
+        let known = KnownDamage::default();
+        let lines =
+            (0..20_000).filter(|number| known.note(at(64, (number % 3) as u32, number * 2..number * 2 + 1)));
+        assert!(lines.count() <= 20);
+        assert_eq!(known.all()[0].events.len(), MOST_RANGES);
+    }
+
+    #[test]
+    fn ranges_that_touch_are_one_and_others_stay_apart() {
+        let known = KnownDamage::default();
+        for (partition, events) in [(1, 5..7), (0, 9..10), (1, 0..2), (1, 7..9), (1, 1..3)] {
+            known.note(at(64, partition, events));
+        }
+        let (zero, one) = (PartitionId(0), PartitionId(1));
+        assert_eq!(known.all()[0].events, [(zero, 9..10), (one, 0..3), (one, 5..9)]);
+    }
+
+    #[test]
+    fn places_are_bounded_too() {
+        let known = KnownDamage::default();
+        let lines = (0..5_000).filter(|place| known.note(at(place * 8, 0, 0..1))).count();
+        assert_eq!((lines, known.all().len()), (MOST_REMEMBERED, MOST_REMEMBERED));
     }
 }

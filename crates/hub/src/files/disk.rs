@@ -74,8 +74,11 @@ impl Files for DiskFiles {
 
     fn create_folder(&self, folder: &str) -> io::Result<()> {
         let path = self.folder(folder)?;
+        if folder.is_empty() {
+            return create_root(&path);
+        }
         let mut builder = fs::DirBuilder::new();
-        builder.mode(FOLDER_MODE).recursive(folder.is_empty());
+        builder.mode(FOLDER_MODE);
         match builder.create(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
             created => created.map_err(at("create folder", &path)),
@@ -121,6 +124,39 @@ impl Files for DiskFiles {
             self.root.join(path).display().to_string()
         }
     }
+}
+
+/// Makes the data folder, and the folders above it that are missing; on disk when it returns, since nobody but us
+/// could sync its name.
+fn create_root(root: &Path) -> io::Result<()> {
+    let parents = parents_to_sync(root);
+    fs::DirBuilder::new()
+        .mode(FOLDER_MODE)
+        .recursive(true)
+        .create(root)
+        .map_err(at("create folder", root))?;
+    for parent in parents {
+        match fs::File::open(&parent).and_then(|folder| folder.sync_all()) {
+            // One that we may use and not read was there before, and so was what is in it.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            synced => synced.map_err(at("sync folder", &parent))?,
+        }
+    }
+    Ok(())
+}
+
+/// The folder that holds the root, and those that hold what is missing above it.
+fn parents_to_sync(root: &Path) -> Vec<PathBuf> {
+    let mut parents = Vec::new();
+    for folder in root.ancestors() {
+        let Some(parent) = folder.parent() else { break };
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        parents.push(parent.to_owned());
+        if parent.exists() {
+            break;
+        }
+    }
+    parents
 }
 
 #[derive(Debug)]
@@ -289,6 +325,20 @@ mod tests {
         files.create("inner/file").unwrap();
         let mode = |path: &str| fs::metadata(files.shown(path)).unwrap().permissions().mode() & 0o777;
         assert_eq!([mode(""), mode("inner"), mode("inner/file")], [0o700, 0o700, 0o600]);
+    }
+
+    #[test]
+    fn the_name_of_a_new_data_folder_is_made_durable_with_all_that_had_to_be_made_above_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path();
+        let root = here.join("a/b/data");
+        let above = [here.join("a/b"), here.join("a"), here.to_owned()];
+        assert_eq!(parents_to_sync(&root), above);
+        DiskFiles::new(root.clone()).create_folder("").unwrap();
+        assert_eq!(parents_to_sync(&root), above[..1]);
+        DiskFiles::new(root).create_folder("").unwrap();
+        assert_eq!(parents_to_sync(Path::new("data")), [Path::new(".")]);
+        assert_eq!(parents_to_sync(Path::new("/")), Vec::<PathBuf>::new());
     }
 
     #[test]

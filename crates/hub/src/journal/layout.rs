@@ -28,6 +28,7 @@
 //!
 //! index     00000000000000000007.index      may be lost: it is made anew from the segment
 //! mark      mark                            up to where the log is known to be on disk
+//! time      time                            how late it is at least (time_file.rs)
 //! ```
 //!
 //! The checksums are CRC-32C. That of a frame's header also covers the log's

@@ -69,19 +69,24 @@ impl Journal {
         Ok(expired)
     }
 
-    /// Removes the files of segments that were taken from the log. What cannot be removed is tried again.
+    /// Removes the files of segments that were taken from the log, so that none is back after a power failure. What
+    /// cannot be removed is tried again.
     pub(crate) fn remove_files(&mut self, segments: Vec<u64>) -> io::Result<()> {
         self.leftovers.extend(segments);
+        if self.leftovers.is_empty() {
+            return Ok(());
+        }
         // The oldest first: after a crash none is missing between others.
-        while let Some(number) = self.leftovers.first().copied() {
-            for name in [segment_name(number), index_name(number)] {
+        for number in &self.leftovers {
+            for name in [segment_name(*number), index_name(*number)] {
                 match self.log.files.remove(&self.log.path(&name)) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                     _ => {}
                 }
             }
-            self.leftovers.remove(0);
         }
+        self.log.files.sync_folder(&self.log.folder)?;
+        self.leftovers.clear();
         Ok(())
     }
 

@@ -33,7 +33,7 @@ fn show(hub: &HubVerification) {
         log.damage.iter().for_each(|damage| println!("  {damage}"));
         if log.torn_bytes > 0 {
             println!(
-                "  {} bytes of a commit that was cut short; nobody was told that it was stored",
+                "  {} bytes of a commit that was cut short; nobody was told that it was stored, unless the end was damaged later",
                 log.torn_bytes
             );
         }

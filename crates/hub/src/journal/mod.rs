@@ -82,7 +82,8 @@ pub(crate) struct Payload {
 pub struct RecoveryReport {
     /// Whether nothing had to be looked for: the log was closed in good order, or had nothing to do for a while.
     pub clean: bool,
-    /// Bytes of a commit that was cut short; nobody was told that it was stored.
+    /// Bytes of a commit that was cut short. Nobody was told that it was stored, unless the end of the log was damaged
+    /// before the mark said that it is on disk: the two look the same.
     pub torn_bytes: u64,
     /// How many bytes were read to open the log.
     pub bytes_read: u64,

@@ -145,7 +145,8 @@ impl Journal {
                 file = name,
                 position = end,
                 bytes = torn_bytes,
-                "cut a commit that was not finished; nobody was told that it was stored"
+                "cut off the end of the log, which is no whole commit: one that was not finished, so that nobody was \
+                 told that it was stored; unless the file was damaged, then it may have been the last that was"
             );
         }
         let damaged = !damage.is_empty();

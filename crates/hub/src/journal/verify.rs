@@ -22,7 +22,7 @@ pub struct LogVerification {
     pub events: u64,
     /// How many bytes were read.
     pub bytes: u64,
-    /// What a commit that was cut short left at the end; nobody was told that it was stored.
+    /// What is left of a commit that was cut short. Nobody was told that it was stored, unless the damage came later.
     pub torn_bytes: u64,
     /// What is damaged.
     pub damage: Vec<Damage>,

@@ -70,6 +70,33 @@ fn health_is_answered_as_by_the_emulator() {
 }
 
 #[test]
+fn health_tells_of_a_hub_that_could_not_be_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    Dev::start(folder.path(), &["--hub", "homes:1", "--hub", "mills:1"]).stop();
+    let hubs = std::fs::read_dir(folder.path().join("ephor-data/hubs")).unwrap();
+    let mut hubs = hubs.map(|hub| hub.unwrap().path());
+    let mills = hubs.find(|hub| hub.to_str().unwrap().contains("mills")).unwrap();
+    std::fs::write(mills.join("hub.json"), "nonsense").unwrap();
+    let dev = Dev::start(folder.path(), &[]);
+    let answer = dev.ask("GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
+    assert!(answer.contains(r#""status":"unhealthy""#) && answer.contains("mills"), "{answer}");
+    assert!(!answer.contains("homes"), "{answer}");
+}
+
+#[test]
+fn health_is_told_to_other_machines_only_if_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let dev = ["dev", "--memory", "--amqp", "127.0.0.1:0", "--http", "0.0.0.0:0"];
+    let output = ephor(folder.path()).args(dev).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        !output.status.success() && text.contains("(--http) can be reached from other machines"),
+        "{text}"
+    );
+}
+
+#[test]
 fn whom_the_hub_does_not_let_in_is_logged() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();

@@ -1,8 +1,14 @@
-//! `GET /health`, answered as the Microsoft emulator does, so that scripts written for it work.
+//! Answers `GET /health` as the Microsoft emulator does, so that scripts written for it work.
 //!
-//! Nothing else is served here yet, and so little HTTP needs no library.
+//! | hubs | answer |
+//! |---|---|
+//! | all at work | 200 `{"status":"healthy","message":"Service is healthy."}` |
+//! | something is the matter | 503 `{"status":"unhealthy","message":"…","reasons":["…"]}` |
+//!
+//! `reasons` is ours, the rest is the emulator's. Nothing else is served here, and so little HTTP needs no library.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -10,6 +16,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 
 const HEALTHY: &str = r#"{"status":"healthy","message":"Service is healthy."}"#;
+/// The emulator's words.
+const UNHEALTHY: &str = "Service not available. Please try after some time.";
 const UNKNOWN: &str = r#"{"status":"not found","message":"There is only GET /health."}"#;
 
 /// No request that we answer is longer.
@@ -21,12 +29,20 @@ const MOST_AT_A_TIME: usize = 256;
 /// After the system could not give us a connection, for example because too many files are open.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
 
+/// Tells what is the matter; nothing if all is well.
+pub(super) type Health = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
+
 /// Answers until told to stop.
-pub(super) async fn serve(listener: TcpListener, stopped: impl Future<Output = ()>) {
-    serve_with(listener, PATIENCE, stopped).await;
+pub(super) async fn serve(listener: TcpListener, health: Health, stopped: impl Future<Output = ()>) {
+    serve_with(listener, health, PATIENCE, stopped).await;
 }
 
-async fn serve_with(listener: TcpListener, patience: Duration, stopped: impl Future<Output = ()>) {
+async fn serve_with(
+    listener: TcpListener,
+    health: Health,
+    patience: Duration,
+    stopped: impl Future<Output = ()>,
+) {
     let mut stopped = std::pin::pin!(stopped);
     let mut asking = JoinSet::new();
     // In the order in which they came.
@@ -39,7 +55,7 @@ async fn serve_with(listener: TcpListener, patience: Duration, stopped: impl Fut
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     make_room(&mut places);
-                    places.push_back(asking.spawn(answer_in_time(stream, patience)));
+                    places.push_back(asking.spawn(answer_in_time(stream, health.clone(), patience)));
                 }
                 Err(_) => pause().await,
             }
@@ -63,11 +79,11 @@ async fn pause() {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the outermost shell: a real peer takes real time")]
-async fn answer_in_time(stream: TcpStream, patience: Duration) {
-    drop(tokio::time::timeout(patience, answer(stream)).await);
+async fn answer_in_time(stream: TcpStream, health: Health, patience: Duration) {
+    drop(tokio::time::timeout(patience, answer(stream, &health)).await);
 }
 
-async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
+async fn answer(mut stream: TcpStream, health: &Health) -> std::io::Result<()> {
     let mut request = Vec::new();
     while !request.windows(4).any(|end| end == b"\r\n\r\n") {
         let mut part = [0; 1024];
@@ -77,7 +93,7 @@ async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
             return Ok(());
         }
     }
-    let (status, body) = reply(&request);
+    let (status, body) = reply(&request, health);
     let head = format!(
         "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
         body.len()
@@ -89,24 +105,47 @@ async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
     stream.shutdown().await
 }
 
-fn reply(request: &[u8]) -> (&'static str, &'static str) {
+fn reply(request: &[u8], health: &Health) -> (&'static str, String) {
     let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let mut words = line.split(|byte| *byte == b' ');
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let path = path.split(|byte| *byte == b'?').next().unwrap_or_default();
     match (method, path) {
-        (b"GET" | b"HEAD", b"/health") => ("200 OK", HEALTHY),
-        _ => ("404 Not Found", UNKNOWN),
+        (b"GET" | b"HEAD", b"/health") => match &health()[..] {
+            [] => ("200 OK", HEALTHY.to_owned()),
+            reasons => ("503 Service Unavailable", unhealthy(reasons)),
+        },
+        _ => ("404 Not Found", UNKNOWN.to_owned()),
     }
+}
+
+fn unhealthy(reasons: &[String]) -> String {
+    serde_json::json!({ "status": "unhealthy", "message": UNHEALTHY, "reasons": reasons }).to_string()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn well() -> Health {
+        Arc::new(Vec::new)
+    }
+
+    #[test]
+    fn what_is_the_matter_is_told_in_the_emulators_form_with_the_reasons() {
+        let health: Health = Arc::new(|| vec!["hub \"homes\" is broken".to_owned()]);
+        let (status, body) = reply(b"GET /health HTTP/1.1\r\n\r\n", &health);
+        assert_eq!(status, "503 Service Unavailable");
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(body["status"], "unhealthy");
+        assert_eq!(body["message"], "Service not available. Please try after some time.");
+        assert_eq!(body["reasons"][0], "hub \"homes\" is broken");
+    }
+
     #[test]
     fn only_health_is_answered() {
-        assert_eq!(reply(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"), ("200 OK", HEALTHY));
+        let reply = |request: &[u8]| reply(request, &well());
+        assert_eq!(reply(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"), ("200 OK", HEALTHY.to_owned()));
         assert_eq!(reply(b"GET /health?x=1 HTTP/1.1\r\n\r\n").0, "200 OK");
         for other in
             ["GET / HTTP/1.1\r\n\r\n", "POST /health HTTP/1.1\r\n\r\n", "GET /healthy x\r\n\r\n", "\r\n\r\n"]
@@ -114,6 +153,7 @@ mod tests {
             assert_eq!(reply(other.as_bytes()).0, "404 Not Found", "{other}");
         }
     }
+
     #[tokio::test]
     async fn whoever_says_nothing_keeps_nobody_out() {
         const FOREVER: Duration = Duration::from_secs(3_600);
@@ -135,6 +175,6 @@ mod tests {
         };
         let enough = Duration::from_secs(60);
         #[expect(clippy::disallowed_methods, reason = "a test that hangs shall fail")]
-        tokio::time::timeout(enough, serve_with(listener, FOREVER, asked)).await.unwrap();
+        tokio::time::timeout(enough, serve_with(listener, well(), FOREVER, asked)).await.unwrap();
     }
 }

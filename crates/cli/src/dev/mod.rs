@@ -26,6 +26,7 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
     if options.end_with_parent {
         ephor_homes::fleet::end_with_parent()?;
     }
+    check_exposure(options.http, options.allow_insecure)?;
     let began = SystemClock.now();
     let (config, mut notes) = hubs::configuration(&options)?;
     let key = key::chosen(options.key_file.as_deref())?;
@@ -81,8 +82,10 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
             _ => Ok(()),
         }
     };
+    let asked = namespace.clone();
+    let problems = Arc::new(move || asked.health().iter().map(ToString::to_string).collect());
     let health = async {
-        health::serve(http, stopped(stopping.clone())).await;
+        health::serve(http, problems, stopped(stopping.clone())).await;
         Ok(())
     };
     let mut serving = pin!(async { tokio::try_join!(plain, secure, health, ctrl_c) });
@@ -121,6 +124,18 @@ fn advised(error: ServeError) -> BoxError {
         .into(),
         other => other.into(),
     }
+}
+
+/// What is the matter with the hubs is nobody's business in other networks.
+fn check_exposure(http: SocketAddr, allow_insecure: bool) -> Result<(), BoxError> {
+    if http.ip().is_loopback() || allow_insecure {
+        return Ok(());
+    }
+    Err(format!(
+        "{http} (--http) can be reached from other machines, and there is no TLS; listen on 127.0.0.1, or add \
+         --allow-insecure if nobody else is in that network"
+    )
+    .into())
 }
 
 fn bind(address: SocketAddr, option: &str) -> Result<TcpListener, BoxError> {

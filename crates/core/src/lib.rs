@@ -13,7 +13,7 @@
 //! | who should own what | [`balance`], [`handover`] |
 //! | how far a group has come | [`checkpoint`], [`progress`] |
 //! | who may read beside whom, and what a key chooses | [`receivers`], [`partition_key`] |
-//! | what to do when user code fails | [`failure`] |
+//! | what to do when user code fails, or a task panics | [`failure`], [`panics`] |
 //! | what a backend implements | [`store`], [`source`] |
 
 pub mod balance;
@@ -27,6 +27,7 @@ pub mod history;
 pub mod host_record;
 pub mod ids;
 pub mod lease;
+pub mod panics;
 pub mod partition_key;
 pub mod position;
 pub mod progress;

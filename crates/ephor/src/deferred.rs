@@ -94,14 +94,15 @@ async fn write_when_due(inner: Weak<ContextInner>) {
         let Some(position) = next(&context, now) else { return };
         // Somebody else has written meanwhile: the turn is a later one.
         let Some(position) = position else { continue };
-        let saved = context.save(position.clone()).await;
+        let reporter = context.inner().store.reporter();
+        let saved = reporter.survive("writer of deferred checkpoints", context.save(position.clone())).await;
         let mut progress = context.progress();
         match saved {
-            Ok(Checkpointed::Refused) => progress.deferred.position = None,
+            Some(Ok(Checkpointed::Refused)) => progress.deferred.position = None,
             // Also if what is stored is ahead of it.
-            Ok(_) => progress.deferred.forget_up_to(&position),
-            // The store calls report it.
-            Err(_) => progress.deferred.turn = now + RETRY,
+            Some(Ok(_)) => progress.deferred.forget_up_to(&position),
+            // The store calls have reported it, or the panic was.
+            Some(Err(_)) | None => progress.deferred.turn = now + RETRY,
         }
     }
 }

@@ -222,9 +222,14 @@ pub enum HostError {
         /// The partition.
         partition: PartitionId,
     },
-    /// A fault of the host itself, which it survived.
-    #[error("a fault in the host itself: a scan panicked; please report it with the panic's message")]
-    Fault,
+    /// A task of the host panicked, in its own code or in the store's. It goes on.
+    #[error("the {task} of this host panicked: {message}; it goes on, and unless your own store did it, please report it")]
+    Fault {
+        /// Which task.
+        task: &'static str,
+        /// The panic's message.
+        message: String,
+    },
     /// A record in the store cannot be read.
     #[error("a record in the store is damaged: {what}")]
     Damaged {

@@ -1,8 +1,9 @@
 //! Where everything that goes wrong is said: the log, the metrics, the user's handler.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::future::Future;
 
 use ephor_core::ids::{GroupId, HostId};
+use ephor_core::panics::{self, Panicked};
 
 use crate::error::HostError;
 use crate::metric_names as names;
@@ -20,6 +21,12 @@ impl Reporter {
         Self { group, host, handler }
     }
 
+    /// Runs one turn of a task that must not end: a panic is reported, and the task goes on. None if it panicked.
+    pub(crate) async fn survive<T>(&self, task: &'static str, turn: impl Future<Output = T>) -> Option<T> {
+        let turned = panics::caught_async(turn).await;
+        turned.map_err(|Panicked { message }| self.report(&HostError::Fault { task, message })).ok()
+    }
+
     pub(crate) fn report(&self, error: &HostError) {
         let (group, host) = (&self.group, &self.host);
         let kind = kind(error);
@@ -31,9 +38,8 @@ impl Reporter {
         metrics::counter!(names::HOST_ERRORS, "kind" => kind).increment(1);
         if let Some(handler) = &self.handler {
             // The user's code must not end the task that reports.
-            let called = catch_unwind(AssertUnwindSafe(|| (handler.0)(error)));
-            if called.is_err() {
-                tracing::error!(%group, %host, "the error handler panicked");
+            if let Err(panicked) = panics::caught(|| (handler.0)(error)) {
+                tracing::error!(%group, %host, %panicked, "the error handler panicked");
             }
         }
     }
@@ -54,7 +60,7 @@ fn needs_a_person(error: &HostError) -> bool {
             | HostError::Halted { .. }
             | HostError::Stuck { .. }
             | HostError::Unplaced { .. }
-            | HostError::Fault
+            | HostError::Fault { .. }
             | HostError::Damaged { .. }
             | HostError::Partition {
                 error: PartitionError::Skipped { .. } | PartitionError::LostGround(_),
@@ -80,7 +86,7 @@ fn kind(error: &HostError) -> &'static str {
         HostError::Stuck { .. } => "stuck",
         HostError::Unsettled { .. } => "unsettled",
         HostError::Unplaced { .. } => "unplaced",
-        HostError::Fault => "fault",
+        HostError::Fault { .. } => "fault",
         HostError::Damaged { .. } => "damaged",
     }
 }

@@ -51,6 +51,10 @@ impl StoreCalls {
         &self.group
     }
 
+    pub(crate) fn reporter(&self) -> &Reporter {
+        &self.reporter
+    }
+
     /// Makes a call. A failure is reported here and given back.
     pub(crate) async fn call<T>(
         &self,

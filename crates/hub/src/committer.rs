@@ -198,6 +198,9 @@ struct LastWords {
 
 impl Drop for LastWords {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!("the committer of a hub panicked: nothing is stored any more; restart the program");
+        }
         self.room.close();
         let mut queue = self.queue.0.lock().unwrap_or_else(PoisonError::into_inner);
         queue.closing.get_or_insert_with(|| Arc::from("the hub's committer is gone; restart the program"));

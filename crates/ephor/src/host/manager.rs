@@ -9,7 +9,6 @@
 //! Nothing that the store or the hub does ends this loop.
 
 use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +20,6 @@ use ephor_core::host_record::{Answer, HostRecord, HostState, Want};
 use ephor_core::ids::{HostId, LogId, PartitionId};
 use ephor_core::store::{Founding, View};
 use ephor_core::time::Monotonic;
-use futures_util::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 
 use super::changes::{OwnershipEvent, OwnershipReason};
@@ -180,11 +178,8 @@ impl Manager {
                     next = next.min(shared.now() + SHORTEST_SCAN);
                 }
                 () = shared.environment.sleep_until(next) => {
-                    let busy = AssertUnwindSafe(self.scan()).catch_unwind().await.unwrap_or_else(|_| {
-                        // Nothing ends this loop, a fault of ours included. The hook has told of it.
-                        shared.reporter.report(&HostError::Fault);
-                        true
-                    });
+                    // Nothing ends this loop, a fault of ours included.
+                    let busy = shared.reporter.survive("manager", self.scan()).await.unwrap_or(true);
                     woken = false;
                     let interval = if busy { shared.manager.fast_scan } else { shared.manager.slow_scan };
                     next = self.last_scan + self.jitter(interval);

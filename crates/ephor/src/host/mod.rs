@@ -244,8 +244,8 @@ impl EventProcessorHost {
         partitions.sort_unstable();
         let manager = Manager::new(shared.clone(), orders, partitions, log);
         let tasks = [
-            config.environment.spawn(Box::pin(manager.run())),
-            config.environment.spawn(Box::pin(renewer::run(shared.clone()))),
+            shared.spawn("manager", manager.run()),
+            shared.spawn("renewer", renewer::run(shared.clone())),
         ];
         let pulse = config.environment.keep_going();
         self.state().running = Some(Running { shared, commands, _tasks: tasks, _pulse: pulse });

@@ -8,7 +8,6 @@ use ephor_core::failure::Backoff;
 use ephor_core::ids::HostId;
 use ephor_core::lease::{Lease, LeaseToken, ReleaseCause};
 use ephor_core::time::Monotonic;
-use futures_util::FutureExt;
 use tokio::sync::watch;
 
 use super::changes::OwnershipReason;
@@ -68,10 +67,11 @@ impl Manager {
             quiet_until,
         };
         let (pump, ends) = ((shared.run_pump)(seed), self.end_sender.clone());
+        let reporter = shared.reporter.clone();
         let task = shared.environment.spawn(Box::pin(async move {
-            let end = std::panic::AssertUnwindSafe(pump).catch_unwind().await;
+            let end = reporter.survive("pump of a partition", pump).await;
             let end = end.unwrap_or(PumpEnd {
-                // Only a panic while dropping the user's own values comes this far; the hook has told of it.
+                // A panic of the store, or while the user's own values were dropped.
                 partition,
                 epoch,
                 opened: true,

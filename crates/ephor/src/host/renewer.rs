@@ -12,15 +12,18 @@ use super::shared::{HostShared, loss_reason};
 use crate::error::{HostError, StoreCallError};
 
 /// Renews until it is dropped. One failed renewal is reported, tried again
-/// soon, and changes nothing else: the deadline decides.
+/// soon, and changes nothing else: the deadline decides. So does a panic.
 pub(crate) async fn run(shared: Arc<HostShared>) {
     let manager = &shared.manager;
     let mut next = shared.now() + manager.renew_interval;
     loop {
         shared.environment.sleep_until(next).await;
-        shared.notice_stuck_calls();
         let sent = shared.now();
-        let well = renew(&shared).await;
+        let turn = async {
+            shared.notice_stuck_calls();
+            renew(&shared).await
+        };
+        let well = shared.reporter.survive("renewer", turn).await.unwrap_or(false);
         let pause = if well { manager.renew_interval } else { manager.fast_scan };
         next = sent + pause;
     }

@@ -1,6 +1,7 @@
 //! What the tasks of one running host share.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -127,6 +128,14 @@ pub(crate) struct Status {
 impl HostShared {
     pub(crate) fn now(&self) -> Monotonic {
         self.environment.now()
+    }
+
+    /// Starts a task of this host. Its turns survive panics; should it end by one all the same, that is reported.
+    pub(crate) fn spawn(&self, task: &'static str, run: impl Future<Output = ()> + Send + 'static) -> TaskHandle {
+        let reporter = self.reporter.clone();
+        self.environment.spawn(Box::pin(async move {
+            reporter.survive(task, run).await;
+        }))
     }
 
     /// What a deadline counts from. The planted bug believes that an answer is as young as its arrival.

@@ -22,8 +22,31 @@ use crate::stop_report::StopReport;
 const RELEASES_AT_ONCE: usize = 16;
 
 impl Manager {
-    /// Gives everything back. Calls in flight are given up at `until`.
+    /// Gives everything back, and leaves. Calls in flight are given up at `until`. Stopped is stopped, also if something
+    /// panics on the way.
     pub(super) async fn stop(&mut self, until: Monotonic) -> StopReport {
+        let shared = self.shared.clone();
+        let reporter = &shared.reporter;
+        if reporter.survive("manager", self.give_everything_back(until)).await.is_none() {
+            let unsure = std::mem::take(&mut self.unconfirmed);
+            unsure.into_iter().for_each(|(partition, _, _)| self.abandon(partition));
+        }
+        // What is still here cannot be given up: its lease runs out, and is not released.
+        let left = std::mem::take(&mut *shared.slots());
+        self.report.abandoned.extend(left.keys());
+        for slot in left.values() {
+            slot.context.inner().lease.end();
+            slot.context.cancel();
+        }
+        drop(left);
+        let store = &shared.store;
+        let retire = async { store.call("retire", None, store.store().retire(store.group(), &shared.me)).await };
+        // If it fails, the record grows old and is forgotten.
+        reporter.survive("manager", retire).await;
+        std::mem::take(&mut self.report)
+    }
+
+    async fn give_everything_back(&mut self, until: Monotonic) {
         let shared = self.shared.clone();
         self.stopping = true;
         self.asks.clear();
@@ -47,37 +70,30 @@ impl Manager {
                 () = shared.environment.sleep_until(last) => break,
             }
         }
-        let mut report = std::mem::take(&mut self.report);
-        let unconfirmed = std::mem::take(&mut self.unconfirmed);
-        let again = unconfirmed.into_iter().map(|(partition, epoch, settled)| {
+        let again = self.unconfirmed.clone().into_iter().map(|(partition, epoch, settled)| {
             let shared = shared.clone();
             async move { (partition, release_again(&shared, partition, epoch, settled).await) }
         });
         let again = futures_util::stream::iter(again).buffer_unordered(RELEASES_AT_ONCE);
         for (partition, released) in again.collect::<Vec<_>>().await {
             if !released {
-                for list in [&mut report.drained, &mut report.given_up, &mut report.unsettled] {
-                    list.retain(|other| *other != partition);
-                }
-                report.abandoned.push(partition);
+                self.abandon(partition);
             }
         }
+        self.unconfirmed.clear();
         // Something may have been handed to us while we were leaving.
         if let Some(sight) = self.look().await {
             self.reconcile(&sight).await;
         }
-        // What is still here cannot be given up: its lease runs out, and is not released.
-        let left = std::mem::take(&mut *shared.slots());
-        report.abandoned.extend(left.keys());
-        for slot in left.values() {
-            slot.context.inner().lease.end();
-            slot.context.cancel();
+    }
+
+    /// Nobody knows whether this partition is released: its lease runs out.
+    fn abandon(&mut self, partition: PartitionId) {
+        let StopReport { drained, given_up, unsettled, abandoned, .. } = &mut self.report;
+        for list in [drained, given_up, unsettled] {
+            list.retain(|other| *other != partition);
         }
-        let store = &shared.store;
-        let call = store.store().retire(store.group(), &shared.me);
-        // If it fails, the record grows old and is forgotten.
-        let _ = store.call("retire", None, call).await;
-        report
+        abandoned.push(partition);
     }
 
     /// Where the store cannot wake the heirs, a release would lie there until

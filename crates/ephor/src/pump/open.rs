@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use ephor_core::checkpoint::Position;
+use ephor_core::panics::Panicked;
 use ephor_core::position::StartPosition;
 use ephor_core::resume::{self, LostGround, OnInvalidPosition, Resume};
 use ephor_core::source::{OpenError, OpenRequest, PartitionProperties, Receiver, SourceError};
@@ -306,7 +307,5 @@ pub(crate) async fn within_limit<T, E: From<SourceError>>(
 
 /// The words of a panic.
 pub(super) fn panicked(panic: &(dyn std::any::Any + Send)) -> ProcessorError {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    ProcessorError::Panicked { message: text.unwrap_or("(no message)").to_string() }
+    ProcessorError::Panicked { message: Panicked::of(panic).message }
 }

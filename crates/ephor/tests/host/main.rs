@@ -19,6 +19,7 @@ mod neighbours;
 mod observing;
 mod operating;
 mod ownership;
+mod panicking_store;
 mod planted;
 mod poor_processors;
 mod positions;

@@ -31,6 +31,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use ephor_core::epoch::Epoch;
+use ephor_core::panics;
 use ephor_wire::address::Address;
 use ephor_wire::management::Query;
 use ephor_wire::selector::Start;
@@ -111,7 +112,13 @@ impl Line {
         let (commands, receiver) = mpsc::channel(MOST_COMMANDS);
         let attention = Arc::new(Attention::default());
         let ended = Arc::new(OnceLock::new());
-        tokio::spawn(task::run(endpoint, receiver, attention.clone(), ended.clone()));
+        let run = task::run(endpoint, receiver, attention.clone(), ended.clone());
+        tokio::spawn(async move {
+            // Whoever waits for it is told that the connection is gone, and makes a new one.
+            if let Err(panicked) = panics::caught_async(run).await {
+                tracing::error!(%panicked, "the task of a connection panicked");
+            }
+        });
         Arc::new(Self { commands, attention, condemned: AtomicBool::new(false), ended })
     }
 

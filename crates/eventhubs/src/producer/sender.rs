@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ephor_core::ids::PartitionId;
+use ephor_core::panics;
 use ephor_wire::address::Address;
 use ephor_wire::condition::Class;
 use tokio::sync::{mpsc, oneshot};
@@ -92,7 +93,12 @@ impl Sender {
 
     #[expect(clippy::disallowed_methods, reason = "a link needs a task, and sockets are not simulated")]
     pub(super) fn start(self) {
-        tokio::spawn(self.run());
+        tokio::spawn(async move {
+            // Whoever waits for it is told that it is gone, and the next send starts another.
+            if let Err(panicked) = panics::caught_async(self.run()).await {
+                tracing::error!(%panicked, "the task of a producer's link panicked");
+            }
+        });
     }
 
     /// Serves until nobody can ask any more.

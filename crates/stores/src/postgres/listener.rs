@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use ephor_core::panics;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -95,7 +96,9 @@ async fn listen(options: PgConnectOptions, channel: String, bells: Arc<Bells>, t
                 let since = Instant::now();
                 bells.ring_all();
                 tried.send_replace(true);
-                hear(&mut listener, &bells).await;
+                if let Err(panicked) = panics::caught_async(hear(&mut listener, &bells)).await {
+                    tracing::error!(%panicked, "listening for wakes panicked, and goes on with a new connection");
+                }
                 listened = since.elapsed();
                 tracing::debug!("the connection that listens for wakes is lost");
             }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use ephor_core::panics;
 use rusqlite::{Connection, OpenFlags};
 
 use super::bells::Bells;
@@ -37,7 +38,12 @@ impl Watcher {
 fn watch(place: &Place, bells: &Bells, end: &Receiver<()>) {
     let mut watch = Watch::default();
     while matches!(end.recv_timeout(INTERVAL), Err(RecvTimeoutError::Timeout)) {
-        match watch.look(place, bells) {
+        let looked = panics::caught(|| watch.look(place, bells)).unwrap_or_else(|panicked| {
+            tracing::error!(%panicked, "the watcher of the store panicked, and goes on with a new connection");
+            watch = Watch::default();
+            Ok(())
+        });
+        match looked {
             Ok(()) => watch.failed = false,
             // A wake is a hint. Whoever uses the store hears of what is wrong with it.
             Err(error) if !std::mem::replace(&mut watch.failed, true) => {

@@ -2,10 +2,10 @@
 //! that were waiting together to disk at once.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use ephor_core::ids::GroupId;
+use ephor_core::panics;
 use ephor_core::store::StoreError;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -94,7 +94,10 @@ fn run(mut session: Session, mut queue: mpsc::Receiver<Job>) {
             answers.extend(carry_out(&mut session, job));
             next = (answers.len() < TOGETHER).then(|| queue.try_recv().ok()).flatten();
         }
-        let synced = session.sync();
+        let synced = panics::caught(|| session.sync()).unwrap_or_else(|panicked| {
+            tracing::error!(%panicked, "bringing the store's writes to disk panicked");
+            Err(format!("whether it is on disk is unknown: {panicked}"))
+        });
         for answer in answers {
             answer(&synced);
         }
@@ -103,8 +106,8 @@ fn run(mut session: Session, mut queue: mpsc::Receiver<Job>) {
 
 /// A panic in one step rolls that step back and is no reason to end all others.
 fn carry_out(session: &mut Session, job: Job) -> Option<Answer> {
-    catch_unwind(AssertUnwindSafe(|| job(session))).unwrap_or_else(|_| {
-        tracing::error!("a step of the store panicked and was rolled back");
+    panics::caught(|| job(session)).unwrap_or_else(|panicked| {
+        tracing::error!(%panicked, "a step of the store panicked and was rolled back");
         None
     })
 }

@@ -57,6 +57,8 @@ pub enum Trouble {
     LandsAndFails,
     /// No answer, although it happened.
     LandsAndHangs,
+    /// A panic, and nothing happened.
+    Panics,
 }
 
 #[derive(Default)]
@@ -128,6 +130,7 @@ impl TroubledStore {
                 None => call.await,
                 Some(Trouble::Fails) => Err(out_of_order()),
                 Some(Trouble::Hangs) => std::future::pending().await,
+                Some(Trouble::Panics) => panic!("the store panics in {op:?}"),
                 Some(Trouble::LandsAndFails) => {
                     call.await?;
                     Err(out_of_order())

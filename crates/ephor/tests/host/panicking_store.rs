@@ -1,0 +1,98 @@
+//! A store that panics: the task that called it reports that, and goes on.
+
+use std::sync::Arc;
+
+use crate::common::ledger::{
+    Ledger, P0, What, millis, owner, seconds, send, start, stored_sequence, until_finished,
+};
+use crate::common::troubled_store::{HOST_OPS, Op, Trouble, TroubledStore};
+use ephor::{CheckpointPolicy, EventProcessorOptions, PartitionId};
+use ephor_testkit::TestFleet;
+
+fn fleet_with_store(partitions: u32) -> (TestFleet, Ledger, TroubledStore) {
+    let fleet = TestFleet::new(partitions).unwrap();
+    let ledger = Ledger::new(&fleet);
+    let store = TroubledStore::new(Arc::new(ledger.store()));
+    let fleet = fleet.with_store(Arc::new(store.clone()));
+    (fleet, ledger, store)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_panics_is_reported_and_costs_no_lease() {
+    let (mut fleet, ledger, store) = fleet_with_store(2);
+    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    fleet.until_balanced().await.unwrap();
+    ledger.clear();
+    store.trouble_times(Op::Renew, Trouble::Panics, 1);
+    fleet.pass(seconds(300)).await;
+    let changes = ledger.entries().into_iter().filter(|entry| matches!(entry.what, What::Changed(_)));
+    assert_eq!(changes.count(), 0, "nothing was lost: {:?}", ledger.all_reports());
+    let faults = ledger.reports("Fault");
+    assert!(faults.len() == 1 && faults[0].text.contains("the renewer of this host panicked"), "{faults:?}");
+    assert!(faults[0].text.contains("the store panics in Renew"), "{faults:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deferred_checkpoint_whose_write_panics_is_reported_and_written_all_the_same() {
+    let (mut fleet, ledger, store) = fleet_with_store(1);
+    let scribe = ledger.scribe().working(|context, _| async move {
+        context.checkpoint().await?;
+        Ok(())
+    });
+    let checkpoint = CheckpointPolicy::by_hand().spaced(millis(100));
+    let options = EventProcessorOptions { checkpoint, max_batch_size: 1, ..ledger.options() };
+    start(&mut fleet, "a", options, &scribe).await;
+    send(&fleet, P0, 1);
+    until_finished(&fleet, &ledger, P0, 0).await;
+    store.trouble_times(Op::Save, Trouble::Panics, 1);
+    send(&fleet, P0, 1);
+    until_finished(&fleet, &ledger, P0, 1).await;
+    assert_eq!(stored_sequence(&fleet, P0).await, Some(0), "the second waits for its turn");
+    fleet.pass(seconds(3)).await;
+    assert_eq!(stored_sequence(&fleet, P0).await, Some(1));
+    let faults = ledger.reports("Fault");
+    assert!(faults.len() == 1 && faults[0].text.contains("writer of deferred checkpoints"), "{faults:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_whose_store_panics_in_any_call_comes_back_when_the_store_does() {
+    for op in HOST_OPS {
+        let (mut fleet, ledger, store) = fleet_with_store(2);
+        store.trouble(op, Trouble::Panics);
+        let options =
+            EventProcessorOptions { checkpoint: CheckpointPolicy::every_events(1), ..ledger.options() };
+        start(&mut fleet, "a", options, &ledger.scribe()).await;
+        send(&fleet, P0, 1);
+        fleet.pass(seconds(90)).await;
+        store.heal();
+        fleet.pass(seconds(90)).await;
+        for partition in [0, 1].map(PartitionId) {
+            let found = owner(&fleet, partition).await;
+            assert!(found.is_some(), "{op:?}: {partition:?} has no owner: {:?}", ledger.all_reports());
+        }
+        send(&fleet, P0, 1);
+        until_finished(&fleet, &ledger, P0, 1).await;
+        let report = fleet.stop("a").await;
+        assert!(report.is_clean(), "{op:?}: {report}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_whose_store_panics_while_it_stops_is_stopped_all_the_same() {
+    for op in HOST_OPS {
+        let (mut fleet, ledger, store) = fleet_with_store(2);
+        let options =
+            EventProcessorOptions { checkpoint: CheckpointPolicy::every_events(100), ..ledger.options() };
+        start(&mut fleet, "a", options, &ledger.scribe()).await;
+        fleet.until_balanced().await.unwrap();
+        send(&fleet, P0, 1);
+        until_finished(&fleet, &ledger, P0, 0).await;
+        store.trouble(op, Trouble::Panics);
+        let report = fleet.stop("a").await;
+        let told = [&report.drained, &report.given_up, &report.unsettled, &report.lost, &report.abandoned];
+        assert_eq!(told.iter().map(|list| list.len()).sum::<usize>(), 2, "{op:?}: {report}");
+        store.reset();
+        fleet.pass(seconds(120)).await;
+        assert_eq!(store.calls(Op::Renew), 0, "{op:?}: nobody renews any more");
+    }
+}

@@ -188,6 +188,8 @@ fn hits_a_host(fault: Fault) -> bool {
             | Fault::StoreRestored
             | Fault::HubRestart
             | Fault::LinkCut
+            | Fault::HubLosesPower
+            | Fault::HubPropertiesLag
             | Fault::HubRecreated
             | Fault::HubGrows
             | Fault::Retention

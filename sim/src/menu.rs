@@ -85,6 +85,10 @@ menu! {
     HubRestart: 50,
     /// The links to one partition break.
     LinkCut: 60,
+    /// The hub loses its power and did not wait for its disk: the newest events are gone, and numbers jump ahead.
+    HubLosesPower: 30,
+    /// What the hub says of its partitions lags behind what its receivers get, by up to 20 seconds.
+    HubPropertiesLag: 40,
     /// The hub is deleted and made anew, with as many partitions or fewer.
     HubRecreated: 8,
     /// The hub gets more partitions.

@@ -91,3 +91,8 @@ fn a_seek_that_the_next_save_undoes_is_caught() {
 fn a_share_of_who_cannot_serve_is_caught() {
     is_caught("unfit", &["cannot serve", "not even"]);
 }
+
+#[test]
+fn a_checkpoint_that_is_written_over_without_proof_is_caught() {
+    is_caught("rewind", &["said to be gone", "the checkpoint moved back"]);
+}

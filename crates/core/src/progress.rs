@@ -52,15 +52,12 @@ mod tests {
     use crate::source::LastEnqueued;
 
     fn partition(first: u64, last: Option<(u64, i64)>) -> PartitionProperties {
-        PartitionProperties {
-            id: PartitionId(0),
-            first: SequenceNumber(first),
-            last: last.map(|(sequence, at)| LastEnqueued {
-                sequence: SequenceNumber(sequence),
-                offset: Offset::number(sequence),
-                enqueued_at: Timestamp(at),
-            }),
-        }
+        let last = last.map(|(sequence, at)| LastEnqueued {
+            sequence: SequenceNumber(sequence),
+            offset: Offset::number(sequence),
+            enqueued_at: Timestamp(at),
+        });
+        PartitionProperties::without_gap(PartitionId(0), SequenceNumber(first), last)
     }
 
     #[test]

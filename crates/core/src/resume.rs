@@ -1,7 +1,10 @@
 //! Where a new owner begins to read.
 //!
 //! A stored checkpoint wins over the initial position. A position that does not
-//! exist any more, or not in this log, is never passed over in silence.
+//! exist any more, or not in this log, is never passed over in silence. One that
+//! seems to lie beyond the end is tried all the same, until there is proof ([`proof`]).
+
+pub mod proof;
 
 use std::fmt;
 
@@ -119,7 +122,7 @@ pub fn initial_position(
     if grown { StartPosition::Earliest } else { wanted() }
 }
 
-/// Where to begin, or why not to.
+/// Where to begin, or why not to. A position beyond the end of the log is taken as it is: see [`beyond_the_end`].
 pub fn resume(
     checkpoint: Option<&Checkpoint>,
     initial: StartPosition,
@@ -131,7 +134,9 @@ pub fn resume(
         Some(checkpoint) => (checkpoint.position.start(), other_log(checkpoint, log), false),
         None => (initial, None, true),
     };
-    if let Some(lost) = another_log.or_else(|| out_of_range(&start, partition)) {
+    let overtaken =
+        || out_of_range(&start, partition).filter(|ground| matches!(ground, LostGround::Overtaken { .. }));
+    if let Some(lost) = another_log.or_else(overtaken) {
         return instead(lost, partition, on_invalid);
     }
     let remember = initial_use && matches!(start, StartPosition::Latest | StartPosition::EnqueuedTime(_));
@@ -160,11 +165,16 @@ pub fn remembered(start: &StartPosition) -> Position {
     Position::Start(start.clone())
 }
 
-/// "Behind the newest event", pinned to the event that is the newest now.
+/// Whether a position lies beyond the end, as far as the partition's properties tell. That alone is no proof.
+pub fn beyond_the_end(start: &StartPosition, partition: &PartitionProperties) -> Option<LostGround> {
+    out_of_range(start, partition).filter(|ground| matches!(ground, LostGround::BeyondTheEnd { .. }))
+}
+
+/// "Behind the newest event", pinned to the event that is the newest now. Numbers that were passed over are behind it.
 fn end_of(partition: &PartitionProperties) -> StartPosition {
     match &partition.last {
-        Some(last) => StartPosition::after(last.sequence),
-        None => StartPosition::at(partition.first),
+        Some(last) if last.sequence.next() == partition.next => StartPosition::after(last.sequence),
+        _ => StartPosition::at(partition.next),
     }
 }
 
@@ -176,11 +186,10 @@ fn other_log(checkpoint: &Checkpoint, log: Option<&LogId>) -> Option<LostGround>
 fn out_of_range(start: &StartPosition, partition: &PartitionProperties) -> Option<LostGround> {
     let StartPosition::Sequence { number, inclusive } = start else { return None };
     let wanted = if *inclusive { *number } else { number.next() };
-    let next = partition.last.as_ref().map_or(partition.first, |last| last.sequence.next());
     if wanted < partition.first {
         Some(LostGround::Overtaken { wanted, oldest: partition.first })
-    } else if wanted > next {
-        Some(LostGround::BeyondTheEnd { wanted, next })
+    } else if wanted > partition.next {
+        Some(LostGround::BeyondTheEnd { wanted, next: partition.next })
     } else {
         None
     }
@@ -196,15 +205,12 @@ mod tests {
 
     /// A partition that keeps the events from `first` to `last`.
     fn partition(first: u64, last: Option<u64>) -> PartitionProperties {
-        PartitionProperties {
-            id: PartitionId(0),
-            first: SequenceNumber(first),
-            last: last.map(|n| LastEnqueued {
-                sequence: SequenceNumber(n),
-                offset: Offset::number(n),
-                enqueued_at: Timestamp(0),
-            }),
-        }
+        let last = last.map(|n| LastEnqueued {
+            sequence: SequenceNumber(n),
+            offset: Offset::number(n),
+            enqueued_at: Timestamp(0),
+        });
+        PartitionProperties::without_gap(PartitionId(0), SequenceNumber(first), last)
     }
 
     fn finished(sequence: u64, log: Option<&str>) -> Checkpoint {
@@ -302,16 +308,32 @@ mod tests {
     }
 
     #[test]
-    fn a_position_beyond_the_end_or_of_another_log_does_not_exist() {
+    fn a_position_that_seems_to_lie_beyond_the_end_is_tried_all_the_same() {
         let end = partition(0, Some(9));
-        assert_eq!(from(Some(&finished(9, None)), StartPosition::Latest, &end).lost, None);
-        let beyond = from(Some(&finished(10, None)), StartPosition::Latest, &end);
-        assert!(beyond.rewind && beyond.remember);
-        let beyond = beyond.lost.unwrap();
-        assert_eq!(beyond.gone(), None);
-        assert_eq!(beyond.to_string(), "reading should go on at 11, but the log ends before 10");
-        let empty = partition(0, None);
-        assert!(from(Some(&finished(0, None)), StartPosition::Latest, &empty).lost.is_some());
+        let behind = |sequence| StartPosition::after(SequenceNumber(sequence));
+        assert_eq!(beyond_the_end(&behind(9), &end), None);
+        assert_eq!(from(Some(&finished(10, None)), StartPosition::Latest, &end), plain(behind(10)));
+        let ground = beyond_the_end(&behind(10), &end).unwrap();
+        assert_eq!(ground.gone(), None);
+        assert_eq!(ground.to_string(), "reading should go on at 11, but the log ends before 10");
+        assert!(beyond_the_end(&behind(0), &partition(0, None)).is_some());
+        // With proof, the start is written over the checkpoint.
+        let proven = instead(ground, &end, OnInvalidPosition::Earliest).unwrap();
+        assert!(proven.rewind && proven.remember);
+    }
+
+    #[test]
+    fn the_end_is_behind_the_numbers_that_were_passed_over() {
+        let jumped = PartitionProperties { next: SequenceNumber(20), ..partition(0, Some(9)) };
+        let latest = from(None, StartPosition::Latest, &jumped);
+        assert_eq!(latest.start, StartPosition::at(SequenceNumber(20)));
+        assert_eq!(beyond_the_end(&StartPosition::at(SequenceNumber(20)), &jumped), None);
+        assert!(beyond_the_end(&StartPosition::at(SequenceNumber(21)), &jumped).is_some());
+    }
+
+    #[test]
+    fn a_position_of_another_log_does_not_exist() {
+        let end = partition(0, Some(9));
         let is = LogId::new("b");
         let check = |was| {
             resume(

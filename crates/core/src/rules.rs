@@ -32,6 +32,8 @@ pub struct Rules {
     pub seeks_take_a_new_epoch: bool,
     /// A host that says that it cannot serve has no share.
     pub the_unfit_do_not_count: bool,
+    /// A checkpoint is written over only on proof that its position does not exist.
+    pub rewinds_need_proof: bool,
 }
 
 impl Rules {
@@ -49,6 +51,7 @@ impl Rules {
         epochs_never_restart: true,
         seeks_take_a_new_epoch: true,
         the_unfit_do_not_count: true,
+        rewinds_need_proof: true,
     };
 }
 

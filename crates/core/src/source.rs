@@ -44,6 +44,17 @@ pub struct PartitionProperties {
     pub first: SequenceNumber,
     /// The newest event that was ever stored, even if it is no longer kept.
     pub last: Option<LastEnqueued>,
+    /// The number of the next event to come. It is further than right behind [`last`](Self::last) where a hub passed
+    /// over numbers, so that none is given out twice.
+    pub next: SequenceNumber,
+}
+
+impl PartitionProperties {
+    /// Those of a partition whose numbers follow one another: the next event comes right behind the last.
+    pub fn without_gap(id: PartitionId, first: SequenceNumber, last: Option<LastEnqueued>) -> Self {
+        let next = last.as_ref().map_or(first, |last| last.sequence.next().max(first));
+        Self { id, first, last, next }
+    }
 }
 
 /// What a receiver is opened with.

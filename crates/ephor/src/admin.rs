@@ -310,17 +310,13 @@ impl fmt::Debug for Admin {
     }
 }
 
-fn end_of(partition: &PartitionProperties) -> SequenceNumber {
-    partition.last.as_ref().map_or(partition.first, |last| last.sequence.next())
-}
-
 /// Turns a wish into a position.
 fn resolve(
     to: &SeekTo,
     from: Option<&Position>,
     partition: &PartitionProperties,
 ) -> Result<Position, AdminError> {
-    let (first, end) = (partition.first, end_of(partition));
+    let (first, end) = (partition.first, partition.next);
     Ok(Position::Start(match to {
         SeekTo::Earliest => StartPosition::Earliest,
         SeekTo::Latest => StartPosition::at(end),
@@ -342,7 +338,7 @@ fn resolve(
 fn next_event(position: &Position, partition: &PartitionProperties) -> Option<SequenceNumber> {
     match position.start() {
         StartPosition::Earliest => Some(partition.first),
-        StartPosition::Latest => Some(end_of(partition)),
+        StartPosition::Latest => Some(partition.next),
         StartPosition::Sequence { number, inclusive: true } => Some(number),
         StartPosition::Sequence { number, inclusive: false } => Some(number.next()),
         StartPosition::Offset { .. } | StartPosition::EnqueuedTime(_) => None,
@@ -361,15 +357,12 @@ mod tests {
     use ephor_core::source::LastEnqueued;
 
     fn partition() -> PartitionProperties {
-        PartitionProperties {
-            id: PartitionId(0),
-            first: SequenceNumber(10),
-            last: Some(LastEnqueued {
-                sequence: SequenceNumber(19),
-                offset: Offset::number(190),
-                enqueued_at: Timestamp(0),
-            }),
-        }
+        let last = LastEnqueued {
+            sequence: SequenceNumber(19),
+            offset: Offset::number(190),
+            enqueued_at: Timestamp(0),
+        };
+        PartitionProperties::without_gap(PartitionId(0), SequenceNumber(10), Some(last))
     }
 
     fn finished(sequence: u64) -> Position {
@@ -400,7 +393,7 @@ mod tests {
             let kept = "it keeps 10 to 19, and 20 is the next to come";
             assert_eq!(error.to_string(), format!("partition 0 has no event {wanted}: {kept}"));
         }
-        let empty = PartitionProperties { last: None, ..partition };
+        let empty = PartitionProperties::without_gap(partition.id, partition.first, None);
         let error = resolve(&SeekTo::Sequence(SequenceNumber(9)), None, &empty).unwrap_err();
         let kept = "it keeps none, and 10 is the next to come";
         assert_eq!(error.to_string(), format!("partition 0 has no event 9: {kept}"));

@@ -211,11 +211,8 @@ impl PartitionContext {
         let saved = progress.saved.as_ref().filter(|saved| saved.log.is_none() || saved.log == self.0.log);
         let finished =
             progress.finished.as_ref().or(saved.map(|saved| &saved.position)).and_then(finished_of);
-        let partition = PartitionProperties {
-            id: self.partition(),
-            first: progress.first_kept,
-            last: progress.last_enqueued.clone(),
-        };
+        let (first, last) = (progress.first_kept, progress.last_enqueued.clone());
+        let partition = PartitionProperties::without_gap(self.partition(), first, last);
         progress::lag(&partition, finished)
     }
 

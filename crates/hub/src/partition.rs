@@ -97,7 +97,12 @@ impl Partition {
 
     pub(crate) fn properties(&self) -> PartitionProperties {
         let state = self.state();
-        PartitionProperties { id: self.id, first: SequenceNumber(state.first), last: state.last() }
+        PartitionProperties {
+            id: self.id,
+            first: SequenceNumber(state.first),
+            last: state.last(),
+            next: SequenceNumber(state.next),
+        }
     }
 
     /// Shows a frame that has been committed. The caller wakes the receivers.

@@ -200,6 +200,11 @@ async fn relaxed_numbers_jump_after_an_unclean_stop_and_say_by_how_much() {
     let recovery = hub.recovery();
     assert!(!recovery.clean && recovery.jumped > 0, "{recovery:?}");
     let jumped_to = last.next().0 + recovery.jumped;
+    // It says so of itself: a position among the numbers that were passed over is not beyond the end.
+    let properties = hub.partition_properties(FIRST).await.unwrap();
+    assert_eq!(properties.last.map(|last| last.sequence), Some(last));
+    assert_eq!(properties.next.0, jumped_to);
+    drop(hub.reader(FIRST, StartPosition::at(properties.next)).await.unwrap());
     let receipt = hub.producer().send_to(FIRST, NewEvent::new("after")).await.unwrap();
     assert_eq!(receipt.first.0, jumped_to);
     // A reader simply goes on behind the gap.

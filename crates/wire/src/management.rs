@@ -33,6 +33,10 @@ const NUMBER_EPOCH: i32 = 0;
 /// Names the log to our own client: a hub that was made anew is not mistaken for its predecessor.
 const LOG_ID: &str = "ephor:log_id";
 
+/// Tells our own client the number of the next event where numbers were passed over: a position among those is not
+/// beyond the end.
+const NEXT: &str = "ephor:next_sequence_number";
+
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Query {
@@ -181,7 +185,8 @@ impl HubDescription {
 impl PartitionDescription {
     /// Writes the response at the end of `into`.
     pub fn write(&self, id: Option<&RequestId>, into: &mut Vec<u8>) {
-        let PartitionProperties { id: partition, first, last } = &self.partition;
+        let PartitionProperties { id: partition, first, last, next } = &self.partition;
+        let follows = PartitionProperties::without_gap(*partition, *first, last.clone()).next == *next;
         let empty = last.as_ref().is_none_or(|last| last.sequence < *first);
         write_response(id, OK, "OK", None, into, |into| {
             let map = encode::begin(into);
@@ -208,14 +213,18 @@ impl PartitionDescription {
             encode::timestamp(into, last.as_ref().map_or(NEVER, |last| last.enqueued_at).0);
             encode::string(into, "is_partition_empty");
             encode::bool(into, empty);
-            encode::end_map(into, map, 10);
+            if !follows {
+                encode::string(into, NEXT);
+                encode::long(into, signed(*next));
+            }
+            encode::end_map(into, map, 10 + usize::from(!follows));
         });
     }
 
     /// Reads a response.
     pub fn read(response: &Response<'_>) -> Result<Self, NoDescription> {
         let (mut hub, mut partition, mut first, mut last) = (None, None, None, None);
-        let (mut offset, mut enqueued_at) = (None, None);
+        let (mut offset, mut enqueued_at, mut next) = (None, None, None);
         each(response, |name, value| match name {
             "name" => hub = text(value),
             "partition" => partition = text(value),
@@ -223,6 +232,7 @@ impl PartitionDescription {
             "last_enqueued_sequence_number" => last = long(value),
             "last_enqueued_offset" => offset = value.text().map(Offset::new),
             "last_enqueued_time_utc" => enqueued_at = time(value),
+            NEXT => next = long(value),
             _ => {}
         })?;
         let last = last.ok_or(NoDescription::Missing("last_enqueued_sequence_number"))?;
@@ -235,14 +245,14 @@ impl PartitionDescription {
             }),
         };
         let first = first.ok_or(NoDescription::Missing("begin_sequence_number"))?;
-        Ok(Self {
-            hub: hub.ok_or(NoDescription::Missing("name"))?,
-            partition: PartitionProperties {
-                id: partition.ok_or(NoDescription::Missing("partition"))?,
-                first: SequenceNumber(u64::try_from(first).unwrap_or(0)),
-                last,
-            },
-        })
+        let id = partition.ok_or(NoDescription::Missing("partition"))?;
+        let first = SequenceNumber(u64::try_from(first).unwrap_or(0));
+        let mut partition = PartitionProperties::without_gap(id, first, last);
+        if let Some(next) = next.and_then(|next| u64::try_from(next).ok()) {
+            // Whatever a hub says, nothing comes before what is there.
+            partition.next = SequenceNumber(next).max(partition.next);
+        }
+        Ok(Self { hub: hub.ok_or(NoDescription::Missing("name"))?, partition })
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn both_sides() -> Seeds {
         LastEnqueued { sequence: SequenceNumber(9), offset: Offset::new("96"), enqueued_at: Timestamp(3) };
     let partition = |last| PartitionDescription {
         hub: hub(),
-        partition: PartitionProperties { id: PartitionId(1), first: SequenceNumber(0), last },
+        partition: PartitionProperties::without_gap(PartitionId(1), SequenceNumber(0), last),
     };
     let long_id =
         [b"\x00\x53\x73\xd0\0\0\x01\x35\0\0\0\x01\xb1\0\0\x01\x2c".as_slice(), &[b'i'; 300]].concat();

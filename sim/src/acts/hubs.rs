@@ -6,6 +6,7 @@ use ephor::memory::MemoryHub;
 use ephor::{Epoch, EventSource, PartitionId, SequenceNumber, StartPosition};
 use ephor_core::source::OpenRequest;
 
+use super::Undo;
 use crate::executor::Machine;
 use crate::fleet::log_of;
 use crate::run::Run;
@@ -15,6 +16,10 @@ use crate::scenario::{Act, Fault};
 const MOST_PARTITIONS: u32 = 40;
 /// How long a stranger waits between two attempts to read.
 const STRANGER_WAITS: Duration = Duration::from_secs(2);
+/// Properties lag behind no further than this: a host may take it that they do not lag for longer than half a minute.
+const LONGEST_LAG: Duration = Duration::from_secs(20);
+/// A power failure takes fewer events than this from a partition.
+const MOST_LOST: usize = 12;
 
 impl Run {
     pub(super) fn happens_to_the_hub(&mut self, act: &Act) -> bool {
@@ -33,6 +38,20 @@ impl Run {
                 world.history.tell(format_args!("the links of {partition:?} are cut"));
                 world.cover(&name, &[partition]);
                 world.hub.disconnect(partition).is_ok()
+            }
+            Fault::HubLosesPower => {
+                world.history.tell("the hub loses its power");
+                world.cover(&name, &all);
+                self.hub_loses_power(act);
+                true
+            }
+            Fault::HubPropertiesLag => {
+                let lasting = act.lasting.min(LONGEST_LAG);
+                world.history.tell(format_args!("the hub's properties stand still for {lasting:?}"));
+                world.cover(&name, &all);
+                world.hub.hold_properties(true);
+                self.later(lasting, Undo::HubProperties);
+                true
             }
             Fault::HubRecreated => {
                 let now = all.len() as u32;
@@ -62,8 +81,11 @@ impl Run {
                 let kept = SequenceNumber(end.0 * percent / 100);
                 world.history.tell(format_args!("the events of {partition:?} before {kept:?} are removed"));
                 world.cover(&name, &[partition]);
-                world.judge.removed_before(partition, kept);
-                world.hub.forget_before(partition, kept).is_ok()
+                let forgotten = world.hub.forget_before(partition, kept).is_ok();
+                // Numbers that were passed over are kept by nobody.
+                let now = world.hub.true_properties().into_iter().find(|now| now.id == partition);
+                world.judge.removed_before(partition, now.map_or(kept, |now| now.first.max(kept)));
+                forgotten
             }
             _ => {
                 let late = world.scenario.epochless && act.target.is_multiple_of(2);
@@ -93,6 +115,23 @@ impl Run {
                 self.strangers.push(task);
                 true
             }
+        }
+    }
+}
+
+impl Run {
+    /// Each partition loses some of its newest events, in silence, and some lose none.
+    fn hub_loses_power(&self, act: &Act) {
+        let world = &self.world;
+        let lost = |partition: PartitionId| ((act.target + 5 * partition.0 as usize) % MOST_LOST) as u64;
+        let before = world.hub.true_properties();
+        world.hub.lose_power(lost);
+        let after = world.hub.true_properties();
+        for (was, is) in before.iter().zip(after).filter(|(was, _)| lost(was.id) > 0) {
+            let from = is.last.as_ref().map_or(was.first, |last| last.sequence.next());
+            world.history.tell(format_args!("{:?} has lost {from:?} and what follows, up to {:?}", was.id, is.next));
+            world.judge.passed_over(was.id, from..is.next);
+            world.judge.removed_before(was.id, is.first);
         }
     }
 }

@@ -29,6 +29,7 @@ pub(crate) enum Undo {
     /// Trouble with the store ends with the store out of reach.
     StoreCutOff(usize),
     CommonStore,
+    HubProperties,
     Source(usize),
     Processor(usize),
     Drain(HostId),
@@ -47,6 +48,8 @@ impl Run {
             | Fault::StoreRestored => self.happens_to_the_store(act),
             Fault::HubRestart
             | Fault::LinkCut
+            | Fault::HubLosesPower
+            | Fault::HubPropertiesLag
             | Fault::HubRecreated
             | Fault::HubGrows
             | Fault::Retention
@@ -61,6 +64,7 @@ impl Run {
     pub(crate) fn undo(&mut self, undo: Undo) {
         match undo {
             Undo::CommonStore => self.the_store_is_well(),
+            Undo::HubProperties => self.world.hub.hold_properties(false),
             Undo::Drain(host) => self.order_drain(&host, false),
             Undo::Hold(number, partition) => self.let_go(number, partition),
             other => self.undo_on_a_machine(other),

@@ -52,6 +52,7 @@ impl Run {
         self.forget_what_is_pending();
         self.strangers.drain(..).for_each(|stranger| stranger.abort());
         self.the_store_is_well();
+        world.hub.hold_properties(false);
         for (partition, machine) in world.judge.held() {
             if let Some(number) = self.hosts.iter().position(|host| host.machine == machine) {
                 self.let_go(number, partition);

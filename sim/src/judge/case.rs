@@ -1,6 +1,7 @@
 //! What the judge knows of one partition.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use ephor::{Epoch, HostId, SequenceNumber};
 use ephor_core::ids::Incarnation;
@@ -111,6 +112,8 @@ pub(super) struct Case {
     pub(super) done: BTreeSet<SequenceNumber>,
     /// The oldest event of the present log that is kept.
     pub(super) kept: SequenceNumber,
+    /// Numbers of the present log whose events are lost, or never were.
+    pub(super) passed_over: Vec<Range<SequenceNumber>>,
     /// Where a person has moved it, until the store carries it out.
     pub(super) sought: Option<SequenceNumber>,
     /// The epoch that the last seek took: what older ones finish counts for nothing.
@@ -120,6 +123,11 @@ pub(super) struct Case {
 }
 
 impl Case {
+    /// Whether nobody can finish this event any more, through no fault of a host's.
+    pub(super) fn is_gone(&self, event: SequenceNumber) -> bool {
+        event < self.kept || self.passed_over.iter().any(|range| range.contains(&event))
+    }
+
     /// Everything before this event is done, by a person's will or because reading began there.
     pub(super) fn excuse_before(&mut self, next: SequenceNumber) {
         self.excused = self.excused.max(next);

@@ -313,6 +313,12 @@ impl Judge {
             let own = case.granted.iter().filter(|(_, grant)| grant.machine == Some(machine));
             let Some(epoch) = own.max_by_key(|(_, grant)| grant.at).map(|(epoch, _)| *epoch) else { return };
             let (kept, standing) = (case.kept, case.standing);
+            let gone = match ground {
+                LostGround::Overtaken { wanted, oldest } => {
+                    (wanted.0..oldest.0).all(|event| case.is_gone(SequenceNumber(event)))
+                }
+                _ => false,
+            };
             let oldest_instead = self.on_invalid == OnInvalidPosition::Earliest;
             let reading = case.readings.entry(epoch).or_default();
             reading.moving = !oldest_instead;
@@ -320,10 +326,7 @@ impl Judge {
             let (next, true_word) = match ground {
                 LostGround::Overtaken { wanted, oldest } => {
                     let again = expected == Some(*oldest);
-                    (
-                        *oldest,
-                        *oldest <= kept && (again || expected.is_none_or(|expected| expected == *wanted)),
-                    )
+                    (*oldest, gone && (again || expected.is_none_or(|expected| expected == *wanted)))
                 }
                 LostGround::AnotherLog { .. } => {
                     let read_on = reading.unsaved.is_some();

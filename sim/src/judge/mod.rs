@@ -25,6 +25,7 @@ mod robbery;
 mod store_side;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -278,7 +279,13 @@ impl Judge {
             case.done.clear();
             case.excused = SequenceNumber(0);
             case.kept = SequenceNumber(0);
+            case.passed_over.clear();
         }
+    }
+
+    /// The hub lost the events of these numbers, or will never give the numbers out.
+    pub fn passed_over(&self, partition: PartitionId, numbers: Range<SequenceNumber>) {
+        self.docket().cases.entry(partition).or_default().passed_over.push(numbers);
     }
 
     /// Retention removed all events before this one.

@@ -135,7 +135,10 @@ impl Judge {
                 continue;
             }
             let kept = case.map_or(0, |case| case.kept.0);
-            let done = |event: u64| case.is_some_and(|case| case.done.contains(&SequenceNumber(event)));
+            let done = |event: u64| {
+                let event = SequenceNumber(event);
+                case.is_some_and(|case| case.done.contains(&event) || case.is_gone(event))
+            };
             if let Some(missing) = (kept..sent).find(|event| !done(*event)) {
                 let what = format!("event {missing} of {sent} was never finished");
                 objections.push((Promise::AtLeastOnceInOrder, Some(*partition), what));

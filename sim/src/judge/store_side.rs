@@ -99,7 +99,8 @@ impl Judge {
                 let from =
                     case.standing.filter(|old| old.life == life).map_or(SequenceNumber(0), |old| old.next);
                 let from = from.max(case.kept);
-                let missing = (from.0..next.0).map(SequenceNumber).find(|event| !case.done.contains(event));
+                let owed = |event: &SequenceNumber| !case.done.contains(event) && !case.is_gone(*event);
+                let missing = (from.0..next.0).map(SequenceNumber).find(owed);
                 if let Some(missing) = missing {
                     let what =
                         format!("a checkpoint up to {next:?} covers {missing:?}, which nobody finished");

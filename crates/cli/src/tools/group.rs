@@ -282,14 +282,13 @@ mod tests {
 
     #[test]
     fn how_long_a_partition_is_behind_is_told_only_where_it_is_known() {
-        let hub = |last: u64| PartitionProperties {
-            id: PartitionId(0),
-            first: SequenceNumber(0),
-            last: Some(LastEnqueued {
+        let hub = |last: u64| {
+            let last = LastEnqueued {
                 sequence: SequenceNumber(last),
                 offset: Offset::number(last),
                 enqueued_at: Timestamp(9_000),
-            }),
+            };
+            PartitionProperties::without_gap(PartitionId(0), SequenceNumber(0), Some(last))
         };
         let view = |position: Option<Position>| {
             let checkpoint =

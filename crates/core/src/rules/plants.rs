@@ -14,7 +14,7 @@ pub struct Plant {
 }
 
 /// All of them.
-pub static ALL: [Plant; 12] = [
+pub static ALL: [Plant; 13] = [
     Plant {
         name: "fence",
         what: "checkpoints are accepted from whoever owned the partition once",
@@ -74,6 +74,11 @@ pub static ALL: [Plant; 12] = [
         name: "unfit",
         what: "a host that cannot serve has a share all the same",
         rules: Rules { the_unfit_do_not_count: false, ..Rules::KEPT },
+    },
+    Plant {
+        name: "rewind",
+        what: "a checkpoint is written over because the hub's properties end before it once",
+        rules: Rules { rewinds_need_proof: false, ..Rules::KEPT },
     },
 ];
 

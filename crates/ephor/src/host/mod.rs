@@ -12,7 +12,7 @@ mod fitness;
 mod hub_look;
 pub(crate) mod manager;
 mod ownership;
-mod planted;
+pub(crate) mod planted;
 pub(crate) mod pumps;
 mod renewer;
 pub(crate) mod shared;

@@ -7,6 +7,8 @@ use ephor_core::handover::Ask;
 use ephor_core::host_record::{HostRecord, Want};
 use ephor_core::ids::HostId;
 use ephor_core::lease::{Lease, LeaseToken};
+use ephor_core::resume::{self, LostGround, OnInvalidPosition, Resume};
+use ephor_core::source::PartitionProperties;
 use ephor_core::store::View;
 use ephor_core::time::Timestamp;
 
@@ -21,6 +23,19 @@ pub(super) fn ages_by_our_clock(view: &View, wall: Timestamp) -> View {
         lease.age = wall.since(renewed_at);
     }
     view
+}
+
+/// Believes that a partition ends where its properties say, and that a checkpoint behind it is wrong.
+pub(crate) fn rewind_without_proof(
+    found: Result<Resume, LostGround>,
+    partition: &PartitionProperties,
+    on_invalid: OnInvalidPosition,
+) -> Result<Resume, LostGround> {
+    let found = found?;
+    match resume::beyond_the_end(&found.start, partition) {
+        Some(ground) => resume::instead(ground, partition, on_invalid),
+        None => Ok(found),
+    }
 }
 
 /// Believes that whatever is under our name is worth keeping.

@@ -15,6 +15,7 @@
 
 pub(crate) mod close;
 mod deliver;
+mod doubt;
 pub(crate) mod guard;
 mod neighbours;
 pub(crate) mod open;
@@ -27,7 +28,7 @@ use ephor_core::epoch::Epoch;
 use ephor_core::event::Event;
 use ephor_core::failure::Backoff;
 use ephor_core::ids::{HostId, PartitionId};
-use ephor_core::position::SequenceNumber;
+use ephor_core::position::{SequenceNumber, StartPosition};
 use ephor_core::resume::LostGround;
 use ephor_core::source::{ReceiveError, Receiver, SourceError};
 use ephor_core::store::Founding;
@@ -41,6 +42,7 @@ use crate::host::shared::HostShared;
 use crate::lease_state::Stage;
 use crate::metric_names as names;
 use crate::processor::{CloseReason, EventProcessor};
+use doubt::Doubt;
 use guard::{Control, Drain, Guard, Heed, Interrupt, LazyTimer};
 use neighbours::Displacements;
 
@@ -122,6 +124,8 @@ struct Pump<P> {
     source_failures: u32,
     source_failing_since: Option<Monotonic>,
     displacements: Displacements,
+    /// The position that we read at may lie beyond the end of the log.
+    doubt: Option<Doubt>,
     meters: Meters,
 }
 
@@ -155,6 +159,7 @@ pub(crate) async fn run<P: EventProcessor>(seed: PumpSeed, factory: Factory<P>) 
         source_failures: 0,
         source_failing_since: None,
         displacements: Displacements::default(),
+        doubt: None,
         meters: Meters {
             processed: metrics::counter!(names::EVENTS_PROCESSED, &labels),
             failures: metrics::counter!(names::PROCESSOR_FAILURES, &labels),
@@ -177,15 +182,20 @@ impl<P: EventProcessor> Pump<P> {
         let mut start = self.find_start().await?;
         self.open_processor().await?;
         loop {
-            if let Some(receiver) = self.attach(start).await? {
-                self.receive(receiver).await?;
-            }
-            start = self.find_start().await?;
+            let elsewhere = match self.attach(start).await? {
+                Some(receiver) => self.receive(receiver).await?,
+                None => None,
+            };
+            start = match elsewhere {
+                Some(elsewhere) => elsewhere,
+                None => self.find_start().await?,
+            };
         }
     }
 
-    /// Receives and delivers until the receiver yields no more, which is worth another try.
-    async fn receive(&mut self, mut receiver: Box<dyn Receiver>) -> Result<(), Ending> {
+    /// Receives and delivers until the receiver yields no more, which is worth another try. Tells where to begin then,
+    /// if that is decided already.
+    async fn receive(&mut self, mut receiver: Box<dyn Receiver>) -> Result<Option<StartPosition>, Ending> {
         self.stage(Stage::Running);
         let attached = self.now();
         self.last_activity = attached;
@@ -219,8 +229,10 @@ impl<P: EventProcessor> Pump<P> {
                 Some(Ok(())) => {
                     self.note_enqueued(&*receiver);
                     self.last_activity = self.now();
-                    if self.lost_ground(&events).await? {
-                        return Ok(());
+                    // The hub has events there, whatever its properties say.
+                    self.doubt = None;
+                    if let Some(elsewhere) = self.lost_ground(&events).await? {
+                        return Ok(Some(elsewhere));
                     }
                     self.source_well();
                     self.deliver_all(&events).await?;
@@ -229,7 +241,8 @@ impl<P: EventProcessor> Pump<P> {
                 Some(Err(ReceiveError::Disconnected { epoch, by, message })) => {
                     tracing::info!(partition = %self.context.partition(), message, "disconnected");
                     drop(receiver);
-                    return self.displaced(epoch, by).await;
+                    self.displaced(epoch, by).await?;
+                    return Ok(None);
                 }
                 Some(Err(ReceiveError::Source(error))) => {
                     drop(receiver);
@@ -238,9 +251,14 @@ impl<P: EventProcessor> Pump<P> {
                         self.source_well();
                     }
                     self.source_failed(&error).await?;
-                    return Ok(());
+                    return Ok(None);
                 }
-                None => self.tick().await?,
+                None => {
+                    self.tick().await?;
+                    if let Some(elsewhere) = self.look_if_in_doubt().await? {
+                        return Ok(Some(elsewhere));
+                    }
+                }
             }
         }
     }
@@ -253,7 +271,8 @@ impl<P: EventProcessor> Pump<P> {
         } else {
             Monotonic::NEVER
         };
-        idle.min(self.checkpoint_at().unwrap_or(Monotonic::NEVER))
+        let look = self.doubt.as_ref().map_or(Monotonic::NEVER, Doubt::look_at);
+        idle.min(look).min(self.checkpoint_at().unwrap_or(Monotonic::NEVER))
     }
 
     /// When the policy asks for a checkpoint, if something is finished and not saved.
@@ -280,13 +299,13 @@ impl<P: EventProcessor> Pump<P> {
         Ok(())
     }
 
-    /// Reports events that were removed before they could be read. True if
-    /// reading should begin elsewhere.
-    async fn lost_ground(&mut self, events: &[Event]) -> Result<bool, Ending> {
-        let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(false) };
+    /// Reports events that were removed before they could be read. Tells where
+    /// reading begins instead, if it does not just go on.
+    async fn lost_ground(&mut self, events: &[Event]) -> Result<Option<StartPosition>, Ending> {
+        let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(None) };
         let wanted = self.expected.replace(last.sequence.next());
         match wanted.filter(|wanted| first.sequence > *wanted) {
-            None => Ok(false),
+            None => Ok(None),
             Some(wanted) => {
                 let ground = LostGround::Overtaken { wanted, oldest: first.sequence };
                 self.accept_lost_ground(ground).await

@@ -14,6 +14,7 @@ use futures_util::FutureExt;
 
 use super::guard::{Heed, Interrupt, LazyTimer};
 use super::{Ending, Pump, SOURCE_BACKOFF, SOURCE_PAUSE};
+use crate::host::planted;
 use crate::context::Checkpointed;
 use crate::environment::Environment;
 use crate::error::{HostError, PartitionError, ProcessorError};
@@ -54,11 +55,33 @@ impl<P: EventProcessor> Pump<P> {
         };
         let log = context.inner().log.as_ref();
         let found = resume::resume(known.as_ref(), initial, &properties, log, options.on_invalid_position);
+        let found = if self.shared.rules.rewinds_need_proof {
+            found
+        } else {
+            planted::rewind_without_proof(found, &properties, options.on_invalid_position)
+        };
         match found {
             // Processors that read our checkpoints would begin there instead of where they are told to.
             Ok(found) if known.is_none() && !self.has_neighbours() => {
+                self.doubt_if_beyond_the_end(&found.start, &properties);
                 self.begin_at(found.pinned(&properties)).await
             }
+            Ok(found) => {
+                self.doubt_if_beyond_the_end(&found.start, &properties);
+                self.begin_at(found).await
+            }
+            Err(ground) => Err(self.halt(ground).await),
+        }
+    }
+
+    /// Begins elsewhere, since a position does not exist.
+    pub(super) async fn begin_instead(
+        &mut self,
+        ground: LostGround,
+        properties: &PartitionProperties,
+    ) -> Result<StartPosition, Ending> {
+        self.doubt = None;
+        match resume::instead(ground, properties, self.shared.options.on_invalid_position) {
             Ok(found) => self.begin_at(found).await,
             Err(ground) => Err(self.halt(ground).await),
         }
@@ -113,22 +136,32 @@ impl<P: EventProcessor> Pump<P> {
     }
 
     /// The partition's properties; also makes sure that the hub is still the one we began with.
-    async fn properties(&mut self) -> Result<PartitionProperties, Ending> {
+    pub(super) async fn properties(&mut self) -> Result<PartitionProperties, Ending> {
         loop {
-            let source = self.shared.source.clone();
-            let partition = self.context.partition();
-            let asked = self
-                .ask_hub(async {
-                    // In this order: if it is still our hub afterwards, it was ours before.
-                    let properties = source.partition_properties(partition).await?;
-                    Ok::<_, SourceError>((source.hub_properties().await?, properties))
-                })
-                .await?;
-            match asked {
-                Ok((hub, properties)) if hub.log == self.context.inner().log => return Ok(properties),
-                Ok(_) => return Err(MADE_ANEW),
+            match self.ask_properties().await? {
+                Ok(properties) => return Ok(properties),
                 Err(error) => self.source_failed(&error).await?,
             }
+        }
+    }
+
+    /// The same, asked once.
+    pub(super) async fn ask_properties(
+        &mut self,
+    ) -> Result<Result<PartitionProperties, SourceError>, Ending> {
+        let source = self.shared.source.clone();
+        let partition = self.context.partition();
+        let asked = self
+            .ask_hub(async {
+                // In this order: if it is still our hub afterwards, it was ours before.
+                let properties = source.partition_properties(partition).await?;
+                Ok::<_, SourceError>((source.hub_properties().await?, properties))
+            })
+            .await?;
+        match asked {
+            Ok((hub, properties)) if hub.log == self.context.inner().log => Ok(Ok(properties)),
+            Ok(_) => Err(MADE_ANEW),
+            Err(error) => Ok(Err(error)),
         }
     }
 
@@ -186,7 +219,7 @@ impl<P: EventProcessor> Pump<P> {
     /// Attaches a receiver in our epoch. None if it did not come about: where to begin is then asked anew.
     pub(super) async fn attach(&mut self, start: StartPosition) -> Result<Option<Box<dyn Receiver>>, Ending> {
         let mut start = start;
-        let mut positions_refused = 0;
+        let mut replaced = false;
         loop {
             // Never on behalf of a lease that is over.
             if let Some(Interrupt::Lost(reason)) = self.guard.check(Heed::Drain) {
@@ -212,6 +245,7 @@ impl<P: EventProcessor> Pump<P> {
                         return Ok(None);
                     }
                     self.note_enqueued(&*receiver);
+                    self.doubt_from_now_on();
                     return Ok(Some(receiver));
                 }
                 Err(OpenError::Refused { epoch, by, message }) => {
@@ -219,13 +253,9 @@ impl<P: EventProcessor> Pump<P> {
                     self.displaced(epoch, by).await?;
                     return Ok(None);
                 }
-                Err(OpenError::InvalidPosition { message }) if positions_refused == 0 => {
-                    positions_refused += 1;
-                    let properties = self.properties().await?;
-                    let ground = LostGround::Unknown { message };
-                    match resume::instead(ground, &properties, self.shared.options.on_invalid_position) {
-                        Ok(found) => start = self.begin_at(found).await?,
-                        Err(ground) => return Err(self.halt(ground).await),
+                Err(OpenError::InvalidPosition { message }) if !replaced => {
+                    if let Some(other) = self.position_refused(&start, &message).await? {
+                        (start, replaced) = (other, true);
                     }
                 }
                 Err(OpenError::Source(error)) => {
@@ -267,14 +297,20 @@ impl<P: EventProcessor> Pump<P> {
         self.unless_stopped(answered).await
     }
 
-    /// Events were removed while we read. True if reading begins elsewhere.
-    pub(super) async fn accept_lost_ground(&mut self, ground: LostGround) -> Result<bool, Ending> {
+    /// Events were removed while we read. Tells where reading begins instead, if it does not just go on.
+    pub(super) async fn accept_lost_ground(
+        &mut self,
+        ground: LostGround,
+    ) -> Result<Option<StartPosition>, Ending> {
         match self.shared.options.on_invalid_position {
             OnInvalidPosition::Earliest => {
                 self.tell(PartitionError::LostGround(ground)).await?;
-                Ok(false)
+                Ok(None)
             }
-            OnInvalidPosition::Latest => Ok(true),
+            OnInvalidPosition::Latest => {
+                let properties = self.properties().await?;
+                self.begin_instead(ground, &properties).await.map(Some)
+            }
             OnInvalidPosition::Stop => Err(self.halt(ground).await),
         }
     }
@@ -305,7 +341,7 @@ pub(crate) async fn within_limit<T, E: From<SourceError>>(
     }
 }
 
-/// The words of a panic.
+/// A panic of the user's code.
 pub(super) fn panicked(panic: &(dyn std::any::Any + Send)) -> ProcessorError {
     ProcessorError::Panicked { message: Panicked::of(panic).message }
 }

@@ -293,7 +293,7 @@ async fn a_checkpoint_beyond_the_end_that_names_no_log_is_replaced_by_one_that_d
 }
 
 /// A checkpoint that no host of ours has written.
-async fn save_by_other_means(fleet: &TestFleet, sequence: u64, log: Option<LogId>) {
+pub(crate) async fn save_by_other_means(fleet: &TestFleet, sequence: u64, log: Option<LogId>) {
     let (store, group) = (fleet.store(), fleet.group());
     let request = ClaimRequest {
         partition: P0,

@@ -24,6 +24,7 @@ mod planted;
 mod poor_processors;
 mod positions;
 mod recorder;
+mod rewinds;
 mod spaced_checkpoints;
 mod starting;
 mod stopping;

@@ -40,14 +40,13 @@ fn the_formula_is_the_one_that_is_described() {
     use ephor_core::position::{Offset, SequenceNumber};
     use ephor_core::source::LastEnqueued;
     use ephor_core::time::Timestamp;
-    let kept = |first: u64, last: Option<u64>| PartitionProperties {
-        id: PartitionId(0),
-        first: SequenceNumber(first),
-        last: last.map(|last| LastEnqueued {
+    let kept = |first: u64, last: Option<u64>| {
+        let last = last.map(|last| LastEnqueued {
             sequence: SequenceNumber(last),
             offset: Offset::number(last),
             enqueued_at: Timestamp(0),
-        }),
+        });
+        PartitionProperties::without_gap(PartitionId(0), SequenceNumber(first), last)
     };
     let at = |text: &str| BTreeMap::from([("sequencenumber".to_owned(), text.to_owned())]);
     for (first, last, blob, expected) in [

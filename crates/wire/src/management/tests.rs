@@ -91,7 +91,7 @@ fn a_hub_is_described_with_exact_types() {
 fn an_empty_partition_is_described_as_the_service_does() {
     let description = PartitionDescription {
         hub: hub(),
-        partition: PartitionProperties { id: PartitionId(3), first: SequenceNumber(0), last: None },
+        partition: PartitionProperties::without_gap(PartitionId(3), SequenceNumber(0), None),
     };
     let mut answer = Vec::new();
     description.write(None, &mut answer);
@@ -122,16 +122,36 @@ fn a_partition_whose_events_are_gone_is_empty_and_remembers_its_last() {
     for (first, empty) in [(900, 0x41), (899, 0x42)] {
         let description = PartitionDescription {
             hub: hub(),
-            partition: PartitionProperties {
-                id: PartitionId(3),
-                first: SequenceNumber(first),
-                last: Some(last.clone()),
-            },
+            partition: PartitionProperties::without_gap(
+                PartitionId(3),
+                SequenceNumber(first),
+                Some(last.clone()),
+            ),
         };
         let mut answer = Vec::new();
         description.write(None, &mut answer);
         assert_eq!(answer.last(), Some(&empty));
         assert_eq!(PartitionDescription::read(&Response::read(&answer).unwrap()), Ok(description));
+    }
+}
+
+#[test]
+fn numbers_that_were_passed_over_are_told_and_nothing_else_is_added() {
+    let last =
+        LastEnqueued { sequence: SequenceNumber(9), offset: Offset::number(5), enqueued_at: Timestamp(6) };
+    let whole = PartitionProperties::without_gap(PartitionId(3), SequenceNumber(0), Some(last));
+    let written = |partition: &PartitionProperties| {
+        let mut answer = Vec::new();
+        PartitionDescription { hub: hub(), partition: partition.clone() }.write(None, &mut answer);
+        answer
+    };
+    let jumped = PartitionProperties { next: SequenceNumber(1_000), ..whole.clone() };
+    for partition in [&whole, &jumped] {
+        let answer = written(partition);
+        let told = answer.windows(NEXT.len()).any(|bytes| bytes == NEXT.as_bytes());
+        assert_eq!(told, *partition == jumped);
+        let read = PartitionDescription::read(&Response::read(&answer).unwrap()).unwrap();
+        assert_eq!(read.partition, *partition);
     }
 }
 

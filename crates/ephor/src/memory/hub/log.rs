@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 
 use ephor_core::event::{Event, NewEvent};
+use ephor_core::ids::PartitionId;
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
-use ephor_core::source::LastEnqueued;
+use ephor_core::source::{LastEnqueued, PartitionProperties};
 use ephor_core::time::Timestamp;
 
 /// Offsets count bytes from here on, so that none of them can be mistaken for a sequence number.
@@ -13,7 +14,7 @@ const FIRST_OFFSET: u64 = 64;
 /// What every event takes beside its own bytes.
 const OFFSET_PER_EVENT: u64 = 32;
 
-/// An ordered log, of which the oldest events may be gone.
+/// An ordered log, of which the oldest events may be gone, and of which numbers may be passed over.
 pub(super) struct Log {
     events: VecDeque<Event>,
     next: u64,
@@ -54,9 +55,27 @@ impl Log {
         self.events.drain(..count);
     }
 
+    /// Loses the newest events, and passes over so many numbers: none is given out twice.
+    pub(super) fn lose_newest(&mut self, events: usize, passed_over: u64) {
+        let before = self.events.len();
+        self.events.truncate(before.saturating_sub(events));
+        self.next += passed_over;
+        if self.events.len() < before {
+            self.last = self.events.back().map(|event| LastEnqueued {
+                sequence: event.sequence,
+                offset: event.offset.clone(),
+                enqueued_at: event.enqueued_at,
+            });
+        }
+    }
+
+    pub(super) fn properties(&self, id: PartitionId) -> PartitionProperties {
+        PartitionProperties { id, first: self.first(), last: self.last.clone(), next: self.next() }
+    }
+
     /// The oldest event that is kept; the next one to come if none is.
-    pub(super) fn first(&self) -> SequenceNumber {
-        SequenceNumber(self.next - self.events.len() as u64)
+    fn first(&self) -> SequenceNumber {
+        self.events.front().map_or(self.next(), |event| event.sequence)
     }
 
     /// The next event to come.
@@ -81,19 +100,21 @@ impl Log {
         }
         let to = from + most.min(self.events.len() - from);
         into.extend(self.events.range(from..to).cloned());
-        *cursor = Cursor { next: self.first().0 + to as u64, not_before: None };
+        *cursor = Cursor { next: self.number_at(to), not_before: None };
         true
     }
 
-    /// Where this start position lies, or why it does not exist.
-    pub(super) fn locate(&self, start: &StartPosition) -> Result<Cursor, String> {
+    /// Where this start position lies, or why it does not exist; with `any_number`, any sequence number is taken.
+    pub(super) fn locate(&self, start: &StartPosition, any_number: bool) -> Result<Cursor, String> {
         let next = match start {
             StartPosition::Earliest => self.first().0,
             StartPosition::Latest => self.next,
+            StartPosition::Sequence { number, inclusive: true } if any_number => number.0,
+            StartPosition::Sequence { number, inclusive: false } if any_number => number.next().0,
             StartPosition::Sequence { number, inclusive } => self.locate_sequence(*number, *inclusive)?,
             StartPosition::Offset { offset, inclusive } => self.locate_offset(offset, *inclusive)?,
             StartPosition::EnqueuedTime(time) => {
-                let next = self.first().0 + self.index_of_time(*time) as u64;
+                let next = self.number_at(self.index_of_time(*time));
                 return Ok(Cursor { next, not_before: Some(*time) });
             }
         };
@@ -127,9 +148,14 @@ impl Log {
         }
     }
 
-    /// The index of this event, or of the oldest one if it is no longer kept.
+    /// The index of this event, or of the oldest behind it if it is not kept.
     fn index_of(&self, sequence: u64) -> usize {
-        usize::try_from(sequence.saturating_sub(self.first().0)).unwrap_or(usize::MAX).min(self.events.len())
+        self.events.partition_point(|event| event.sequence.0 < sequence)
+    }
+
+    /// The number of the event at this index; of the next to come if there is none.
+    fn number_at(&self, index: usize) -> u64 {
+        self.events.get(index).map_or(self.next, |event| event.sequence.0)
     }
 
     fn index_of_time(&self, time: Timestamp) -> usize {

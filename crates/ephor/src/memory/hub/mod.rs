@@ -140,9 +140,13 @@ impl MemoryHub {
 
     /// The newest event of each partition, in order, also while the hub answers nobody.
     pub fn ends(&self) -> Vec<(PartitionId, Option<SequenceNumber>)> {
-        let properties =
-            self.read().partitions.iter().map(|partition| partition.properties()).collect::<Vec<_>>();
-        properties.into_iter().map(|one| (one.id, one.last.map(|last| last.sequence))).collect()
+        let properties = self.true_properties().into_iter();
+        properties.map(|one| (one.id, one.last.map(|last| last.sequence))).collect()
+    }
+
+    /// How each partition stands, in order, whatever the hub says of itself ([`hold_properties`](Self::hold_properties)).
+    pub fn true_properties(&self) -> Vec<PartitionProperties> {
+        self.read().partitions.iter().map(|partition| partition.properties()).collect()
     }
 
     /// Adds partitions until there are this many. A hub never shrinks.
@@ -177,6 +181,30 @@ impl MemoryHub {
     /// epochs. Events and log id stay.
     pub fn restart(&self) {
         self.change().cut("the hub was restarted");
+    }
+
+    /// Plays a power failure of a hub that does not wait for its disk: each partition loses so many of its newest
+    /// events as `lost` says, and passes over as many numbers, so that none is given out twice. All receivers lose
+    /// their links.
+    pub fn lose_power(&self, lost: impl Fn(PartitionId) -> u64) {
+        let world = self.change();
+        world.cut("the hub lost its power");
+        for partition in &world.partitions {
+            let lost = lost(partition.id());
+            partition.lose_newest(usize::try_from(lost).unwrap_or(usize::MAX), lost);
+        }
+    }
+
+    /// From now on `partition_properties` answers as things stand now, whatever is sent and read, until this is
+    /// called with false: properties that lag behind the receivers.
+    pub fn hold_properties(&self, hold: bool) {
+        self.change().partitions.iter().for_each(|partition| partition.hold_properties(hold));
+    }
+
+    /// From now on a receiver opens at any sequence number, and waits there for the log to reach it, until this is
+    /// called with false.
+    pub fn take_any_position(&self, any: bool) {
+        self.change().partitions.iter().for_each(|partition| partition.take_any_position(any));
     }
 
     /// From now on the hub answers everyone that it is not available, until
@@ -245,7 +273,7 @@ impl EventSource for MemoryHub {
         Box::pin(async move {
             let world = self.read();
             world.answer()?;
-            Ok(self.partition(&world, partition)?.properties())
+            Ok(self.partition(&world, partition)?.told_properties())
         })
     }
 

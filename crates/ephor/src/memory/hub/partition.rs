@@ -29,11 +29,21 @@ struct State {
     log: Log,
     groups: BTreeMap<ConsumerGroup, Receivers>,
     outage: Option<Arc<str>>,
+    /// What it says of itself while its properties stand still.
+    stale_properties: Option<PartitionProperties>,
+    /// Positions that do not exist are taken without a word.
+    takes_any_position: bool,
 }
 
 impl Partition {
     pub(super) fn new(id: PartitionId, outage: Option<Arc<str>>) -> Arc<Self> {
-        let state = State { log: Log::new(), groups: BTreeMap::new(), outage };
+        let state = State {
+            log: Log::new(),
+            groups: BTreeMap::new(),
+            outage,
+            stale_properties: None,
+            takes_any_position: false,
+        };
         Arc::new(Self { id, state: Mutex::new(state), news: Notify::new() })
     }
 
@@ -41,9 +51,16 @@ impl Partition {
         self.id
     }
 
+    /// How it stands.
     pub(super) fn properties(&self) -> PartitionProperties {
+        self.state().log.properties(self.id)
+    }
+
+    /// What it says of itself.
+    pub(super) fn told_properties(&self) -> PartitionProperties {
         let state = self.state();
-        PartitionProperties { id: self.id, first: state.log.first(), last: state.log.last().cloned() }
+        let now = || state.log.properties(self.id);
+        state.stale_properties.clone().unwrap_or_else(now)
     }
 
     /// Appends the events, and tells the number of the first one.
@@ -62,6 +79,22 @@ impl Partition {
 
     pub(super) fn forget_before(&self, sequence: SequenceNumber) {
         self.state().log.forget_before(sequence);
+    }
+
+    /// Loses its newest events, and passes over so many numbers.
+    pub(super) fn lose_newest(&self, events: usize, passed_over: u64) {
+        self.state().log.lose_newest(events, passed_over);
+    }
+
+    /// Its properties stand still as they are now, or follow its log again.
+    pub(super) fn hold_properties(&self, hold: bool) {
+        let mut state = self.state();
+        let now = state.log.properties(self.id);
+        state.stale_properties = hold.then_some(now);
+    }
+
+    pub(super) fn take_any_position(&self, any: bool) {
+        self.state().takes_any_position = any;
     }
 
     /// Cuts the links of all receivers, in all groups.
@@ -84,12 +117,14 @@ impl Partition {
     ) -> Result<MemoryReceiver, OpenError> {
         let OpenRequest { group, start, epoch, receiver: name, .. } = request;
         let mut state = self.state();
-        let State { log, groups, .. } = &mut *state;
+        let State { log, groups, takes_any_position, .. } = &mut *state;
         // An outdated owner learns that it is outdated, wherever it wanted to begin.
         if let Some(receivers) = groups.get(&group) {
             receivers.admit(&name, epoch)?;
         }
-        let cursor = log.locate(&start).map_err(|message| OpenError::InvalidPosition { message })?;
+        let cursor = log
+            .locate(&start, *takes_any_position)
+            .map_err(|message| OpenError::InvalidPosition { message })?;
         let place = groups.entry(group.clone()).or_default().enter(name, epoch, now);
         drop(state);
         self.news.notify_waiters();

@@ -1,0 +1,94 @@
+//! Reads at a position that may lie beyond the end of the log, until that is proven one way or the other.
+//!
+//! `core/resume/proof.rs` says what is proof.
+
+use ephor_core::position::StartPosition;
+use ephor_core::resume;
+use ephor_core::resume::proof::{Evidence, Finding, LOOK_INTERVAL};
+use ephor_core::source::PartitionProperties;
+use ephor_core::time::Monotonic;
+
+use super::{Ending, Pump};
+use crate::processor::EventProcessor;
+
+/// A position that may not exist.
+pub(super) struct Doubt {
+    evidence: Evidence,
+    look_at: Monotonic,
+}
+
+impl Doubt {
+    fn of(start: &StartPosition) -> Self {
+        Self { evidence: Evidence::of(start), look_at: Monotonic::NEVER }
+    }
+
+    /// When the partition's properties are to be looked at again.
+    pub(super) fn look_at(&self) -> Monotonic {
+        self.look_at
+    }
+}
+
+impl<P: EventProcessor> Pump<P> {
+    /// Doubts a position that the partition's properties do not reach. What was seen of it before still counts.
+    pub(super) fn doubt_if_beyond_the_end(
+        &mut self,
+        start: &StartPosition,
+        properties: &PartitionProperties,
+    ) {
+        let known = self.doubt.take().filter(|doubt| doubt.evidence.start() == start);
+        if resume::beyond_the_end(start, properties).is_some() {
+            self.doubt = Some(known.unwrap_or_else(|| Doubt::of(start)));
+        }
+    }
+
+    /// A receiver is open at the position: from now on it is looked whether the log gets there.
+    pub(super) fn doubt_from_now_on(&mut self) {
+        let now = self.now();
+        if let Some(doubt) = &mut self.doubt {
+            doubt.evidence.opened();
+            doubt.look_at = now + LOOK_INTERVAL;
+        }
+    }
+
+    /// The hub refused a position. Tells where to begin instead, if the position is proven not to exist; otherwise it
+    /// is to be tried again.
+    pub(super) async fn position_refused(
+        &mut self,
+        start: &StartPosition,
+        message: &str,
+    ) -> Result<Option<StartPosition>, Ending> {
+        let properties = self.properties().await?;
+        let known = self.doubt.take().filter(|doubt| doubt.evidence.start() == start);
+        let mut doubt = known.unwrap_or_else(|| Doubt::of(start));
+        match doubt.evidence.refused(message, &properties) {
+            Finding::Missing(ground) => self.begin_instead(ground, &properties).await.map(Some),
+            Finding::Unsure(pause) => {
+                self.doubt = Some(doubt);
+                self.wait(self.now() + pause).await?;
+                Ok(None)
+            }
+            Finding::Exists => Ok(None),
+        }
+    }
+
+    /// Looks at the partition's properties if it is time to. Tells where to begin instead, if the position is proven
+    /// not to exist.
+    pub(super) async fn look_if_in_doubt(&mut self) -> Result<Option<StartPosition>, Ending> {
+        let now = self.now();
+        if self.doubt.as_ref().is_none_or(|doubt| now < doubt.look_at) {
+            return Ok(None);
+        }
+        let Ok(properties) = self.ask_properties().await? else {
+            // Whether the hub can be read, the receiver tells.
+            self.doubt_from_now_on();
+            return Ok(None);
+        };
+        let Some(doubt) = &mut self.doubt else { return Ok(None) };
+        match doubt.evidence.looked(&properties) {
+            Finding::Missing(ground) => return self.begin_instead(ground, &properties).await.map(Some),
+            Finding::Unsure(pause) => doubt.look_at = now + pause,
+            Finding::Exists => self.doubt = None,
+        }
+        Ok(None)
+    }
+}

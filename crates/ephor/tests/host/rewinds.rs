@@ -1,0 +1,141 @@
+//! A checkpoint is written over only on proof that its position does not exist.
+
+use crate::common::ledger::{
+    Ledger, P0, events, seconds, send, start, stored, stored_sequence, until_finished,
+};
+use crate::lost_ground::save_by_other_means;
+use ephor::{CheckpointPolicy, EventProcessorOptions, EventSource, OnInvalidPosition, Stage};
+use ephor_testkit::TestFleet;
+
+/// A host that writes a checkpoint for every event has finished ten of them.
+async fn ten_are_finished(on_invalid_position: OnInvalidPosition) -> (TestFleet, Ledger) {
+    let (mut fleet, ledger) = Ledger::with_fleet(1);
+    let checkpoint = CheckpointPolicy::every_events(1);
+    let options = EventProcessorOptions { checkpoint, on_invalid_position, ..ledger.options() };
+    start(&mut fleet, "a", options, &ledger.scribe()).await;
+    send(&fleet, P0, 10);
+    until_finished(&fleet, &ledger, P0, 9).await;
+    fleet.pass(seconds(1)).await;
+    ledger.clear();
+    (fleet, ledger)
+}
+
+fn lost_ground(ledger: &Ledger) -> Vec<String> {
+    let reports = ledger.reports("Partition").into_iter().map(|report| report.text);
+    reports.filter(|text| !text.contains("could not be read")).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn properties_that_lag_behind_the_receivers_repeat_nothing() {
+    let (fleet, ledger) = ten_are_finished(OnInvalidPosition::Earliest).await;
+    fleet.hub().hold_properties(true);
+    send(&fleet, P0, 5);
+    until_finished(&fleet, &ledger, P0, 14).await;
+    fleet.hub().disconnect(P0).unwrap();
+    fleet.pass(seconds(20)).await;
+    fleet.hub().hold_properties(false);
+    fleet.pass(seconds(60)).await;
+    send(&fleet, P0, 2);
+    until_finished(&fleet, &ledger, P0, 16).await;
+    assert_eq!(ledger.delivered(P0), events(10, 16), "each of them once");
+    assert_eq!(lost_ground(&ledger), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_whose_checkpoint_is_ahead_of_lagging_properties_starts_behind_it() {
+    let (mut fleet, ledger) = Ledger::with_fleet(1);
+    fleet.hub().hold_properties(true);
+    send(&fleet, P0, 5);
+    let log = fleet.hub().hub_properties().await.unwrap().log;
+    save_by_other_means(&fleet, 4, log).await;
+    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    fleet.pass(seconds(15)).await;
+    send(&fleet, P0, 1);
+    until_finished(&fleet, &ledger, P0, 5).await;
+    assert_eq!(ledger.delivered(P0), [5]);
+    fleet.pass(seconds(300)).await;
+    assert_eq!(ledger.delivered(P0), [5], "an event that came is proof that the position is there");
+    assert_eq!(lost_ground(&ledger), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_power_failure_that_lost_what_was_read_does_not_repeat_the_log() {
+    let (fleet, ledger) = ten_are_finished(OnInvalidPosition::Earliest).await;
+    // Events 6 to 9 are gone, and 10 to 13 will never be.
+    fleet.hub().lose_power(|_| 4);
+    fleet.pass(seconds(120)).await;
+    assert_eq!(stored_sequence(&fleet, P0).await, Some(9), "{:?}", stored(&fleet, P0).await);
+    assert_eq!(lost_ground(&ledger), [""; 0]);
+    send(&fleet, P0, 3);
+    until_finished(&fleet, &ledger, P0, 16).await;
+    assert_eq!(ledger.delivered(P0), events(14, 16));
+    let reports = lost_ground(&ledger);
+    assert!(reports.len() == 1 && reports[0].contains("4 events are gone"), "{reports:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn numbers_that_were_passed_over_lead_to_the_end_once_where_that_is_wanted() {
+    let (fleet, ledger) = ten_are_finished(OnInvalidPosition::Latest).await;
+    fleet.hub().lose_power(|_| 4);
+    send(&fleet, P0, 3);
+    fleet.pass(seconds(30)).await;
+    assert_eq!(ledger.delivered(P0), [0_u64; 0]);
+    let reports = lost_ground(&ledger);
+    assert!(reports.len() == 1 && reports[0].contains("4 events are gone"), "{reports:?}");
+    send(&fleet, P0, 2);
+    until_finished(&fleet, &ledger, P0, 18).await;
+    assert_eq!(ledger.delivered(P0), events(17, 18));
+    assert_eq!(lost_ground(&ledger).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_position_that_is_refused_once_is_tried_again_before_anything_is_written() {
+    let (mut fleet, ledger) = Ledger::with_fleet(1);
+    send(&fleet, P0, 5);
+    let log = fleet.hub().hub_properties().await.unwrap().log;
+    save_by_other_means(&fleet, 9, log).await;
+    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    fleet.pass(seconds(1)).await;
+    assert_eq!(stored_sequence(&fleet, P0).await, Some(9));
+    // The node that refused it was behind the others.
+    send(&fleet, P0, 6);
+    until_finished(&fleet, &ledger, P0, 10).await;
+    assert_eq!(ledger.delivered(P0), [10]);
+    assert_eq!(lost_ground(&ledger), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_that_takes_a_position_beyond_its_end_skips_nothing() {
+    let (mut fleet, ledger) = Ledger::with_fleet(1);
+    fleet.hub().take_any_position(true);
+    send(&fleet, P0, 5);
+    let log = fleet.hub().hub_properties().await.unwrap().log;
+    save_by_other_means(&fleet, 100, log).await;
+    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    fleet.pass(seconds(20)).await;
+    assert_eq!(stored_sequence(&fleet, P0).await, Some(100), "not proven yet");
+    until_finished(&fleet, &ledger, P0, 4).await;
+    assert!(ledger.now().since(ephor_core::time::Monotonic(0)) < seconds(60));
+    assert_eq!(ledger.delivered(P0), events(0, 4));
+    let reports = lost_ground(&ledger);
+    assert!(reports.len() == 1 && reports[0].contains("should go on at 101"), "{reports:?}");
+    fleet.stop("a").await;
+    assert_eq!(stored_sequence(&fleet, P0).await, Some(4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_wants_to_stand_still_does_so_only_on_proof() {
+    let (mut fleet, ledger) = Ledger::with_fleet(1);
+    send(&fleet, P0, 5);
+    let log = fleet.hub().hub_properties().await.unwrap().log;
+    save_by_other_means(&fleet, 100, log).await;
+    let stop =
+        EventProcessorOptions { on_invalid_position: OnInvalidPosition::Stop, ..ledger.options() };
+    start(&mut fleet, "a", stop, &ledger.scribe()).await;
+    fleet.pass(seconds(1)).await;
+    assert_ne!(fleet.snapshot("a").partitions[0].stage, Stage::Halted);
+    fleet.pass(seconds(60)).await;
+    assert_eq!(fleet.snapshot("a").partitions[0].stage, Stage::Halted);
+    assert_eq!(ledger.reports("Halted").len(), 1);
+    assert_eq!(stored_sequence(&fleet, P0).await, Some(100), "a person decides");
+}

@@ -35,6 +35,19 @@ impl Reporter {
         } else {
             tracing::warn!(%group, %host, kind, "{error}");
         }
+        self.count_and_tell(error);
+    }
+
+    /// Reports one of many errors that have the same cause, which is in the log already.
+    pub(crate) fn report_one_of_many(&self, error: &HostError) {
+        let (group, host) = (&self.group, &self.host);
+        tracing::debug!(%group, %host, kind = kind(error), "{error}");
+        self.count_and_tell(error);
+    }
+
+    fn count_and_tell(&self, error: &HostError) {
+        let (group, host) = (&self.group, &self.host);
+        let kind = kind(error);
         metrics::counter!(names::HOST_ERRORS, "kind" => kind).increment(1);
         if let Some(handler) = &self.handler {
             // The user's code must not end the task that reports.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use ephor::environment::{Environment, TokioEnvironment};
 use ephor_core::BoxFuture;
 use ephor_core::ids::{HubName, LogId, Namespace, PartitionId};
 use ephor_core::source::{
@@ -16,6 +17,7 @@ use ephor_wire::management::{HubDescription, NoDescription, PartitionDescription
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use crate::dial_limit::DialLimit;
 use crate::endpoint::Endpoint;
 use crate::failure::Failure;
 use crate::line::{Command, Line, Slot};
@@ -55,22 +57,26 @@ impl Shared {
         }
     }
 
-    /// How long to wait for an answer: the connection may still have to be made.
+    /// How long to wait for an answer: the connection may still have to wait for its turn, and to be made.
     pub(crate) fn patience(&self) -> std::time::Duration {
-        self.options.connect_time + self.options.answer_time
+        self.options.backoff.most + self.options.connect_time + self.options.answer_time
     }
 
     pub(crate) fn impatience(&self) -> String {
         format!("the hub did not answer within {:?}", self.patience())
     }
 
-    /// Waits before the next attempt, after so many failures in a row.
-    pub(crate) async fn pause(&self, failures: u32) {
-        sleep_until(self.next_attempt(failures)).await;
+    /// Waits before the next attempt at what failed on this connection, so often in a row.
+    pub(crate) async fn pause(&self, line: &Line, failures: u32) {
+        sleep_until(self.next_attempt(line, failures)).await;
     }
 
-    pub(crate) fn next_attempt(&self, failures: u32) -> Instant {
-        Instant::now() + self.options.backoff.delay(failures, fastrand::u64(..))
+    /// Now, if it was the connection that failed: the next one has a backoff of its own, which all share.
+    pub(crate) fn next_attempt(&self, line: &Line, failures: u32) -> Instant {
+        match line.is_over() {
+            true => Instant::now(),
+            false => Instant::now() + self.options.backoff.delay(failures, TokioEnvironment.random()),
+        }
     }
 
     /// Asks `$management`, as often as it is worth it.
@@ -88,11 +94,11 @@ impl Shared {
                 },
                 Err(failure) => failure,
             };
-            failures += 1;
+            failures = line.failures_after(failures);
             if failure.class() == Class::GiveUp || failures >= self.options.attempts {
                 return Err(failure);
             }
-            self.pause(failures).await;
+            self.pause(&line, failures).await;
         }
     }
 
@@ -163,7 +169,9 @@ impl EventHubs {
 
     pub(crate) fn new(endpoint: Endpoint, options: Options) -> Self {
         let endpoint = Arc::new(endpoint);
-        let slots = (0..options.connections).map(|_| Slot::new(endpoint.clone())).collect();
+        let limit = DialLimit::of(&endpoint.address);
+        let slot = |_| Slot::new(endpoint.clone(), limit.clone(), options.backoff);
+        let slots = (0..options.connections).map(slot).collect();
         Self(Arc::new(Shared { endpoint, options, slots }))
     }
 

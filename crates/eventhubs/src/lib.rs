@@ -85,7 +85,9 @@
 //! # What is promised
 //!
 //! A **receiver** hands out every event once and in order. A link or a connection that is lost, silent or detached
-//! for being idle is made again with backoff, with the same epoch, behind the last event that was handed out.
+//! for being idle is made again with backoff, with the same epoch, behind the last event that was handed out. A
+//! connection has one backoff, whatever hangs on it, and all clients of a process together dial one address at most
+//! twenty times a second after a first burst: a hub that comes back is not flooded.
 //!
 //! A **producer** has stored what it acknowledges; messages are stored whole. Sends are stored in the order in which
 //! they begin, also through retries ([`ProducerOptions::in_flight`] says when not). A message may be stored twice if
@@ -102,12 +104,14 @@
 //! | the hub as a source | `client.rs`, `receiver.rs`, `receiver/ghosts.rs` |
 //! | sending | [`producer`] |
 //! | one connection and everything on it | `line/` |
+//! | how often this process dials one address | `dial_limit.rs` |
 //! | what is buffered for a receiver, and how much may come | `inbox.rs`, `credit.rs` |
 //! | what failures mean | `failure.rs` |
 
 mod client;
 pub mod credential;
 mod credit;
+mod dial_limit;
 mod endpoint;
 mod failure;
 mod inbox;

@@ -199,9 +199,11 @@ impl HubReceiver {
     }
 
     fn wait_after(&mut self, failure: &Failure) {
-        self.failures = self.failures.saturating_add(1);
         self.ghosts.after(failure);
-        let until = Box::pin(sleep_until(self.shared.next_attempt(self.failures)));
+        // Only a link that is there can fail.
+        let (State::Opening { link, .. } | State::Attached { link, .. }) = &self.state else { return };
+        self.failures = link.line.failures_after(self.failures);
+        let until = Box::pin(sleep_until(self.shared.next_attempt(&link.line, self.failures)));
         tracing::debug!(
             partition = %self.partition, failures = self.failures, reason = %failure, "receiver waits to attach again"
         );

@@ -15,6 +15,7 @@ use common::proxy::Proxy;
 use common::saboteur::Saboteur;
 use common::{Stage, quick, receive, request, texts, within};
 use ephor_core::event::NewEvent;
+use ephor_core::failure::Backoff;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::{SequenceNumber, StartPosition};
 use ephor_core::source::{EventSource, OpenRequest, ReceiveError};
@@ -22,6 +23,9 @@ use ephor_eventhubs::{Options, Target};
 
 /// So many messages are sent in a run with random cuts.
 const MESSAGES: u64 = 120;
+
+/// For connections that are cut so often that waiting would be most of the test.
+const HASTY: Backoff = Backoff { first: Duration::from_millis(1), most: Duration::from_millis(4) };
 
 fn cuts() -> u64 {
     std::env::var("EPHOR_CUT_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(4)
@@ -40,7 +44,7 @@ async fn run_with_cuts(seed: u64, connections: usize, tls: bool) {
         (random.u64(1..=up), random.u64(1..=down))
     };
     let proxy = Proxy::start(served.address, Arc::new(plan)).await;
-    let options = Options { attempts: 1_000, connections, ..quick() };
+    let options = Options { attempts: 1_000, connections, backoff: HASTY, ..quick() };
     let client = served.builder_at(proxy.address).options(options).build().unwrap();
     let done = Arc::new(AtomicBool::new(false));
     let sending = {
@@ -239,7 +243,8 @@ async fn a_receiver_in_the_middle_of_a_log_goes_on_where_it_was() {
         stage.hub.producer().send_to(PartitionId(0), NewEvent::new(number.to_string())).await.unwrap();
     }
     let proxy = Proxy::reliable(served.address).await;
-    let client = served.builder_at(proxy.address).build().unwrap();
+    let options = Options { backoff: HASTY, ..quick() };
+    let client = served.builder_at(proxy.address).options(options).build().unwrap();
     let start = StartPosition::after(SequenceNumber(49));
     let small = OpenRequest { start, prefetch_events: 7, ..request("reader", Some(1)) };
     let mut receiver = client.open(small).await.unwrap();

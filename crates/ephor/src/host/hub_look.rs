@@ -25,6 +25,7 @@ impl Manager {
         let (environment, limit) = (&*self.shared.environment, self.shared.manager.store_timeout);
         match within_limit(environment, limit, self.shared.source.hub_properties()).await {
             Ok(hub) => {
+                self.shared.hub_health.reads(None, self.shared.now());
                 self.refresh_at = self.shared.now() + HUB_REFRESH;
                 if std::mem::take(&mut self.hub_away) {
                     // It was the hub, and it is back: no reason to rest any longer.
@@ -38,7 +39,8 @@ impl Manager {
             Err(error) => {
                 self.hub_away = true;
                 self.refresh_at = self.shared.now() + self.shared.manager.slow_scan;
-                self.shared.reporter.report(&HostError::Hub { error });
+                self.shared.hub_health.failed(None, self.shared.now(), &error);
+                self.shared.reporter.report_one_of_many(&HostError::Hub { error });
             }
         }
     }

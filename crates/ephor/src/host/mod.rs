@@ -9,6 +9,7 @@
 pub(crate) mod builder;
 pub(crate) mod changes;
 mod fitness;
+pub(crate) mod hub_health;
 mod hub_look;
 pub(crate) mod manager;
 mod ownership;
@@ -42,6 +43,7 @@ use crate::stop_report::StopReport;
 use crate::store_calls::StoreCalls;
 use builder::HostBuilder;
 use changes::{OwnershipChanges, OwnershipEvent};
+use hub_health::HubHealth;
 use manager::{Command, Manager};
 use shared::{HostShared, RunPump, Status};
 use snapshot::HostSnapshot;
@@ -226,6 +228,7 @@ impl EventProcessorHost {
             environment: config.environment.clone(),
             source: config.source.clone(),
             store,
+            hub_health: HubHealth::new(config.group.clone(), me.clone()),
             me,
             options: config.options.clone(),
             manager: config.manager.clone(),

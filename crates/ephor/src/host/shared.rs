@@ -15,6 +15,7 @@ use ephor_core::time::{Monotonic, Timestamp};
 use tokio::sync::{broadcast, watch};
 
 use super::changes::{OwnershipEvent, OwnershipReason};
+use super::hub_health::HubHealth;
 use crate::context::PartitionContext;
 use crate::environment::{Environment, TaskHandle};
 use crate::options::{EventProcessorOptions, PartitionManagerOptions};
@@ -36,6 +37,7 @@ pub(crate) struct HostShared {
     pub(crate) manager: PartitionManagerOptions,
     pub(crate) rules: Rules,
     pub(crate) reporter: Reporter,
+    pub(crate) hub_health: HubHealth,
     pub(crate) run_pump: RunPump,
     pub(crate) changes: broadcast::Sender<OwnershipEvent>,
     pub(crate) slots: Mutex<BTreeMap<PartitionId, Slot>>,

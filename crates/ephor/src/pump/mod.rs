@@ -171,6 +171,7 @@ pub(crate) async fn run<P: EventProcessor>(seed: PumpSeed, factory: Factory<P>) 
         context,
     };
     let Err(ending) = pump.serve(quiet_until).await;
+    pump.shared.hub_health.forget(Some(pump.context.partition()));
     pump.finish(ending).await
 }
 
@@ -326,7 +327,11 @@ impl<P: EventProcessor> Pump<P> {
         self.source_failures += 1;
         self.stage(Stage::Retrying);
         self.checkpoint_if_due().await?;
-        self.tell(PartitionError::Source { message: error.to_string() }).await?;
+        let partition = self.context.partition();
+        self.shared.hub_health.failed(Some(partition), now, error);
+        let told = PartitionError::Source { message: error.to_string() };
+        self.shared.reporter.report_one_of_many(&HostError::Partition { partition, error: told.clone() });
+        self.process_error(&told).await?;
         let hopeless = !matches!(error, SourceError::Unavailable(_));
         if hopeless || now.since(since) >= self.shared.options.source_patience {
             return Err(Ending::Failed { reason: CloseReason::SourceFailed, pause: SOURCE_PAUSE });

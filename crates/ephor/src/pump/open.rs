@@ -246,6 +246,7 @@ impl<P: EventProcessor> Pump<P> {
                     }
                     self.note_enqueued(&*receiver);
                     self.doubt_from_now_on();
+                    self.shared.hub_health.reads(Some(self.context.partition()), self.now());
                     return Ok(Some(receiver));
                 }
                 Err(OpenError::Refused { epoch, by, message }) => {

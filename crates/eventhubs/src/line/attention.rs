@@ -50,4 +50,14 @@ impl Attention {
         self.bell.notified().await;
         std::mem::take(&mut *self.wishes())
     }
+
+    /// Waits until the connection is given up, while there is none. What else is said concerns links that do not exist
+    /// yet: who gave one up has said so to its inbox.
+    pub(super) async fn condemned(&self) -> String {
+        loop {
+            if let Some(why) = self.next().await.condemned {
+                return why;
+            }
+        }
+    }
 }

@@ -7,10 +7,13 @@
 //! ```
 //!
 //! A line lives as long as its connection. When that is lost, everyone on it is told, and the next who asks its
-//! [`Slot`] gets a new one. When nobody holds it any more, the connection is closed in good order.
+//! [`Slot`] gets a new one, which is dialled when the backoff of the slot is over; whoever asks meanwhile waits for the
+//! same dial. When nobody holds it any more, the connection is closed in good order.
 //!
 //! | file | owns |
 //! |---|---|
+//! | `redial.rs` | when to dial again: one backoff, whoever waits |
+//! | `life.rs` | the dial, the hub's `open` and the end, told once each |
 //! | `task.rs` | the loop: commands, events of the connection, time |
 //! | `attention.rs` | what can be said without a queue: more credit, no longer wanted, given up |
 //! | `sessions.rs` | which link lives in which session |
@@ -19,28 +22,34 @@
 //! | `receiving.rs`, `sending.rs` | the links that carry events |
 
 mod attention;
+mod life;
 mod receiving;
+mod redial;
 mod requests;
 mod sending;
 mod sessions;
 mod task;
 mod tokens;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use ephor_core::epoch::Epoch;
+use ephor_core::failure::Backoff;
 use ephor_core::panics;
 use ephor_wire::address::Address;
 use ephor_wire::management::Query;
 use ephor_wire::selector::Start;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::dial_limit::DialLimit;
 use crate::endpoint::Endpoint;
 use crate::failure::Failure;
 use crate::inbox::Keeper;
 use attention::Attention;
+use life::{Life, Place};
+use redial::Redial;
 
 /// So many commands wait for a connection. Each of them is somebody's who waits for its answer.
 const MOST_COMMANDS: usize = 4_096;
@@ -101,25 +110,24 @@ impl Command {
 pub(crate) struct Line {
     commands: mpsc::Sender<Command>,
     attention: Arc<Attention>,
-    condemned: AtomicBool,
-    /// Why it is over.
-    ended: Arc<OnceLock<Failure>>,
+    life: Arc<Life>,
 }
 
 impl Line {
     #[expect(clippy::disallowed_methods, reason = "a socket needs a task, and sockets are not simulated")]
-    fn start(endpoint: Arc<Endpoint>) -> Arc<Self> {
+    fn start(place: Arc<Place>) -> Arc<Self> {
         let (commands, receiver) = mpsc::channel(MOST_COMMANDS);
         let attention = Arc::new(Attention::default());
-        let ended = Arc::new(OnceLock::new());
-        let run = task::run(endpoint, receiver, attention.clone(), ended.clone());
+        let life = Arc::new(Life::new(place));
+        let (run, watched) = (task::run(life.clone(), receiver, attention.clone()), life.clone());
         tokio::spawn(async move {
-            // Whoever waits for it is told that the connection is gone, and makes a new one.
+            // Whoever waits for it hears that the connection is gone; whoever asks next gets a new one.
             if let Err(panicked) = panics::caught_async(run).await {
                 tracing::error!(%panicked, "the task of a connection panicked");
+                watched.end(&Failure::lost("its task panicked"));
             }
         });
-        Arc::new(Self { commands, attention, condemned: AtomicBool::new(false), ended })
+        Arc::new(Self { commands, attention, life })
     }
 
     /// Gives a command. If that is not possible, whoever waits for its answer is told.
@@ -130,7 +138,7 @@ impl Line {
                 command.fail(Failure::lost("too much waits for this connection"));
             }
             Err(mpsc::error::TrySendError::Closed(command)) => {
-                let why = self.ended.get().cloned();
+                let why = self.life.failure().cloned();
                 command.fail(why.unwrap_or_else(|| Failure::lost("the connection is gone")));
             }
         }
@@ -148,32 +156,46 @@ impl Line {
 
     /// Gives the connection up: it did not answer in time.
     pub(crate) fn condemn(&self, why: &str) {
-        self.condemned.store(true, Ordering::Relaxed);
+        self.life.end(&Failure::lost(why));
         self.attention.condemn(why);
     }
 
-    fn is_over(&self) -> bool {
-        self.condemned.load(Ordering::Relaxed) || self.commands.is_closed()
+    /// Whether the connection is lost, or never came about. The next one is dialled when it is time; who asks for it
+    /// needs no backoff of its own.
+    pub(crate) fn is_over(&self) -> bool {
+        self.life.failure().is_some()
+    }
+
+    /// Dials in a row that the hub did not answer, if this connection is over.
+    pub(crate) fn unanswered_dials(&self) -> u32 {
+        self.life.unanswered()
+    }
+
+    /// How often in a row something failed, with one failure more on this connection: who comes in the middle of an
+    /// outage learns of it from the next dial.
+    pub(crate) fn failures_after(&self, failures: u32) -> u32 {
+        failures.saturating_add(1).max(self.unanswered_dials())
     }
 }
 
 /// The place of one connection, which comes and goes.
 pub(crate) struct Slot {
-    endpoint: Arc<Endpoint>,
+    place: Arc<Place>,
     line: Mutex<Option<Arc<Line>>>,
 }
 
 impl Slot {
-    pub(crate) fn new(endpoint: Arc<Endpoint>) -> Self {
-        Self { endpoint, line: Mutex::new(None) }
+    pub(crate) fn new(endpoint: Arc<Endpoint>, limit: Arc<DialLimit>, backoff: Backoff) -> Self {
+        let place = Arc::new(Place::new(endpoint, limit, Redial::new(backoff)));
+        Self { place, line: Mutex::new(None) }
     }
 
-    /// The connection that is there, or a new one. It may still be on its way.
+    /// The connection that is there, or a new one. It may still be on its way, or wait for its turn.
     pub(crate) fn line(&self) -> Arc<Line> {
         let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         match &*line {
             Some(line) if !line.is_over() => line.clone(),
-            _ => line.insert(Line::start(self.endpoint.clone())).clone(),
+            _ => line.insert(Line::start(self.place.clone())).clone(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The loop of a connection.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ephor_amqp::Connection;
@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::attention::{Attention, Wishes};
+use super::life::Life;
 use super::receiving::Inlet;
 use super::requests::{Pair, PairName};
 use super::sending::Outlet;
@@ -24,6 +25,8 @@ use crate::failure::Failure;
 
 /// How long a connection that nobody uses any more may take to end in good order.
 const TIME_FOR_GOODBYE: Duration = Duration::from_secs(10);
+
+const UNUSED: &str = "the connection was closed, since nobody used it";
 
 /// Whose a link is.
 #[derive(Clone, Copy, Debug)]
@@ -48,35 +51,41 @@ pub(super) struct Task {
     /// Receivers that got something in this turn.
     pub(super) fresh: BTreeSet<Key>,
     open: bool,
-    /// Why it is over, for those who come too late.
-    ended: Arc<OnceLock<Failure>>,
+    life: Arc<Life>,
 }
 
 /// Connects and serves until the connection is over or nobody wants it any more.
-pub(super) async fn run(
-    endpoint: Arc<Endpoint>,
-    mut commands: mpsc::Receiver<Command>,
-    attention: Arc<Attention>,
-    ended: Arc<OnceLock<Failure>>,
-) {
-    let namespace = endpoint.namespace.clone();
-    let failure = match endpoint.dial().await {
-        Ok(transport) => {
-            let mut task = Task::new(endpoint, transport, ended.clone());
-            let failure = task.serve(&mut commands, &attention).await;
-            task.fail_everything(&failure);
-            failure
-        }
-        Err(failure) => failure,
+pub(super) async fn run(life: Arc<Life>, mut commands: mpsc::Receiver<Command>, attention: Arc<Attention>) {
+    let dialled = tokio::select! {
+        biased;
+        why = attention.condemned() => Err(Failure::lost(why)),
+        () = life.until_due() => match commands.sender_strong_count() {
+            0 => {
+                let failure = Failure::lost(UNUSED);
+                life.end_unused(&failure);
+                Err(failure)
+            }
+            _ => tokio::select! {
+                biased;
+                why = attention.condemned() => Err(Failure::lost(why)),
+                dialled = life.dial() => dialled,
+            },
+        },
     };
-    turn_away(&mut commands, &failure, &ended);
-    tracing::info!(%namespace, reason = %failure, "connection ended");
+    match dialled {
+        Ok(transport) => {
+            let mut task = Task::new(life, transport);
+            let failure = task.serve(&mut commands, &attention).await;
+            turn_away(&mut commands, &failure, &task.life);
+            task.fail_everything(&failure);
+        }
+        Err(failure) => turn_away(&mut commands, &failure, &life),
+    }
 }
 
 /// Takes no more commands: whoever has one needs another connection, and is told why.
-fn turn_away(commands: &mut mpsc::Receiver<Command>, failure: &Failure, ended: &OnceLock<Failure>) {
-    // The first reason is the one that counts.
-    ended.get_or_init(|| failure.clone());
+fn turn_away(commands: &mut mpsc::Receiver<Command>, failure: &Failure, life: &Life) {
+    life.end(failure);
     commands.close();
     while let Ok(command) = commands.try_recv() {
         command.fail(failure.clone());
@@ -84,7 +93,8 @@ fn turn_away(commands: &mut mpsc::Receiver<Command>, failure: &Failure, ended: &
 }
 
 impl Task {
-    fn new(endpoint: Arc<Endpoint>, transport: Box<dyn Transport>, ended: Arc<OnceLock<Failure>>) -> Self {
+    fn new(life: Arc<Life>, transport: Box<dyn Transport>) -> Self {
+        let endpoint = life.place.endpoint.clone();
         let connection = Connection::client(endpoint.config(), ClientSasl::Anonymous, Duration::ZERO);
         Self {
             endpoint,
@@ -98,7 +108,7 @@ impl Task {
             senders: BTreeMap::new(),
             fresh: BTreeSet::new(),
             open: false,
-            ended,
+            life,
         }
     }
 
@@ -128,8 +138,10 @@ impl Task {
                     Some(command) => self.on_command(command),
                     None => {
                         self.connection().close(None);
+                        let failure = Failure::lost(UNUSED);
+                        self.life.end_unused(&failure);
                         self.say_goodbye().await;
-                        return Failure::lost("the connection was closed, since nobody used it");
+                        return failure;
                     }
                 },
                 Some((audience, token)) = self.tokens.fetching.next(), if !self.tokens.fetching.is_empty() => {
@@ -153,7 +165,7 @@ impl Task {
     /// Tells everyone, and then the hub, where it still listens. A hub that fell silent does not, and nobody
     /// waits for it.
     async fn end(&mut self, failure: Failure, commands: &mut mpsc::Receiver<Command>) -> Failure {
-        turn_away(commands, &failure, &self.ended);
+        turn_away(commands, &failure, &self.life);
         self.fail_everything(&failure);
         self.say_goodbye().await;
         failure
@@ -193,8 +205,7 @@ impl Task {
         match event {
             Event::Delivery(delivery) => self.on_delivery(delivery),
             Event::Opened(open) => {
-                let Endpoint { namespace, hub, .. } = &*self.endpoint;
-                tracing::info!(%namespace, %hub, container = %open.container_id, "connected");
+                self.life.opened(&open.container_id);
                 self.open = true;
             }
             Event::Attached { link, attach } => self.on_attached(link, &attach),

@@ -111,8 +111,8 @@ impl Sender {
             if self.link.is_none() {
                 match self.attach().await {
                     Ok(link) => self.link = Some(link),
-                    Err(failure) => {
-                        self.after(&failure, Concerns::All).await;
+                    Err((failure, line)) => {
+                        self.after(&failure, Concerns::All, &line).await;
                         continue;
                     }
                 }
@@ -133,14 +133,18 @@ impl Sender {
         self.pending.push_back(Pending { job, attempts: 0, outcome: None });
     }
 
-    async fn attach(&self) -> Result<Link, Failure> {
+    /// If it fails, with the connection on which it did.
+    async fn attach(&self) -> Result<Link, (Failure, Arc<Line>)> {
         let line = self.shared.line(self.partition);
         let key = Key::new();
         let (opened, answer) = oneshot::channel();
         // Given up if this future is dropped, or the hub says no.
         let mut link = Link { line, key, limit: 0 };
         link.line.post(Command::Attach { key, address: self.address.clone(), opened });
-        link.limit = self.shared.answer(&link.line, answer).await?;
+        link.limit = match self.shared.answer(&link.line, answer).await {
+            Ok(limit) => limit,
+            Err(failure) => return Err((failure, link.line.clone())),
+        };
         self.limit.store(link.limit, Ordering::Relaxed);
         Ok(link)
     }
@@ -167,6 +171,7 @@ impl Sender {
 
     /// The first message has its answer.
     async fn on_outcome(&mut self, outcome: Option<Result<(), Failure>>) {
+        let Some(line) = self.link.as_ref().map(|link| link.line.clone()) else { return };
         let failure = match outcome {
             Some(Ok(())) => {
                 self.failures = 0;
@@ -175,9 +180,7 @@ impl Sender {
             Some(Err(failure)) => failure,
             None => {
                 let why = format!("the hub did not answer within {:?}", self.shared.options.answer_time);
-                if let Some(link) = &self.link {
-                    link.line.condemn(&why);
-                }
+                line.condemn(&why);
                 Failure::lost(why)
             }
         };
@@ -191,12 +194,12 @@ impl Sender {
                     first.outcome = None;
                 }
                 self.await_others().await;
-                self.after(&failure, Concerns::First).await;
+                self.after(&failure, Concerns::First, &line).await;
             }
             Class::Reopen => {
                 self.link = None;
                 self.take_stored();
-                self.after(&failure, Concerns::First).await;
+                self.after(&failure, Concerns::First, &line).await;
             }
         }
     }
@@ -232,16 +235,17 @@ impl Sender {
     }
 
     /// Counts the failure, tells those who have waited long enough, and pauses.
-    async fn after(&mut self, failure: &Failure, concerns: Concerns) {
+    async fn after(&mut self, failure: &Failure, concerns: Concerns, line: &Line) {
         self.failures = self.failures.saturating_add(1);
         let gives_up = failure.class() == Class::GiveUp;
         let most = self.shared.options.attempts;
+        let hub_is_away = line.unanswered_dials() >= most;
         for (index, pending) in std::mem::take(&mut self.pending).into_iter().enumerate() {
             // What went along with others and was not answered may try again; who waits while nothing succeeds
             // shall not wait for each of those before.
             let counts = index == 0 || concerns == Concerns::All || self.failures > 1;
             let attempts = pending.attempts + u32::from(counts);
-            if gives_up || attempts >= most {
+            if gives_up || hub_is_away || attempts >= most {
                 let failure = SendFailure::of(failure, attempts, gives_up);
                 match pending.job {
                     Job::Limit(reply) => drop(reply.send(Err(failure))),
@@ -255,7 +259,7 @@ impl Sender {
         let at_once = self.failures == 1 && failure.class() == Class::Reopen;
         if !gives_up && !at_once {
             tracing::debug!(address = %self.address, failures = self.failures, reason = %failure, "sender waits");
-            self.shared.pause(self.failures).await;
+            self.shared.pause(line, self.failures).await;
         }
     }
 }

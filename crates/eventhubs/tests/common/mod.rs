@@ -3,7 +3,9 @@
 #![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
+pub(crate) mod door;
 pub(crate) mod frames;
+pub(crate) mod log;
 pub(crate) mod peer;
 pub(crate) mod proxy;
 pub(crate) mod saboteur;
@@ -60,12 +62,17 @@ pub(crate) struct Stage {
 impl Stage {
     /// With a hub called `homes` that has a second group called `second`.
     pub(crate) fn new(partitions: u32) -> Self {
+        Self::with_groups(partitions, ["second".to_owned()])
+    }
+
+    /// With a hub called `homes` that has these groups.
+    pub(crate) fn with_groups(partitions: u32, groups: impl IntoIterator<Item = String>) -> Self {
         let clock = Arc::new(Ticking(AtomicI64::new(1_000_000_000_000)));
         let config = NamespaceConfig { durability: Durability::Memory, ..NamespaceConfig::default() };
         let namespace = LocalNamespace::on(Arc::new(MemoryFiles::default()), config, clock.clone()).unwrap();
         let config = HubConfig {
             retention: Retention { age: Some(AGE), bytes: None },
-            groups: vec!["second".parse().unwrap()],
+            groups: groups.into_iter().map(|group| group.parse().unwrap()).collect(),
             ..HubConfig::new("homes", partitions).unwrap()
         };
         let hub = namespace.create_hub(config).unwrap();

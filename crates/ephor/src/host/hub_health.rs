@@ -1,0 +1,126 @@
+//! Logs once that the hub cannot be read and once that it is read again, however many partitions are concerned.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ephor_core::ids::{GroupId, HostId, PartitionId};
+use ephor_core::time::Monotonic;
+
+/// Who reads the hub: the pump of a partition, or the manager.
+pub(crate) type Reader = Option<PartitionId>;
+
+pub(crate) struct HubHealth {
+    group: GroupId,
+    host: HostId,
+    /// Looked at for every batch, and seldom true.
+    failing: AtomicBool,
+    outage: Mutex<Option<Outage>>,
+}
+
+struct Outage {
+    since: Monotonic,
+    /// Those who have failed and not read since.
+    failing: BTreeSet<Reader>,
+}
+
+impl HubHealth {
+    pub(crate) fn new(group: GroupId, host: HostId) -> Self {
+        Self { group, host, failing: AtomicBool::new(false), outage: Mutex::default() }
+    }
+
+    fn outage(&self) -> MutexGuard<'_, Option<Outage>> {
+        self.outage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Somebody could not read it.
+    pub(crate) fn failed(&self, reader: Reader, now: Monotonic, reason: &dyn fmt::Display) {
+        if self.note_failure(reader, now) {
+            let (group, host) = (&self.group, &self.host);
+            let partition = reader.map(|partition| partition.0);
+            tracing::warn!(%group, %host, partition, %reason, "the hub cannot be read");
+        }
+    }
+
+    /// Somebody can read it.
+    pub(crate) fn reads(&self, reader: Reader, now: Monotonic) {
+        if let Some(failed_for) = self.note_success(reader, now) {
+            let (group, host) = (&self.group, &self.host);
+            tracing::info!(%group, %host, ?failed_for, "the hub is read again");
+        }
+    }
+
+    /// Somebody reads no more, whatever is the matter with the hub.
+    pub(crate) fn forget(&self, reader: Reader) {
+        if let Some(outage) = &mut *self.outage() {
+            outage.failing.remove(&reader);
+        }
+    }
+
+    /// True if an outage begins.
+    fn note_failure(&self, reader: Reader, now: Monotonic) -> bool {
+        let mut outage = self.outage();
+        let begins = outage.is_none();
+        let current = outage.get_or_insert_with(|| Outage { since: now, failing: BTreeSet::new() });
+        current.failing.insert(reader);
+        self.failing.store(true, Ordering::Relaxed);
+        begins
+    }
+
+    /// How long the outage was, if this is its end: nobody fails any more.
+    fn note_success(&self, reader: Reader, now: Monotonic) -> Option<Duration> {
+        if !self.failing.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut outage = self.outage();
+        outage.as_mut()?.failing.remove(&reader);
+        let over = outage.take_if(|outage| outage.failing.is_empty())?;
+        self.failing.store(false, Ordering::Relaxed);
+        Some(now.since(over.since))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ephor_core::ids::Incarnation;
+
+    fn health() -> HubHealth {
+        let group = GroupId {
+            namespace: "localhost".parse().unwrap(),
+            hub: "homes".parse().unwrap(),
+            group: "$Default".parse().unwrap(),
+        };
+        HubHealth::new(group, HostId { name: "host".parse().unwrap(), incarnation: Incarnation(1) })
+    }
+
+    const PARTITION: Reader = Some(PartitionId(0));
+    const OTHER: Reader = Some(PartitionId(1));
+
+    fn at(seconds: u64) -> Monotonic {
+        Monotonic(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn an_outage_begins_with_the_first_who_fails_and_ends_with_the_last_who_reads() {
+        let health = health();
+        assert!(health.note_failure(PARTITION, at(1)));
+        assert!(!health.note_failure(OTHER, at(2)));
+        assert!(!health.note_failure(PARTITION, at(3)));
+        assert_eq!(health.note_success(OTHER, at(4)), None, "one still fails");
+        assert_eq!(health.note_success(PARTITION, at(5)), Some(Duration::from_secs(4)));
+        assert_eq!(health.note_success(PARTITION, at(6)), None, "it is told once");
+        assert!(health.note_failure(PARTITION, at(7)), "the next one is another");
+    }
+
+    #[test]
+    fn a_partition_that_is_given_up_neither_ends_an_outage_nor_keeps_it_going() {
+        let health = health();
+        health.note_failure(PARTITION, at(1));
+        health.forget(PARTITION);
+        assert!(!health.note_failure(None, at(2)), "nobody has read since");
+        assert_eq!(health.note_success(None, at(9)), Some(Duration::from_secs(8)));
+    }
+}

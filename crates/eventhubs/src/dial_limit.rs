@@ -1,0 +1,123 @@
+//! Limits the dials of this process to one address, whichever clients and connections they are for.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, sleep_until};
+
+/// Dials to one address that are under way at the same time.
+const MAX_CONCURRENT_DIALS: usize = 8;
+
+/// So many may follow each other at once: those of one client with all its connections.
+const MAX_BURST: u32 = 64;
+
+/// Beyond that, one in so long: twenty a second.
+const PACE: Duration = Duration::from_millis(50);
+
+/// The dials to one address.
+pub(crate) struct DialLimit {
+    concurrent: Semaphore,
+    pace: Mutex<Pace>,
+}
+
+/// Held while dialling.
+pub(crate) struct Turn<'a> {
+    _permit: Option<SemaphorePermit<'a>>,
+}
+
+impl DialLimit {
+    /// The one that everybody in this process has for this address.
+    pub(crate) fn of(address: &(String, u16)) -> Arc<Self> {
+        static LIMITS: Mutex<BTreeMap<(String, u16), Weak<DialLimit>>> = Mutex::new(BTreeMap::new());
+        let mut limits = LIMITS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(limit) = limits.get(address).and_then(Weak::upgrade) {
+            return limit;
+        }
+        // Those of addresses that nobody has any more go, so that the map does not grow for ever.
+        limits.retain(|_, limit| limit.strong_count() > 0);
+        let limit = Arc::new(Self {
+            concurrent: Semaphore::new(MAX_CONCURRENT_DIALS),
+            pace: Mutex::new(Pace::new(Instant::now())),
+        });
+        limits.insert(address.clone(), Arc::downgrade(&limit));
+        limit
+    }
+
+    /// Waits until one more dial is due.
+    pub(crate) async fn turn(&self) -> Turn<'_> {
+        // The semaphore is never closed.
+        let permit = self.concurrent.acquire().await.ok();
+        let start = self.pace.lock().unwrap_or_else(PoisonError::into_inner).next(Instant::now());
+        sleep_until(start).await;
+        Turn { _permit: permit }
+    }
+}
+
+/// Spreads dials over time: a bucket of [`MAX_BURST`] tokens that gets one in each [`PACE`].
+struct Pace {
+    /// When the bucket is full again.
+    full: Instant,
+}
+
+impl Pace {
+    fn new(now: Instant) -> Self {
+        Self { full: now }
+    }
+
+    /// When the next dial may begin. It counts as begun.
+    fn next(&mut self, now: Instant) -> Instant {
+        self.full = self.full.max(now) + PACE;
+        let tokens_in = self.full.duration_since(now).saturating_sub(PACE * MAX_BURST);
+        now + tokens_in
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_passes_and_then_one_dial_follows_the_other() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start);
+        for _ in 0..MAX_BURST {
+            assert_eq!(pace.next(start), start);
+        }
+        assert_eq!(pace.next(start), start + PACE);
+        assert_eq!(pace.next(start), start + 2 * PACE);
+        let later = start + 10 * PACE;
+        assert_eq!(pace.next(later), later, "what was not used meanwhile may be used");
+        let much_later = start + 10 * MAX_BURST * PACE;
+        for _ in 0..MAX_BURST {
+            assert_eq!(pace.next(much_later), much_later);
+        }
+        assert!(pace.next(much_later) > much_later, "but no more than one burst of it");
+    }
+
+    #[test]
+    fn clients_of_one_address_share_its_limit_and_it_goes_with_the_last() {
+        let address = |port| ("dial-limit.test".to_owned(), port);
+        let one = DialLimit::of(&address(1));
+        assert!(Arc::ptr_eq(&one, &DialLimit::of(&address(1))));
+        assert!(!Arc::ptr_eq(&one, &DialLimit::of(&address(2))));
+        let gone = Arc::downgrade(&one);
+        drop(one);
+        assert_eq!(gone.strong_count(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_so_many_dials_are_under_way_at_the_same_time() {
+        let limit = DialLimit::of(&("dial-limit.test".to_owned(), 3));
+        let mut turns = Vec::new();
+        for _ in 0..MAX_CONCURRENT_DIALS {
+            turns.push(limit.turn().await);
+        }
+        let next = limit.turn();
+        tokio::pin!(next);
+        assert!(futures_util::poll!(&mut next).is_pending());
+        turns.pop();
+        next.await;
+    }
+}

@@ -1,0 +1,113 @@
+//! From the first dial of a connection to its end, told once each.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use ephor::environment::{Environment, TokioEnvironment};
+use tokio::time::{Instant, sleep_until};
+
+use super::redial::Redial;
+use crate::dial_limit::DialLimit;
+use crate::endpoint::{Endpoint, Transport};
+use crate::failure::Failure;
+
+/// What all connections of one slot have in common, one after the other.
+pub(super) struct Place {
+    pub(super) endpoint: Arc<Endpoint>,
+    limit: Arc<DialLimit>,
+    redial: Mutex<Redial>,
+}
+
+impl Place {
+    pub(super) fn new(endpoint: Arc<Endpoint>, limit: Arc<DialLimit>, redial: Redial) -> Self {
+        Self { endpoint, limit, redial: Mutex::new(redial) }
+    }
+
+    fn redial(&self) -> MutexGuard<'_, Redial> {
+        self.redial.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One connection of them.
+pub(super) struct Life {
+    pub(super) place: Arc<Place>,
+    /// When the hub said `open`.
+    opened: OnceLock<Instant>,
+    ended: OnceLock<End>,
+}
+
+struct End {
+    failure: Failure,
+    /// Dials in a row that the hub did not answer, this one included.
+    unanswered: u32,
+}
+
+impl Life {
+    pub(super) fn new(place: Arc<Place>) -> Self {
+        Self { place, opened: OnceLock::new(), ended: OnceLock::new() }
+    }
+
+    /// Waits until a dial is due.
+    pub(super) async fn until_due(&self) {
+        let not_before = self.place.redial().not_before();
+        if let Some(at) = not_before {
+            sleep_until(at).await;
+        }
+    }
+
+    /// Dials when it is this one's turn.
+    pub(super) async fn dial(&self) -> Result<Box<dyn Transport>, Failure> {
+        let _turn = self.place.limit.turn().await;
+        self.place.endpoint.dial().await
+    }
+
+    /// The hub said `open`, and what its container is called.
+    pub(super) fn opened(&self, container: &str) {
+        let now = Instant::now();
+        if self.opened.set(now).is_err() {
+            return;
+        }
+        let Endpoint { namespace, hub, .. } = &*self.place.endpoint;
+        match self.place.redial().opened(now) {
+            None => tracing::info!(%namespace, %hub, container, "connected"),
+            Some(outage) => {
+                let (after, failed_dials) = (outage.length, outage.dials);
+                tracing::info!(%namespace, %hub, container, ?after, failed_dials, "connected again");
+            }
+        }
+    }
+
+    /// The connection is over. The first reason counts; whoever asks for a connection from now on gets another.
+    pub(super) fn end(&self, failure: &Failure) {
+        self.ended.get_or_init(|| {
+            let opened = self.opened.get().copied();
+            let chance = TokioEnvironment.random();
+            let ended = self.place.redial().ended(Instant::now(), opened, chance);
+            let Endpoint { namespace, hub, .. } = &*self.place.endpoint;
+            match (opened, ended.first) {
+                (Some(_), _) => tracing::warn!(%namespace, %hub, reason = %failure, "connection lost"),
+                (None, true) => tracing::warn!(%namespace, %hub, reason = %failure, "no connection"),
+                (None, false) => tracing::debug!(%namespace, %hub, reason = %failure, "still no connection"),
+            }
+            End { failure: failure.clone(), unanswered: ended.unanswered }
+        });
+    }
+
+    /// The connection is over because nobody wants it any more.
+    pub(super) fn end_unused(&self, failure: &Failure) {
+        self.ended.get_or_init(|| {
+            let Endpoint { namespace, hub, .. } = &*self.place.endpoint;
+            tracing::debug!(%namespace, %hub, "connection closed");
+            End { failure: failure.clone(), unanswered: 0 }
+        });
+    }
+
+    /// Why it is over, if it is.
+    pub(super) fn failure(&self) -> Option<&Failure> {
+        self.ended.get().map(|end| &end.failure)
+    }
+
+    /// Dials in a row that the hub did not answer, up to the end of this connection.
+    pub(super) fn unanswered(&self) -> u32 {
+        self.ended.get().map_or(0, |end| end.unanswered)
+    }
+}

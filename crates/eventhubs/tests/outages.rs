@@ -1,0 +1,228 @@
+//! A hub that goes away and comes back: a connection is dialled by one series of attempts, whoever waits for it, and the
+//! log says once that it is lost and once that it is back.
+#![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::door::Door;
+use common::log::Log;
+use common::{Served, Stage, request, texts, within};
+use ephor::EventProcessorHost;
+use ephor::memory::MemoryStore;
+use ephor_core::event::NewEvent;
+use ephor_core::failure::Backoff;
+use ephor_core::ids::PartitionId;
+use ephor_core::source::{EventSource, OpenRequest};
+use ephor_eventhubs::options::DEFAULT_BACKOFF;
+use ephor_eventhubs::{ConnectionString, EventHubs, Options};
+use futures_util::future::join_all;
+use tokio::time::{Instant, sleep};
+
+/// A client of its own, which knows the hub by an address of its own, as a process on another machine has.
+fn client(door: &Door, number: usize, options: Options) -> EventHubs {
+    let host = format!("127.0.0.{}", 1 + number).parse().unwrap();
+    let string = ConnectionString::development(&host, door.port, None);
+    EventHubs::builder_for(string).hub("homes").options(options).build().unwrap()
+}
+
+/// Not before so long after the one before it comes the `number`-th dial of an outage, counted from 1. The first may
+/// come at once.
+fn least_wait(backoff: &Backoff, number: usize) -> Duration {
+    match u32::try_from(number).unwrap() {
+        1 => Duration::ZERO,
+        // Chance shortens a wait by a quarter at most, and no wait is longer than two seconds at first.
+        number => backoff.delay(number, 0).min(Duration::from_secs(2)).mul_f64(0.74),
+    }
+}
+
+/// So many dials there are at most in an outage of this length.
+fn most_dials(backoff: &Backoff, outage: Duration) -> usize {
+    let mut passed = Duration::ZERO;
+    (1..)
+        .take_while(|number| {
+            passed += least_wait(backoff, *number);
+            passed <= outage
+        })
+        .count()
+}
+
+#[tokio::test]
+async fn receivers_of_one_connection_share_one_series_of_dials() {
+    let stage = Stage::new(8);
+    let served = stage.serve().await;
+    let door = Door::to(served.address).await;
+    let backoff = Backoff { first: Duration::from_millis(50), most: Duration::from_secs(1) };
+    let client = client(&door, 0, Options { backoff, ..Options::default() });
+    let receivers = (0..8).map(|partition| {
+        let client = client.clone();
+        async move {
+            let wanted = OpenRequest { partition: PartitionId(partition), ..request("owner", Some(1)) };
+            client.open(wanted).await.unwrap()
+        }
+    });
+    let mut receivers = join_all(receivers).await;
+    let start = Instant::now();
+    door.close();
+    let reading = tokio::spawn(async move {
+        join_all(receivers.iter_mut().map(|receiver| async {
+            let mut events = Vec::new();
+            while receiver.receive(&mut events, 1).await.is_err() {}
+            texts(&events).concat()
+        }))
+        .await
+    });
+    within(20, async {
+        while door.dials_since(start).len() < 6 {
+            sleep(Duration::from_millis(5)).await
+        }
+    })
+    .await;
+    let dials = door.dials_since(start);
+    for (index, pair) in dials.windows(2).enumerate() {
+        let gap = pair[1] - pair[0];
+        assert!(gap >= least_wait(&backoff, index + 2), "dial {} came after {gap:?}: {dials:?}", index + 2);
+    }
+    door.open();
+    for partition in 0..8 {
+        stage.hub.producer().send_to(PartitionId(partition), NewEvent::new("back")).await.unwrap();
+    }
+    assert_eq!(within(20, reading).await.unwrap(), ["back"; 8]);
+}
+
+/// Hosts that each read all partitions, in groups of their own, through one door.
+struct Fleet {
+    stage: Stage,
+    _served: Served,
+    door: Door,
+    hosts: Vec<EventProcessorHost>,
+    partitions: u32,
+    /// What each host has seen of each partition.
+    seen: Arc<Mutex<BTreeSet<(usize, PartitionId, String)>>>,
+}
+
+impl Fleet {
+    async fn start(hosts: usize, partitions: u32, options: Options) -> Self {
+        let groups = (0..hosts).map(|number| format!("group-{number}"));
+        let stage = Stage::with_groups(partitions, groups);
+        let served = stage.serve().await;
+        let door = Door::to(served.address).await;
+        let seen = Arc::<Mutex<BTreeSet<_>>>::default();
+        let hosts = (0..hosts).map(|number| {
+            let seen = seen.clone();
+            EventProcessorHost::builder(client(&door, number, options.clone()), MemoryStore::default())
+                .consumer_group(format!("group-{number}"))
+                .host_name(format!("host-{number}"))
+                .for_each_event(move |context, event| {
+                    seen.lock().unwrap().insert((
+                        number,
+                        context.partition(),
+                        event.text().unwrap().to_owned(),
+                    ));
+                    async { Ok(()) }
+                })
+                .unwrap()
+        });
+        let hosts: Vec<EventProcessorHost> = hosts.collect();
+        join_all(hosts.iter().map(|host| async { host.start().await.unwrap() })).await;
+        let fleet = Self { stage, _served: served, door, hosts, partitions, seen };
+        fleet.all_read("before").await;
+        fleet
+    }
+
+    /// Sends to every partition, and waits until every host has seen all of it.
+    async fn all_read(&self, text: &str) {
+        for partition in 0..self.partitions {
+            let event = NewEvent::new(text.to_owned());
+            self.stage.hub.producer().send_to(PartitionId(partition), event).await.unwrap();
+        }
+        let expected = self.hosts.len() * self.partitions as usize;
+        let count = || self.seen.lock().unwrap().iter().filter(|(_, _, seen)| seen == text).count();
+        within(60, async {
+            while count() < expected {
+                sleep(Duration::from_millis(5)).await
+            }
+        })
+        .await;
+    }
+
+    /// The hub is away for so long; the dials that came meanwhile, and how long it took until all partitions were read
+    /// again.
+    async fn outage(&self, length: Duration) -> Outage {
+        let start = Instant::now();
+        self.door.close();
+        sleep(length).await;
+        let dials = self.door.dials_since(start).len();
+        let length = start.elapsed();
+        self.door.open();
+        self.all_read("after").await;
+        Outage { length, dials, all: self.door.dials_since(start), read_again: start.elapsed() - length }
+    }
+}
+
+struct Outage {
+    length: Duration,
+    /// While the hub was away.
+    dials: usize,
+    /// When each dial came, until all partitions were read again.
+    all: Vec<Duration>,
+    read_again: Duration,
+}
+
+impl Outage {
+    fn per_second(&self) -> Vec<usize> {
+        let mut seconds = vec![0; 1 + self.all.last().map_or(0, |last| last.as_secs() as usize)];
+        for dial in &self.all {
+            seconds[dial.as_secs() as usize] += 1;
+        }
+        seconds
+    }
+}
+
+/// Hosts, partitions of each, and seconds without a hub.
+fn size() -> (usize, u32, u64) {
+    match std::env::var_os("EPHOR_CUT_RUNS") {
+        Some(_) => (20, 32, 8),
+        None => (4, 16, 2),
+    }
+}
+
+#[tokio::test]
+async fn a_fleet_does_not_flood_a_hub_that_comes_back() {
+    let (hosts, partitions, seconds) = size();
+    let fleet = Fleet::start(hosts, partitions, Options::default()).await;
+    let outage = fleet.outage(Duration::from_secs(seconds)).await;
+    println!(
+        "{hosts} hosts with {partitions} partitions each, {:.1} s without their hub: {} dials meanwhile, {} in all; \
+         dials per second {:?}; all partitions read again {:.1} s after its return",
+        outage.length.as_secs_f64(),
+        outage.dials,
+        outage.all.len(),
+        outage.per_second(),
+        outage.read_again.as_secs_f64(),
+    );
+    let most = hosts * most_dials(&DEFAULT_BACKOFF, outage.length);
+    assert!(outage.dials <= most, "at most {most}: one series of each host");
+    // Whoever dialled at the very moment may have to dial once more.
+    assert!(outage.all.len() - outage.dials <= 2 * hosts, "its return is no reason to dial more often");
+}
+
+#[tokio::test]
+async fn an_outage_is_told_once_and_not_by_every_partition() {
+    let log = Log::of_this_thread();
+    // Every receiver tells its pump of the first dial that fails.
+    let fleet = Fleet::start(1, 16, Options { attempts: 1, ..Options::default() }).await;
+    log.take();
+    fleet.outage(Duration::from_secs(2)).await;
+    let lines = log.take();
+    let count = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
+    assert_eq!(count("connection lost"), 1, "{lines:#?}");
+    assert_eq!(count("connected again"), 1, "{lines:#?}");
+    assert_eq!(count("the hub cannot be read"), 1, "{lines:#?}");
+    assert_eq!(count("the hub is read again"), 1, "{lines:#?}");
+    assert_eq!(lines.len(), 4, "{lines:#?}");
+}

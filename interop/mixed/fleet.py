@@ -42,6 +42,7 @@ class Member:
     def __init__(self, kind, number, strategy):
         self.kind, self.name = kind, f"{kind} {number}"
         self.owned, self.errors = set(), []
+        self.disorder = []  # what came out of order
         self.events = collections.defaultdict(list)  # by partition, in the order in which they came
         environment = {**os.environ, "MIXED_HUB": HUB, "MIXED_CONTAINER": CONTAINER,
                        "MIXED_CHECKPOINT_EVERY": str(CHECKPOINT_EVERY), "MIXED_STRATEGY": strategy, "RUST_LOG": "trace"}
@@ -50,19 +51,26 @@ class Member:
         self.thread.start()
 
     def read(self):
+        last = {}  # by partition, since it was begun
         for line in self.process.stdout:
             if not line.endswith("\n"):
                 break  # killed in the middle of it
             told = json.loads(line)
             if "begun" in told:
                 self.owned.add(told["begun"])
+                last.pop(told["begun"], None)
             elif "ended" in told:
                 self.owned.discard(told["ended"])
             elif "error" in told:
                 self.errors.append(told["error"])
             else:
                 assert told["text"] == str(told["sequence"]), told
-                self.events[told["partition"]].append(told["sequence"])
+                partition, number = told["partition"], told["sequence"]
+                # An owner begins behind a checkpoint, and then skips and repeats nothing.
+                if number != last.get(partition, number - 1) + 1:
+                    self.disorder.append(f"{self.name}, partition {partition}: {number} behind {last[partition]}")
+                last[partition] = number
+                self.events[partition].append(number)
 
     def kill(self):
         """Gives back what it owned as far as it told."""

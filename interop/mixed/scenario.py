@@ -117,6 +117,8 @@ def finish():
     all_processed(sender)
     for member in members[:]:
         member.kill()
+    disorder = [told for member in members + gone for told in member.disorder]
+    assert not disorder, f"out of order: {disorder[:5]}"
     return f"{sender.sent} in each partition"
 
 
@@ -124,7 +126,7 @@ senders = []
 STEPS = {"hosts of all kinds share the partitions, and come to rest": share, "nobody starves": everybody}
 for each in KINDS:
     STEPS[f"the {each} hosts are killed: the others go on, and they come back to their share"] = lambda kind=each: killed(kind)
-STEPS["every event is processed"] = finish
+STEPS["every event is processed, and by each owner in order"] = finish
 
 make_container()
 senders.append(Sender())

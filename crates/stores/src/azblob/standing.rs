@@ -9,14 +9,15 @@ use ephor_core::time::Timestamp;
 
 use super::checkpoint;
 use super::container::{Blob, Write};
-use super::metadata::{number, pairs};
+use super::metadata::pairs;
 use super::names::Names;
 use super::ownership::{self, Ownership};
 use super::session::Session;
 use super::strikes::{Enrolled, KnownRoll};
+use crate::text::Unreadable;
 
 /// In the blob of the highest epoch.
-pub(super) const EPOCH: &str = "epoch";
+const EPOCH: &str = "epoch";
 
 /// A partition's records at one moment.
 pub(super) struct Standing {
@@ -39,6 +40,24 @@ pub(super) fn damaged(what: &str, partition: PartitionId, group: &GroupId, why: 
 pub(super) fn damaged_lease(names: &Names, partition: PartitionId, group: &GroupId, why: &str) -> StoreError {
     let mend = format!("{why}; delete the blob {}, and it is claimed anew", names.ownership(partition));
     damaged("lease", partition, group, &mend)
+}
+
+/// The highest epoch that was ever taken. One that cannot be read is no zero: epochs would be given out again.
+pub(super) fn read_epoch(blob: &Blob) -> Result<Epoch, Unreadable> {
+    let text = blob.metadata.get(EPOCH).ok_or("the metadata epoch is missing")?;
+    let shown = || text.chars().take(40).collect::<String>();
+    text.parse()
+        .map(Epoch::from_stored)
+        .map_err(|_| format!("the metadata epoch is no number: {:?}", shown()))
+}
+
+/// The same with what to do about it.
+pub(super) fn damaged_epoch(names: &Names, partition: PartitionId, group: &GroupId, why: &str) -> StoreError {
+    let name = names.epoch(partition);
+    let mend = format!(
+        "{why}; set epoch in the metadata of the blob {name} to a number above every epoch that was used"
+    );
+    damaged("highest epoch", partition, group, &mend)
 }
 
 impl Session {
@@ -72,8 +91,9 @@ impl Session {
             self.container.head(&taken),
             self.container.head(&checkpoint)
         )?;
-        let highest = taken.blob.as_ref().and_then(|blob| number(&blob.metadata, EPOCH)).unwrap_or_default();
-        let highest = Epoch::from_stored(highest);
+        let highest = taken.blob.as_ref().map(read_epoch).transpose();
+        let highest =
+            highest.map_err(|why| damaged_epoch(names, partition, group, &why))?.unwrap_or_default();
         let read = |blob: &Blob| ownership::read(partition, blob, highest);
         let lease = first.blob.as_ref().map(read).transpose();
         Ok(Standing {

@@ -17,13 +17,13 @@ use ephor_core::time::Timestamp;
 
 use super::container::{Blob, Listed, Write};
 use super::hosts::is_drained;
-use super::metadata::{escape, number, pairs, unescape};
+use super::metadata::{escape, pairs, unescape};
 use super::names::{Kind, Names, group_of};
 use super::ownership::{self, Ownership};
 use super::roll::Roll;
 use super::seals::Sealing;
 use super::session::{Session, locked, written_group};
-use super::standing::{EPOCH, damaged_lease};
+use super::standing::{damaged_epoch, damaged_lease, read_epoch};
 use super::{checkpoint, failure};
 use crate::text::{Unreadable, read_founding, write_founding};
 
@@ -34,7 +34,7 @@ const FOUNDING: &str = "founding";
 struct Sorted {
     leases: BTreeMap<PartitionId, (Blob, Timestamp)>,
     checkpoints: BTreeMap<PartitionId, Blob>,
-    epochs: BTreeMap<PartitionId, Epoch>,
+    epochs: BTreeMap<PartitionId, Result<Epoch, Unreadable>>,
     hosts: Vec<(String, Blob, Timestamp)>,
     rolls: BTreeMap<String, ListedRoll>,
     founding: Option<Blob>,
@@ -71,8 +71,7 @@ fn sort(names: &Names, listed: Vec<Listed>) -> Sorted {
                 sorted.checkpoints.insert(partition, blob);
             }
             Some(Kind::Epoch(partition)) => {
-                let epoch = number(&blob.metadata, EPOCH).unwrap_or_default();
-                sorted.epochs.insert(partition, Epoch::from_stored(epoch));
+                sorted.epochs.insert(partition, read_epoch(&blob));
             }
             Some(Kind::Host) => sorted.hosts.push((name, blob, at)),
             Some(Kind::Roll(bucket)) => {
@@ -190,8 +189,15 @@ impl Session {
         let mut raised = BTreeMap::new();
         let damaged = sorted.rolls.values().filter_map(|listed| listed.roll.as_ref().err());
         view.damaged.extend(damaged.map(|why| format!("the renewals of a host of {group}: {why}")));
+        for (partition, epoch) in &sorted.epochs {
+            if let Err(why) = epoch {
+                view.damaged.push(damaged_epoch(names, *partition, group, why).to_string());
+            }
+        }
         for (partition, (blob, at)) in &sorted.leases {
-            let taken = sorted.epochs.get(partition).copied().unwrap_or_default();
+            // Where it cannot be read, nothing is claimed; who owns it is shown all the same.
+            let taken = sorted.epochs.get(partition).and_then(|epoch| epoch.as_ref().ok()).copied();
+            let taken = taken.unwrap_or_default();
             let lease = match ownership::read(*partition, blob, taken) {
                 Ok(lease) => lease,
                 Err(why) => {

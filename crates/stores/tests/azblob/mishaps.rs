@@ -106,3 +106,35 @@ fn a_tool_that_looks_changes_nothing() {
         assert_eq!(raw.names().await, before);
     });
 }
+
+/// To count it as zero would give epochs out again that others have used.
+#[test]
+fn an_epoch_that_cannot_be_read_is_damage_and_no_epoch_is_taken() {
+    wait(async {
+        for metadata in
+            [&[("epoch", "-1")][..], &[("epoch", "1e3")], &[("epoch", "many")], &[("mood", "new")]]
+        {
+            let place = place();
+            let store = open(&place);
+            let raw = Raw::new(shared().port, &place);
+            let token = claim(&store, P, "a").await;
+            claim(&store, OTHER, "a").await;
+            let name = format!("{BASE}/ephor/epoch/{P}");
+            raw.set(&name, metadata).await;
+            let error = try_claim(&store, P, "b", ClaimCause::Silent).await.unwrap_err();
+            assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+            let text = error.to_string();
+            assert!(text.contains("the highest epoch of partition 3") && text.contains(&name), "{text}");
+            let view = store.view(&group()).await.unwrap();
+            assert_eq!((view.leases.len(), view.damaged.len()), (2, 1), "{view:?}");
+            assert!(view.damaged[0].contains("the highest epoch of partition 3"), "{view:?}");
+            // Its owner goes on, and so do the others.
+            let renewed = store.renew(&group(), LEASE, std::slice::from_ref(&token)).await.unwrap();
+            assert_eq!(renewed, [Renewal::Renewed]);
+            assert!(matches!(save(&store, &token, 10).await.unwrap(), Save::Saved(_)));
+            claim(&store, OTHER, "b").await;
+            raw.set(&name, &[("epoch", "40")]).await;
+            assert_eq!(claim(&store, P, "b").await.epoch.get(), 41);
+        }
+    });
+}

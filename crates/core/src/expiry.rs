@@ -49,9 +49,6 @@ impl Default for Tolerance {
     }
 }
 
-/// No server takes over with a clock that is off by this much: a record that old is old.
-const BEYOND_ANY_JUMP: Duration = Duration::from_secs(60 * 60);
-
 /// When a view was taken, on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Reading {
@@ -173,8 +170,9 @@ impl Watch {
             }
             let excused = age >= lasts && self.excuses(sighting, lasts, sent);
             judgement.lenient |= excused;
-            // Owners renew at least twice in a lease: who watches for less cannot tell.
-            let seen_enough = watched >= lasts / 2 || age >= BEYOND_ANY_JUMP;
+            // Owners renew at least twice in a lease: who watches for less cannot tell. However old the record
+            // is: a clock that is set may be years ahead.
+            let seen_enough = watched >= lasts / 2;
             // The first view has no other to compare clocks with: it buries nobody.
             if !skewed && !first && seen_enough && age >= lasts && !excused {
                 judgement.expired.push(lease.partition);

@@ -111,10 +111,42 @@ fn who_has_just_begun_to_watch_buries_nobody_on_the_word_of_the_store_alone() {
         assert_eq!((judged.expired, judged.alive), (vec![], vec![host("a")]), "{own}");
     }
     assert_eq!(show(&mut watch, 115, 1_015, 515, 1).expired, vec![P]);
-    // By no clock that was ever set is anybody this old.
+}
+
+const YEARS: i64 = 10 * 365 * 86_400;
+
+#[test]
+fn who_begins_to_watch_after_the_store_clock_was_set_years_ahead_robs_nobody() {
+    let (mut watch, age) = (new_watch(), YEARS.unsigned_abs());
+    for own in [100, 101, 110] {
+        let judged = show(&mut watch, own, YEARS + own as i64, age, 1);
+        assert_eq!((judged.expired, judged.alive), (vec![], vec![host("a")]), "{own}");
+    }
+    // Its owner has renewed, and is dated by the new clock.
+    assert!(show(&mut watch, 115, YEARS + 115, 4, 2).expired.is_empty());
+    // A dead one is found out after half a lease.
     let mut watch = new_watch();
-    assert!(show(&mut watch, 100, 1_000, 3_700, 1).expired.is_empty());
-    assert_eq!(show(&mut watch, 101, 1_001, 3_701, 1).expired, vec![P]);
+    show(&mut watch, 100, YEARS + 100, age, 1);
+    assert_eq!(show(&mut watch, 115, YEARS + 115, age + 15, 1).expired, vec![P]);
+}
+
+#[test]
+fn a_store_clock_set_years_ahead_or_back_robs_nobody_and_makes_nobody_wait_for_years() {
+    for jump in [YEARS, -YEARS] {
+        let age = if jump > 0 { YEARS.unsigned_abs() } else { 0 };
+        // Somebody who has watched before and after.
+        let mut watch = watch();
+        show(&mut watch, 100, 1_000, 3, 1);
+        assert!(show(&mut watch, 105, 1_005 + jump, age, 1).skewed);
+        assert!(show(&mut watch, 134, 1_034 + jump, age, 1).expired.is_empty());
+        assert_eq!(show(&mut watch, 135, 1_035 + jump, age, 1).expired, vec![P], "{jump}");
+        // Somebody who begins after the jump: a lease later at the latest.
+        let mut watch = new_watch();
+        show(&mut watch, 100, 1_000 + jump, age, 1);
+        assert!(show(&mut watch, 114, 1_014 + jump, age, 1).expired.is_empty(), "{jump}");
+        show(&mut watch, 129, 1_029 + jump, age, 1);
+        assert_eq!(show(&mut watch, 130, 1_030 + jump, age, 1).expired, vec![P], "{jump}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken};
 use ephor_core::store::{Claim, Renewal, Store, View};
 use ephor_core::time::Monotonic;
 
-use crate::world::{LEASE, P, claim, database, group, host, open, record, sql, try_claim, wait};
+use crate::world::{LEASE, P, claim, database, group, host, open, record, save, sql, try_claim, wait};
 
 /// What the tables look like after a failover to a server whose clock is this far ahead.
 async fn fail_over(url: &str, ahead_ms: i64) {
@@ -108,6 +108,61 @@ fn nobody_is_forgotten_by_the_clock_of_another_server_and_everybody_dead_by_this
             sql(&url, an_hour).await;
             store.heartbeat(&group(), &record("b")).await.unwrap();
             assert_eq!(store.view(&group()).await.unwrap().hosts.len(), 1);
+        });
+    }
+}
+
+/// What the tables look like after the clock of the running server was set this far ahead.
+async fn set_clock(url: &str, ahead_ms: i64) {
+    let text = format!(
+        "UPDATE ephor.leases SET acquired_at = acquired_at - {ahead_ms}, renewed_at = renewed_at - {ahead_ms}, \
+         previous_until = CASE WHEN previous_until = 0 THEN 0 ELSE previous_until - {ahead_ms} END; \
+         UPDATE ephor.hosts SET written_at = written_at - {ahead_ms}"
+    );
+    sql(url, &text).await;
+}
+
+/// When a host that starts after the jump takes the owner for dead, by what it sees every second.
+fn buried_after(view: &View) -> Option<u64> {
+    let mut watch = Watch::new(Tolerance::default(), LEASE);
+    let second = |n: u64| Monotonic(n * 1_000_000_000);
+    (0..=LEASE.as_secs() + 1).find(|after| {
+        let mut later = view.clone();
+        let passed = Duration::from_secs(*after);
+        later.at = later.at + passed;
+        // What lies ahead of the clock has no age.
+        for lease in later.leases.iter_mut().filter(|lease| !lease.age.is_zero()) {
+            lease.age += passed;
+        }
+        !watch.observe(&later, second(100 + after), second(100 + after)).expired.is_empty()
+    })
+}
+
+#[test]
+fn a_clock_that_is_set_by_years_while_the_server_runs_robs_nobody_and_makes_nobody_wait() {
+    for years in [10, -10] {
+        wait(async move {
+            let url = database().await;
+            let store = open(&url);
+            store.heartbeat(&group(), &record("a")).await.unwrap();
+            let dead = claim(&store, P, "dead").await;
+            let won = try_claim(&store, P, "a", ClaimCause::Silent).await.unwrap();
+            let Claim::Won { token, .. } = won else { panic!("{won:?}") };
+            set_clock(&url, years * 365 * 86_400_000).await;
+            let view = store.view(&group()).await.unwrap();
+            // Nobody delivers nothing for years: what is left of the quiet time is a lease at most.
+            assert!(view.leases[0].quiet <= LEASE, "{:?}", view.leases[0].quiet);
+            let half = LEASE.as_secs() / 2;
+            let buried = buried_after(&view).expect("a dead owner is found out within a lease");
+            assert!((half..=LEASE.as_secs()).contains(&buried), "after {buried} s");
+            // The living one renews within half a lease, saves, and hands over.
+            let renewed = store.renew(&group(), LEASE, &[token.clone(), dead]).await.unwrap();
+            assert!(matches!(renewed[..], [Renewal::Renewed, Renewal::Lost { .. }]), "{renewed:?}");
+            assert!(store.view(&group()).await.unwrap().leases[0].age < Duration::from_secs(60));
+            save(&store, &token, 1).await.unwrap();
+            let taken = try_claim(&store, P, "b", ClaimCause::Silent).await.unwrap();
+            let Claim::Won { lease, .. } = taken else { panic!("{taken:?}") };
+            assert!(lease.quiet > LEASE / 2 && lease.quiet <= LEASE, "{:?}", lease.quiet);
         });
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ephor_core::store::{Store, StoreError};
+use ephor_core::store::{Renewal, Store, StoreError};
 use ephor_core::time::Timestamp;
 use ephor_stores::sqlite::{OpenError, SqliteStore};
 
-use crate::world::{Folder, HandMachine, P, claim, group, on, save, wait};
+use crate::world::{Folder, HandMachine, LEASE, P, claim, group, on, save, wait};
 
 const MORNING: i64 = 1_800_000_000_000;
 
@@ -58,6 +58,50 @@ fn after_a_restart_of_the_machine_time_goes_on_and_never_back() {
     let third = machine("vm", "third", MORNING + 60_000);
     let store = folder.open_on(&third);
     assert_eq!((now(&store), age(&store)), (Timestamp(MORNING + 60_000), Duration::from_secs(60)));
+}
+
+const YEARS: i64 = 10 * 365 * 86_400_000;
+
+#[test]
+fn a_wall_clock_that_jumps_by_years_while_hosts_run_ages_nothing() {
+    for jump in [YEARS, -YEARS] {
+        let (folder, machine) = (Folder::new(), machine("vm", "first", MORNING));
+        let store = folder.open_on(&machine);
+        let token = claim(&store, P, "a");
+        machine.pass(1_000);
+        machine.wall.fetch_add(jump, Ordering::SeqCst);
+        for store in [&store, &folder.open_on(&machine)] {
+            assert_eq!((now(store), age(store)), (Timestamp(MORNING + 1_000), Duration::from_secs(1)));
+        }
+        assert_eq!(wait(store.renew(&group(), LEASE, &[token])).unwrap(), [Renewal::Renewed]);
+        machine.pass(500);
+        assert_eq!(age(&store), Duration::from_millis(500));
+    }
+}
+
+/// The clock is wrong by years at one start and right at the next: whoever owned something before died with the
+/// machine, and from then on a second is a second.
+#[test]
+fn a_machine_that_starts_with_a_clock_years_off_makes_nobody_wait() {
+    for jump in [YEARS, -YEARS] {
+        let folder = Folder::new();
+        claim(&folder.open_on(&machine("vm", "first", MORNING)), P, "dead");
+        for (boot, wall) in [("second", MORNING + jump), ("third", MORNING + 60_000)] {
+            let machine = machine("vm", boot, wall);
+            let store = folder.open_on(&machine);
+            let began = now(&store);
+            assert!(began >= Timestamp(MORNING), "{began}");
+            let token = claim(&store, P, boot);
+            machine.pass(20_000);
+            assert_eq!(
+                (now(&store), age(&store)),
+                (began + Duration::from_secs(20), Duration::from_secs(20))
+            );
+            assert_eq!(wait(store.renew(&group(), LEASE, &[token])).unwrap(), [Renewal::Renewed]);
+            assert_eq!(age(&store), Duration::ZERO);
+            assert!(wait(store.view(&group())).unwrap().lease(P).unwrap().quiet <= LEASE);
+        }
+    }
 }
 
 #[test]

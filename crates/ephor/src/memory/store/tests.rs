@@ -323,3 +323,22 @@ fn a_copy_that_is_restored_brings_back_what_was_stored_and_wakes_those_who_wait(
     assert!(waiting.now_or_never().is_some());
     assert_eq!(done(store.renew(&group, LEASE, &[old])), [Renewal::Renewed]);
 }
+
+/// Who is dead is for those who watch to say; the store makes nobody wait for it.
+#[test]
+fn a_wall_clock_that_jumps_by_years_takes_no_lease_away_and_makes_nobody_wait() {
+    const YEARS: i64 = 10 * 365 * 86_400_000;
+    for jump in [YEARS, -YEARS] {
+        let clock = Arc::new(ManualClock(AtomicI64::new(2 * YEARS)));
+        let store = MemoryStore::new(clock.clone());
+        claim(&store, "robbed");
+        let token = claim(&store, "a");
+        clock.0.fetch_add(jump, Ordering::SeqCst);
+        assert!(done(store.view(&group())).lease(P).unwrap().quiet <= LEASE);
+        assert_eq!(done(store.renew(&group(), LEASE, std::slice::from_ref(&token))), [Renewal::Renewed]);
+        let lease = done(store.view(&group())).lease(P).unwrap().clone();
+        assert_eq!((lease.token(), lease.age), (Some(token), Duration::ZERO));
+        claim(&store, "b");
+        assert!(done(store.view(&group())).lease(P).unwrap().quiet <= LEASE);
+    }
+}

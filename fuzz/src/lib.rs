@@ -22,6 +22,9 @@
 //! | [`secrets`] | a token, or a connection string | nobody is let in by what nobody signed; no secret is shown |
 //! | [`requests`] | a request, or a response | what is understood can be answered and asked again |
 //! | [`deliveries`] | a message | what a hub says of an event is what a client reads |
+//! | [`rows`] | values in the columns of a SQLite store | every call answers or says what is wrong; one bad row hides no other |
+//! | [`blobs`] | a blob of a container, ours or another SDK's | what is read as ours, written and read again is the same |
+//! | [`exports`] | a file of checkpoints, or the text of a record | likewise |
 //! | [`gateway`] | what a peer says | the gateway ends the conversation, and serves everybody else |
 //!
 //! The logs of the hub have no target: their bytes come from the disk, and are damaged by tests of that crate.
@@ -31,15 +34,18 @@
 
 pub mod addresses;
 pub mod batches;
+pub mod blobs;
 pub mod connection;
 pub mod corpus;
 pub mod deliveries;
+pub mod exports;
 pub mod frames;
 pub mod gateway;
 pub mod messages;
 pub mod mutate;
 pub mod performatives;
 pub mod requests;
+pub mod rows;
 pub mod sasl;
 pub mod secrets;
 pub mod sections;
@@ -80,7 +86,7 @@ pub fn turn(targets: &[Target], case: u64) -> usize {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 15] = [
+pub const TARGETS: [Target; 18] = [
     Target::parser("values", values::run),
     Target::parser("sections", sections::run),
     Target::parser("frames", frames::run),
@@ -95,5 +101,8 @@ pub const TARGETS: [Target; 15] = [
     Target::parser("secrets", secrets::run),
     Target::parser("requests", requests::run),
     Target::parser("deliveries", deliveries::run),
+    Target::parser("rows", rows::run),
+    Target::parser("blobs", blobs::run),
+    Target::parser("exports", exports::run),
     Target::conversation("gateway", gateway::run),
 ];

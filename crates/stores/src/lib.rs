@@ -13,6 +13,9 @@
 #[cfg(feature = "azblob")]
 pub mod azblob;
 pub mod export;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(any(feature = "postgres", feature = "azblob"))]
 mod loopback;
 mod open;

@@ -11,6 +11,7 @@ mod events;
 mod exchange;
 mod front_door;
 mod raw;
+mod records;
 mod texts;
 
 use std::fs;
@@ -35,6 +36,9 @@ fn seeds(target: &str) -> Seeds {
         "addresses" => texts::addresses(),
         "secrets" => texts::secrets(),
         "requests" => exchange::both_sides(),
+        "rows" => records::rows(),
+        "blobs" => records::blobs(),
+        "exports" => records::exports(),
         "gateway" => front_door::conversations(),
         other => panic!("there are no seeds for {other}: write some"),
     }

@@ -54,6 +54,15 @@ fn lines(text: &str) -> Vec<Line> {
     serde_json::from_str(text).unwrap_or_default()
 }
 
+/// Reads a body as the history of a partition: for a fuzz target.
+#[cfg(feature = "fuzzing")]
+pub(super) fn play(body: &str) {
+    for found in lines(body) {
+        let Ok(read) = change(PartitionId(7), found) else { continue };
+        assert_eq!(change(PartitionId(7), line(&read)), Ok(read));
+    }
+}
+
 impl Session {
     /// Adds a line. The change is done already: that it could not be written down is only told.
     pub(super) async fn remember(&self, group: &GroupId, names: &Names, change: OwnershipChange) {

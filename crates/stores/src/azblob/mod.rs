@@ -69,6 +69,8 @@ mod credential;
 mod entra;
 mod eph;
 mod failure;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod history;
 mod hosts;
 mod metadata;

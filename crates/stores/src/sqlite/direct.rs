@@ -43,8 +43,8 @@ impl Direct {
         Ok(self.difference(cached, 0)?.is_none())
     }
 
-    /// Writes what is not on disk as the cache has it. Nobody else may write meanwhile. A last block that is not
-    /// whole is filled up with zeros.
+    /// Writes what is not on disk as the cache has it. Nobody else may write meanwhile; whoever reads may for a
+    /// moment see what was on disk. A last block that is not whole is filled up with zeros.
     pub(super) fn mend(&mut self, cached: &File) -> io::Result<()> {
         let mut from = 0;
         while let Some(at) = self.difference(cached, from)? {

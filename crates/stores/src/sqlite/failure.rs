@@ -21,6 +21,15 @@ pub(super) enum Kind {
 }
 
 pub(super) fn kind(error: &rusqlite::Error) -> Kind {
+    use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
+    // The tables keep other values out of their columns: somebody else has changed the file.
+    if let InvalidColumnType(..)
+    | FromSqlConversionFailure(..)
+    | IntegralValueOutOfRange(..)
+    | Utf8Error(..) = error
+    {
+        return Kind::Corrupt;
+    }
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Kind::Busy,
         Some(ErrorCode::DiskFull) => Kind::Full,

@@ -18,6 +18,8 @@ mod clock;
 mod direct;
 mod failure;
 mod filesystem;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod holder;
 mod machine;
 mod modes;

@@ -344,6 +344,17 @@ impl Store for OldFleet {
     }
 }
 
+/// Reads a body as the lease of an old host, and a name as that of its blob: for a fuzz target.
+#[cfg(feature = "fuzzing")]
+pub(super) fn play(name: &str, body: &str) {
+    let _ = (read(body), instead(&[name]));
+    for prefix in ["", "blue", "blue/"] {
+        if let Some((group, ..)) = place(prefix, name) {
+            plain(group);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

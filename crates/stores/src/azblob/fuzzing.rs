@@ -1,0 +1,96 @@
+//! Plays arbitrary blobs, ours and those of other SDKs, for a fuzz target. Not for applications.
+
+use std::time::Duration;
+
+use ephor_core::epoch::Epoch;
+use ephor_core::ids::PartitionId;
+use ephor_core::time::Timestamp;
+
+use super::container::{Blob, Stamp};
+use super::metadata::{Metadata, unescape};
+use super::names::{Case, Names, group_of};
+use super::ownership;
+use super::roll::Roll;
+use super::session::written_group;
+use super::standing::read_epoch;
+use super::{checkpoint, eph, history, hosts};
+
+const P: PartitionId = PartitionId(7);
+const MODIFIED: Timestamp = Timestamp(1_700_000_000_000);
+const LATER: Timestamp = Timestamp(1_700_000_031_000);
+
+/// Reads a blob in every way in which its metadata and its body can be meant. What is read as ours, written and read
+/// again is the same.
+pub fn blob(name: &str, metadata: &[(&str, &str)], body: &str) {
+    let metadata =
+        metadata.iter().map(|(name, value)| (name.to_ascii_lowercase(), (*value).to_owned())).collect();
+    let blob = stamped(metadata);
+    named(name);
+    lease(&blob);
+    position(&blob);
+    renewals(&blob);
+    let _ = (
+        read_epoch(&blob),
+        written_group(&blob),
+        hosts::written_at(&blob),
+        hosts::is_drained(&blob.metadata),
+    );
+    eph::play(name, body);
+    history::play(body);
+    for text in blob.metadata.values().map(|value| unescape(value)).chain([body.to_owned()]) {
+        crate::fuzzing::texts(&text);
+    }
+}
+
+fn stamped(metadata: Metadata) -> Blob {
+    Blob { metadata, stamp: Stamp { etag: "0x1".into(), modified: MODIFIED } }
+}
+
+/// What is told of a group by a name finds that blob again.
+fn named(name: &str) {
+    let Some(group) = group_of("", name) else { return };
+    // Names are written in small letters.
+    if name == name.to_lowercase()
+        && let Some(names) = Names::of("", &group, Case::Small)
+    {
+        assert!(names.kind(name).is_some(), "{name} is of no group");
+    }
+}
+
+fn lease(blob: &Blob) {
+    let Ok(lease) = ownership::read(P, blob, Epoch::from_stored(5)) else { return };
+    let seen = lease.seen_at(LATER);
+    assert!(seen.age <= LATER.since(MODIFIED), "{seen:?}");
+    if lease.foreign.is_none() && blob.metadata.contains_key(ownership::OURS) {
+        let again = stamped(ownership::write(&lease.record, lease.on_roll));
+        assert_eq!(ownership::read(P, &again, Epoch::NONE).as_ref(), Ok(&lease));
+    }
+}
+
+fn position(blob: &Blob) {
+    let seal = checkpoint::seal(blob);
+    let Ok(record) = checkpoint::read(blob) else { return };
+    assert_eq!(seal.unwrap_or_default(), record.seal);
+    let resealed = stamped(checkpoint::reseal(blob, &record, Epoch::from_stored(9)));
+    let read = checkpoint::read(&resealed);
+    let read = read.unwrap_or_else(|why| panic!("what was sealed anew cannot be read: {why}"));
+    let places = [&read, &record].map(|record| record.checkpoint.as_ref().map(|found| &found.position));
+    assert_eq!((read.seal, places[0]), (Epoch::from_stored(9), places[1]));
+    if let Some(found) = &record.checkpoint {
+        let read = checkpoint::read(&stamped(checkpoint::write(None, found, record.seal)));
+        let read = read.ok().and_then(|record| record.checkpoint);
+        let place = read.map(|read| (read.position, read.log, read.epoch));
+        assert_eq!(place, Some((found.position.clone(), found.log.clone(), found.epoch)));
+    }
+}
+
+fn renewals(blob: &Blob) {
+    let Ok(mut roll) = Roll::read(0, blob) else { return };
+    assert_eq!(Roll::read(0, &stamped(roll.written_by_another())).as_ref(), Ok(&roll));
+    let _ = (roll.is_blank(), roll.renewal(P, Epoch::from_stored(1)));
+    roll.strike(P, Epoch::from_stored(1));
+    roll.strike_expired(LATER);
+    roll.renew(Duration::from_secs(30), [(P, Epoch::from_stored(2))].into_iter(), |_, _| false);
+    let read = Roll::read(0, &stamped(roll.written_by_its_host()));
+    assert!(read.is_ok_and(|read| read.holds(P, Epoch::from_stored(2))), "{roll:?}");
+}

@@ -1,0 +1,30 @@
+//! Plays what others wrote to the readers of the stores, without a database or a service around them: for the fuzz
+//! targets, and not for applications.
+
+use ephor_core::ids::HostId;
+
+#[cfg(feature = "azblob")]
+pub use crate::azblob::fuzzing::blob;
+#[cfg(feature = "sqlite")]
+pub use crate::sqlite::fuzzing::{Cell, rows};
+use crate::text::{
+    read_founding, read_host, read_position, read_reason, write_founding, write_host, write_position,
+    write_reason,
+};
+
+/// Reads a text as every kind of record that stores keep as text. What is read, written and read again is the same.
+pub fn texts(text: &str) {
+    if let Ok(position) = read_position(text) {
+        assert_eq!(read_position(&write_position(&position)), Ok(position));
+    }
+    if let Ok(founding) = read_founding(text) {
+        assert_eq!(read_founding(&write_founding(&founding)), Ok(founding));
+    }
+    if let Ok(reason) = read_reason(text) {
+        assert_eq!(read_reason(&write_reason(&reason)), Ok(reason));
+    }
+    let Ok(id) = "a#0000000000000001".parse::<HostId>() else { return };
+    if let Ok(record) = read_host(id.clone(), text) {
+        assert_eq!(read_host(id, &write_host(&record)), Ok(record));
+    }
+}

@@ -201,7 +201,7 @@ impl StoredBatch {
     pub(crate) fn split(&mut self, most: usize, most_bytes: usize) -> Self {
         let (mut taken, mut end) = (0, 0);
         while taken < most.min(self.count as usize) && (taken == 0 || end < most_bytes) {
-            end += record_length(&self.records[end..]);
+            end += record_length(self.records.get(end..).unwrap_or_default());
             taken += 1;
         }
         let front = Self {

@@ -51,7 +51,7 @@ async fn send_until_refused(hub: &Hub) -> (u64, SendError) {
 }
 
 fn free(disk: &SmallDisk) -> u64 {
-    let space = rustix::fs::statvfs(&disk.data()).unwrap();
+    let space = rustix::fs::statvfs(disk.data()).unwrap();
     space.f_bavail * space.f_frsize
 }
 

@@ -10,6 +10,7 @@ mod conversation;
 mod events;
 mod exchange;
 mod front_door;
+mod logs;
 mod raw;
 mod records;
 mod texts;
@@ -40,6 +41,7 @@ fn seeds(target: &str) -> Seeds {
         "blobs" => records::blobs(),
         "exports" => records::exports(),
         "gateway" => front_door::conversations(),
+        "logs" => logs::folders(),
         other => panic!("there are no seeds for {other}: write some"),
     }
 }

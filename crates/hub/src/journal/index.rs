@@ -18,7 +18,9 @@
 
 use ephor_core::time::Timestamp;
 
-use super::layout::{FrameHeader, MAX_PARTITIONS, PartitionStart, VERSION, u32_from, u64_from};
+use super::layout::{
+    FRAME_HEADER, FrameHeader, MAX_PARTITIONS, MAX_SEGMENT, PartitionStart, VERSION, u32_from, u64_from,
+};
 
 /// How far from its last mark a frame must lie to get one.
 pub(crate) const INTERVAL: u64 = 32 << 10;
@@ -39,6 +41,24 @@ pub(crate) struct IndexMark {
 struct Row {
     state: PartitionStart,
     marks: Vec<IndexMark>,
+}
+
+impl Row {
+    /// Whether a segment that ends there can be like this.
+    fn is_sane(&self, end: u64) -> bool {
+        let in_order =
+            |pair: &[IndexMark]| pair[0].position < pair[1].position && pair[0].sequence < pair[1].sequence;
+        let last = self.marks.last();
+        self.marks.windows(2).all(in_order)
+            && last.is_none_or(|mark| mark.position < end && mark.sequence < self.state.next)
+    }
+}
+
+/// No index of a segment that ends there is longer.
+pub(crate) fn longest(end: u64) -> u64 {
+    let rows = MAX_PARTITIONS * (PartitionStart::LENGTH + 8);
+    let marks = end.min(MAX_SEGMENT) / FRAME_HEADER as u64 * MARK as u64;
+    (HEADER + rows) as u64 + marks
 }
 
 /// The index of one segment.
@@ -129,6 +149,7 @@ impl Index {
             && u64_from(&header[16..24]) == identity
             && u64_from(&header[24..32]) == segment;
         let count = usize::try_from(u64_from(&header[40..48])).ok()?;
+        let indexed = u64_from(&header[32..40]);
         if !intact || count > MAX_PARTITIONS {
             return None;
         }
@@ -143,9 +164,10 @@ impl Index {
                 time: Timestamp(u64_from(&mark[8..]).cast_signed()),
                 position: u64_from(&mark[16..]),
             });
-            rows.push(Row { state: PartitionStart::decode(line), marks: marks.collect() });
+            let row = Row { state: PartitionStart::decode(line)?, marks: marks.collect() };
+            rows.push(Some(row).filter(|row| row.is_sane(indexed))?);
         }
-        Some((Self { rows }, u64_from(&header[32..40])))
+        Some((Self { rows }, indexed))
     }
 }
 

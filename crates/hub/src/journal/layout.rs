@@ -40,6 +40,15 @@ use ephor_core::time::Timestamp;
 /// The version that this code writes, and the only one that it reads.
 pub(crate) const VERSION: u32 = 1;
 
+/// No event has a higher number: the offset that is made of it fits the signed numbers that clients read.
+pub(crate) const MAX_NUMBER: u64 = 1 << 57;
+
+/// No segment is longer: it is full long before, and a commit is not that large.
+pub(crate) const MAX_SEGMENT: u64 = 1 << 40;
+
+/// No record of an event is shorter.
+pub(crate) const SHORTEST_RECORD: u64 = 8;
+
 /// Everything begins at a multiple of this.
 pub(crate) const ALIGNMENT: usize = 8;
 
@@ -168,12 +177,14 @@ impl SegmentHeader {
         if count > MAX_PARTITIONS || table.len() != count * PARTITION_START {
             return Err(Unreadable::Damaged);
         }
+        let partitions = table.chunks_exact(PARTITION_START).map(PartitionStart::decode);
+        let partitions: Option<Vec<_>> = partitions.collect();
         Ok(Self {
             identity: u64_from(&whole[24..32]),
             number: u64_from(&whole[32..40]),
             created_at: Timestamp(u64_from(&whole[40..48]).cast_signed()),
             previous_length: u64_from(&whole[48..56]),
-            partitions: table.chunks_exact(PARTITION_START).map(PartitionStart::decode).collect(),
+            partitions: partitions.ok_or(Unreadable::Damaged)?,
         })
     }
 
@@ -217,10 +228,14 @@ impl PartitionStart {
         into.extend_from_slice(&time.to_le_bytes());
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Self {
+    /// What these bytes say; none if no log can say it, whatever their checksum.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let time = Timestamp(u64_from(&bytes[24..32]).cast_signed());
         let last = u64_from(&bytes[16..24]).checked_sub(1).map(|last| (last, time));
-        Self { next: u64_from(&bytes[..8]), reserved: u64_from(&bytes[8..16]), last }
+        let state = Self { next: u64_from(&bytes[..8]), reserved: u64_from(&bytes[8..16]), last };
+        let sane =
+            state.next.max(state.reserved) <= MAX_NUMBER && last.is_none_or(|(last, _)| last < state.next);
+        sane.then_some(state)
     }
 
     /// How many bytes it takes.
@@ -300,7 +315,14 @@ impl FrameHeader {
         let sane = header.payload_length as usize <= MAX_PAYLOAD
             && (header.payload_length as usize).is_multiple_of(ALIGNMENT)
             && (header.partition as usize) < MAX_PARTITIONS
-            && header.first.checked_add(u64::from(header.count)).is_some();
+            && header.first.checked_add(u64::from(header.count)).is_some_and(|end| end <= MAX_NUMBER)
+            && match header.kind {
+                Kind::Events => {
+                    header.count > 0
+                        && u64::from(header.count) <= u64::from(header.payload_length) / SHORTEST_RECORD
+                }
+                Kind::Reservation => true,
+            };
         sane.then_some(header)
     }
 }
@@ -336,7 +358,8 @@ pub(crate) fn encode_reservation(lines: &[(u32, u64)]) -> Vec<u8> {
 
 /// The lines of a reservation.
 pub(crate) fn decode_reservation(payload: &[u8]) -> impl Iterator<Item = (u32, u64)> {
-    payload.chunks_exact(16).map(|line| (u32_from(&line[..4]), u64_from(&line[8..])))
+    let lines = payload.chunks_exact(16).map(|line| (u32_from(&line[..4]), u64_from(&line[8..])));
+    lines.filter(|(partition, until)| (*partition as usize) < MAX_PARTITIONS && *until <= MAX_NUMBER)
 }
 
 /// The name of a segment's file.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
 use ephor_core::time::Timestamp;
 
 use super::damage::{Damage, KnownDamage};
-use super::index::Index;
+use super::index::{Index, longest};
 use super::layout::{PartitionStart, SegmentHeader, index_name, segment_name};
 use super::recovery::recover;
 use super::segment::{Frame, Segment, read_header};
@@ -263,7 +263,8 @@ impl Log {
     /// The index on disk, if it is intact and goes up to this position.
     pub(crate) fn stored_index(&self, number: u64, end: u64) -> Option<Index> {
         let file = self.files.open(&self.path(&index_name(number))).ok()?;
-        let mut bytes = vec![0; usize::try_from(file.len().ok()?).ok()?];
+        let length = file.len().ok().filter(|length| *length <= longest(end))?;
+        let mut bytes = vec![0; usize::try_from(length).ok()?];
         let read = file.read_at(0, &mut bytes).ok()?;
         let (index, indexed) = Index::decode(&bytes[..read], self.identity, number)?;
         (indexed == end).then_some(index)

@@ -13,7 +13,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::layout::{u32_from, u64_from};
+use super::layout::{MAX_SEGMENT, u32_from, u64_from};
 use crate::files::{File, Files};
 
 const NAME: &str = "mark";
@@ -80,5 +80,6 @@ fn decode(bytes: &[u8; LENGTH], identity: u64) -> Option<Mark> {
     let intact = bytes.starts_with(MAGIC)
         && u32_from(&bytes[32..]) == crc32c::crc32c(&bytes[..32])
         && u64_from(&bytes[8..16]) == identity;
-    intact.then(|| Mark { segment: u64_from(&bytes[16..24]), position: u64_from(&bytes[24..32]) })
+    let mark = Mark { segment: u64_from(&bytes[16..24]), position: u64_from(&bytes[24..32]) };
+    (intact && mark.position <= MAX_SEGMENT).then_some(mark)
 }

@@ -31,7 +31,8 @@ use ephor_core::time::Timestamp;
 
 use self::index::Index;
 use self::layout::{
-    FRAME_HEADER, FrameHeader, Kind, PartitionStart, Place, SegmentHeader, encode_reservation, segment_name,
+    FRAME_HEADER, FrameHeader, Kind, MAX_NUMBER, PartitionStart, Place, SegmentHeader, encode_reservation,
+    segment_name,
 };
 use self::log::Entry;
 use self::mark::{Mark, MarkFile};
@@ -210,6 +211,12 @@ impl Journal {
             state.last = Some((header.end() - 1, enqueued_at));
             headers.push((header, self.place(position)));
             position += header.frame_length();
+        }
+        if after.iter().any(|state| state.next.max(state.reserved) > MAX_NUMBER) {
+            return Err(invalid(format!(
+                "{} has used up its sequence numbers; create the hub anew",
+                self.log.folder
+            )));
         }
         self.write(&headers, &reserved_bytes, batches, position, !reservation.is_empty())
             .inspect_err(|_| self.abandon())?;

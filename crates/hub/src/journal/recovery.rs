@@ -14,11 +14,8 @@ use std::ops::Range;
 
 use super::damage::Damage;
 use super::index::Index;
-use super::layout::{FrameHeader, Kind};
+use super::layout::{FrameHeader, Kind, SHORTEST_RECORD};
 use super::walk::{Step, Walk};
-
-/// No record is shorter, so a damaged part of this many times eight bytes held at most so many events.
-const SHORTEST_RECORD: u64 = 8;
 
 /// What a walk through a segment found.
 #[derive(Debug)]
@@ -150,6 +147,7 @@ impl Recovered {
                 self.index.skip(header.partition, header.end());
             }
             Some(_) => {}
+            // No record is shorter.
             None => self.untraced += (range.end - range.start) / SHORTEST_RECORD,
         }
         self.damage.push(damage);

@@ -53,15 +53,27 @@ fn the_state_behind_the_last_frame_is_known() {
 
 #[test]
 fn it_is_read_as_it_was_written() {
-    let bytes = filled().encode(1, 2, 3_000);
-    assert_eq!(Index::decode(&bytes, 1, 2), Some((filled(), 3_000)));
+    let bytes = filled().encode(1, 2, 40_000);
+    assert_eq!(Index::decode(&bytes, 1, 2), Some((filled(), 40_000)));
     assert_eq!(Index::decode(&bytes, 9, 2), None);
     assert_eq!(Index::decode(&bytes, 1, 9), None);
 }
 
 #[test]
+fn one_that_makes_no_sense_is_not_believed_whatever_its_checksum_says() {
+    let read = |index: &Index, end| Index::decode(&index.encode(1, 2, end), 1, 2).is_some();
+    assert!(!read(&filled(), 200 + INTERVAL), "a mark lies behind the end");
+    let mut index = filled();
+    index.rows[0].marks.reverse();
+    assert!(!read(&index, 40_000), "marks go back");
+    let mut index = filled();
+    index.rows[0].state.next = 7;
+    assert!(!read(&index, 40_000), "a mark is of an event that is not there");
+}
+
+#[test]
 fn damaged_in_any_bit_or_cut_anywhere_it_is_not_believed() {
-    let bytes = filled().encode(1, 2, 3_000);
+    let bytes = filled().encode(1, 2, 40_000);
     for position in 0..bytes.len() {
         for bit in 0..8 {
             let mut damaged = bytes.clone();

@@ -126,22 +126,44 @@ fn a_frame_header_is_read_as_it_was_written_and_nowhere_else() {
 
 #[test]
 fn a_frame_header_that_makes_no_sense_is_refused_whatever_its_checksum_says() {
-    let largest = (MAX_PAYLOAD as u32, MAX_PARTITIONS as u32 - 1, u64::MAX - 5);
+    let largest = (MAX_PAYLOAD as u32, MAX_PARTITIONS as u32 - 1, MAX_NUMBER - 5);
     let of = |(payload_length, partition, first)| FrameHeader { payload_length, partition, first, ..frame() };
     let read = |header: FrameHeader| FrameHeader::decode(&header.encode(&PLACE), &PLACE);
     assert_eq!(read(of(largest)), Some(of(largest)));
     assert_eq!(read(of((largest.0 + 8, 0, 0))), None);
     assert_eq!(read(of((7, 0, 0))), None);
-    assert_eq!(read(of((8, largest.1 + 1, 0))), None);
-    assert_eq!(read(of((8, 0, largest.2 + 1))), None);
+    assert_eq!(read(of((48, largest.1 + 1, 0))), None);
+    assert_eq!(read(of((48, 0, largest.2 + 1))), None);
+    assert_eq!(read(of((48, 0, u64::MAX))), None);
+    // More events than its bytes can hold, and none at all.
+    assert_eq!(read(of((32, 0, 0))), None);
+    assert_eq!(read(FrameHeader { count: 0, ..frame() }), None);
+    let reservation = FrameHeader { kind: Kind::Reservation, count: 0, ..frame() };
+    assert_eq!(read(reservation), Some(reservation));
+}
+
+#[test]
+fn a_segment_header_that_makes_no_sense_is_damaged_whatever_its_checksum_says() {
+    let of = |next, reserved, last| {
+        let mut header = header(1);
+        header.partitions[0] = PartitionStart { next, reserved, last };
+        SegmentHeader::decode(&header.encode()).is_ok()
+    };
+    let at = |number| Some((number, Timestamp(0)));
+    assert!(of(MAX_NUMBER, MAX_NUMBER, at(MAX_NUMBER - 1)));
+    assert!(!of(MAX_NUMBER + 1, 0, None));
+    assert!(!of(0, MAX_NUMBER + 1, None));
+    assert!(!of(5, 5, at(5)), "the last number comes before the next");
 }
 
 #[test]
 fn a_reservation_is_read_as_it_was_written() {
-    let lines = [(0, 5), (1_023, u64::MAX)];
+    let lines = [(0, 5), (1_023, MAX_NUMBER)];
     let bytes = encode_reservation(&lines);
     assert_eq!(bytes.len(), 32);
     assert_eq!(decode_reservation(&bytes).collect::<Vec<_>>(), lines);
+    let senseless = encode_reservation(&[(1_024, 5), (0, MAX_NUMBER + 1)]);
+    assert_eq!(decode_reservation(&senseless).count(), 0);
 }
 
 #[test]

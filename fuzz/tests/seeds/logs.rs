@@ -1,0 +1,64 @@
+//! Data folders as a hub leaves them, in one piece and torn.
+
+use std::sync::Arc;
+
+use ephor_core::ids::PartitionId;
+use ephor_fuzz::logs::{FILES, FOLDER, Stopped, config, encode};
+use ephor_hub::files::{Files, MemoryFiles};
+use ephor_hub::{LocalNamespace, NewEvent, Target};
+
+use crate::Seeds;
+
+const RECORD: &str = r#"{
+  "created_at_ms": 1700000000000,
+  "groups": ["alarms"],
+  "log_id": "3f9c0a6b1d2e4f50",
+  "max_event_bytes": 1048576,
+  "name": "homes",
+  "partitions": 2,
+  "retention_age_ms": 604800000,
+  "retention_bytes": null,
+  "version": 1
+}
+"#;
+
+/// A hub with so many events of so many bytes.
+fn folder(events: usize, bytes: usize) -> Arc<MemoryFiles> {
+    let files = Arc::new(MemoryFiles::default());
+    files.create_folder("hubs").unwrap();
+    files.create_folder(FOLDER).unwrap();
+    let record = files.create(&format!("{FOLDER}/hub.json")).unwrap();
+    let checksum = format!("{{\"crc32c\":\"{:08x}\"}}\n", crc32c::crc32c(RECORD.as_bytes()));
+    record.write_at(0, &[RECORD.as_bytes(), checksum.as_bytes()]).unwrap();
+    let namespace = LocalNamespace::on(files.clone(), config(), Arc::new(Stopped)).unwrap();
+    let hub = namespace.hub("homes").unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        for index in 0..events {
+            let to = Target::Partition(PartitionId(index as u32 % 2));
+            hub.producer().send_batch(to, [NewEvent::new(vec![index as u8 + 1; bytes])]).await.unwrap();
+        }
+    });
+    files
+}
+
+/// Every file with the wish for right checksums.
+fn repaired(mut seed: Vec<u8>) -> Vec<u8> {
+    (0..FILES.len() as u8).for_each(|file| seed.extend([file | 0x80, 0, 0, 0, 0]));
+    seed
+}
+
+pub(crate) fn folders() -> Seeds {
+    let (small, two) = (folder(3, 20), folder(5, 1_500));
+    let mut seeds = vec![
+        ("empty".into(), encode(&folder(0, 0))),
+        ("small".into(), encode(&small)),
+        ("two-segments".into(), encode(&two)),
+    ];
+    let whole = encode(&two);
+    seeds.push(("torn".into(), whole[..whole.len() / 2].to_vec()));
+    let again: Seeds =
+        seeds.iter().map(|(name, seed)| (format!("{name}-repaired"), repaired(seed.clone()))).collect();
+    seeds.extend(again);
+    seeds
+}

@@ -104,6 +104,14 @@ impl Hub {
             Journal::open(files.clone(), folder, identity, record.partitions, journal_config, reading.wall)
                 .map_err(broken)?;
         let keeper = TimeKeeper::new(reading, journal.newest_stamp(), journal.proven());
+        if let Some(behind) = keeper.behind() {
+            tracing::warn!(
+                hub = %record.name,
+                seconds = behind.as_secs(),
+                "the wall clock is behind the newest event: if it is wrong, set it; new events follow it if it stays \
+                 there, but never before what is certain"
+            );
+        }
         journal.time_is_proven(keeper.time().proven);
         journal.time_went_back(keeper.time().stamp);
         let freed = journal.expire(keeper.time()).and_then(|expired| journal.remove_files(expired));

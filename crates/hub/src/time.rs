@@ -79,6 +79,11 @@ impl TimeKeeper {
         Self { time, looked: reading.now, agreed: reading, behind }
     }
 
+    /// How far the wall clock was behind the stamps of the log when it began.
+    pub(crate) fn behind(&self) -> Option<Duration> {
+        self.behind.map(|_| self.time.stamp.since(self.agreed.wall))
+    }
+
     /// What the last look found.
     pub(crate) fn time(&self) -> HubTime {
         self.time
@@ -88,7 +93,8 @@ impl TimeKeeper {
     pub(crate) fn look(&mut self, reading: Reading) -> Option<Jump> {
         let Reading { wall, now } = reading;
         let elapsed = now.since(self.looked);
-        self.looked = now;
+        // One that waited for its turn may be older than the last.
+        self.looked = self.looked.max(now);
         let jump = self.compare(reading);
         let expected = self.time.stamp + elapsed;
         let proven = self.time.proven + elapsed;

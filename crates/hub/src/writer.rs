@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use ephor_core::position::SequenceNumber;
 use ephor_core::time::{Monotonic, Timestamp};
@@ -29,6 +30,8 @@ pub(crate) struct Writer {
     pub(crate) journal: Journal,
     keeper: TimeKeeper,
     reserve: Arc<DiskReserve>,
+    /// When people were told that the clock jumps.
+    told_of_jump: Option<Monotonic>,
     /// People know that events are kept until the clock has proved itself.
     told_of_waiting: bool,
     partitions: Partitions,
@@ -45,6 +48,9 @@ pub(crate) struct Writer {
 /// What a frame takes in memory beside its payload, about.
 const AROUND_A_FRAME: usize = 160;
 
+/// A clock that jumps all the time shall not fill the log file.
+const JUMPS_TOLD_EVERY: Duration = Duration::from_secs(60);
+
 impl Writer {
     pub(crate) fn new(
         journal: Journal,
@@ -57,6 +63,7 @@ impl Writer {
             journal,
             keeper,
             reserve,
+            told_of_jump: None,
             told_of_waiting: false,
             partitions,
             recent: VecDeque::new(),
@@ -171,7 +178,9 @@ impl Writer {
             self.journal.time_went_back(now.stamp);
         }
         self.journal.time_is_proven(now.proven);
-        if let Some(jump) = jump {
+        let quiet = self.told_of_jump.is_some_and(|told| reading.now.since(told) < JUMPS_TOLD_EVERY);
+        if let Some(jump) = jump.filter(|_| !quiet) {
+            self.told_of_jump = Some(reading.now);
             tell(jump);
         }
         now

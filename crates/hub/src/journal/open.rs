@@ -34,7 +34,7 @@ impl Journal {
         now: Timestamp,
     ) -> io::Result<Self> {
         let (mark, marked) = MarkFile::open(&*files, folder, identity)?;
-        let time = TimeFile::open(&*files, folder, identity)?;
+        let time = TimeFile::open(&*files, folder, identity);
         // A process that was killed may have left names that are not on disk yet. From now on they count.
         files.sync_folder(folder)?;
         let mut numbers: Vec<u64> =

@@ -2,7 +2,8 @@
 //!
 //! Without it, stamps that a wrong clock left would count as the time at the next start, and all that is older
 //! as past its age. It is written without waiting for the disk when there is nothing else to do, and synced when
-//! the hub closes: an older one is as good, since it only keeps events longer.
+//! the hub closes: an older one is as good, since it only keeps events longer. Whoever lets a clock that is ahead run for
+//! so long that it is believed can take that back by removing the file while the hub is closed.
 //!
 //! ```text
 //! 0  "EPHORTIM"   8  identity of the log   16  proven time (i64, ms)   24  checksum (u32) of 0..24
@@ -22,7 +23,7 @@ const MAGIC: &[u8; 8] = b"EPHORTIM";
 const LENGTH: usize = 28;
 
 /// So much may be lost of the proven time: nobody writes it more often.
-const WORTH_WRITING: Duration = Duration::from_secs(60);
+const WORTH_WRITING: Duration = Duration::from_secs(10 * 60);
 
 /// The file, which is made when there is something to write.
 #[derive(Debug)]
@@ -35,19 +36,22 @@ pub(crate) struct TimeFile {
 }
 
 impl TimeFile {
-    /// Reads the file, if there is one.
-    pub(crate) fn open(files: &dyn Files, folder: &str, identity: u64) -> io::Result<Self> {
+    /// Reads the file, if there is one that can be read.
+    pub(crate) fn open(files: &dyn Files, folder: &str, identity: u64) -> Self {
         let path = format!("{folder}/{NAME}");
-        let file = match files.open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            opened => Some(opened?),
-        };
         let mut bytes = [0; LENGTH];
-        let written = match &file {
-            Some(file) if file.read_at(0, &mut bytes)? == LENGTH => decode(&bytes, identity),
-            _ => None,
+        let opened = files.open(&path).and_then(|file| Ok((file.read_at(0, &mut bytes)?, file)));
+        let (file, written) = match opened {
+            Ok((LENGTH, file)) => (Some(file), decode(&bytes, identity)),
+            Ok((_, file)) => (Some(file), None),
+            Err(error) => {
+                if error.kind() != io::ErrorKind::NotFound {
+                    tracing::warn!(%error, "the time of a log cannot be read; its newest event tells it");
+                }
+                (None, None)
+            }
         };
-        Ok(Self { file, path, identity, written })
+        Self { file, path, identity, written }
     }
 
     /// The time that was proven when the log was written last.
@@ -72,7 +76,8 @@ impl TimeFile {
     fn write(&mut self, files: &dyn Files, proven: Timestamp) -> io::Result<()> {
         let file = match &self.file {
             Some(file) => file,
-            None => self.file.insert(files.create(&self.path)?),
+            // Also one that could not be read is there.
+            None => self.file.insert(files.open(&self.path).or_else(|_| files.create(&self.path))?),
         };
         let mut bytes = [0; LENGTH];
         bytes[..8].copy_from_slice(MAGIC);

@@ -188,7 +188,7 @@ mod checksums {
         match file {
             0 => record(bytes),
             1 => put(bytes, 32, 0..32),
-            2 => put(bytes, 24, 0..24),
+            2 => put(bytes, 40, 0..40),
             3 => segment(bytes, 1),
             5 => segment(bytes, 2),
             4 | 6 => {

@@ -109,11 +109,12 @@ impl Hub {
                 hub = %record.name,
                 seconds = behind.as_secs(),
                 "the wall clock is behind the newest event: if it is wrong, set it; new events follow it if it stays \
-                 there, but never before what is certain"
+                 there, but not before what is certain, unless they have agreed for a day or the file \"time\" of the \
+                 closed hub is removed"
             );
         }
         journal.time_is_proven(keeper.time().proven);
-        journal.time_went_back(keeper.time().stamp);
+        journal.nothing_is_later_than(keeper.time().stamp);
         let freed = journal.expire(keeper.time()).and_then(|expired| journal.remove_files(expired));
         if let Err(error) = freed {
             tracing::warn!(hub = %record.name, %error, "old segments could not be freed; it will be tried again");

@@ -5,11 +5,12 @@
 //!
 //! | time | what it is for | how it moves |
 //! |---|---|---|
-//! | `stamp` | the enqueued time of events | follows the wall clock ahead at once, and back once the clock has stood there for [`SETTLING`]; never back before `proven` |
-//! | `proven` | deciding that an event is past its age | with the monotonic clock; catches up with `stamp` when both clocks have agreed for [`TRUST_AFTER`] |
+//! | `stamp` | the enqueued time of events | follows the wall clock ahead at once, and back once the clock has stood there for [`SETTLING`]; back before `proven` only when that does |
+//! | `proven` | deciding that an event is past its age | with the monotonic clock; follows the wall clock, ahead or back, when both clocks have agreed for [`TRUST_AFTER`] |
 //!
-//! So a jump of the wall clock, while the hub runs or while it is off, makes no event older. What a hub that was
-//! really off for long has to free goes a day after it is back.
+//! So a jump of the wall clock makes no event older. One while the hub runs never does, since the monotonic clock tells
+//! that no time passed: events from before it are dated anew ([`Redating`]). One while it is off looks like a hub that was
+//! off for long: what that has to free goes a day after it is back.
 
 use std::time::Duration;
 
@@ -49,6 +50,33 @@ pub(crate) struct HubTime {
     pub(crate) proven: Timestamp,
 }
 
+/// How events from before a jump ahead are dated: their stamps are of a clock that has been put ahead since, while the hub
+/// ran and no time passed. Several jumps count as one, the last, by all of them: that keeps events longer, never shorter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Redating {
+    /// Stamps up to this one are meant.
+    pub(crate) before: Timestamp,
+    /// And they are so much later by the clock of today.
+    pub(crate) by: Duration,
+}
+
+impl Redating {
+    /// When an event of this stamp was stored, by the clock of today.
+    pub(crate) fn date(self, stamp: Timestamp) -> Timestamp {
+        if stamp <= self.before { stamp + self.by } else { stamp }
+    }
+
+    /// The stamps jumped from one time to another.
+    pub(crate) fn jumped(&mut self, from: Timestamp, to: Timestamp) {
+        if to > from {
+            *self = Self { before: from, by: self.by.saturating_add(to.since(from)) };
+        } else {
+            // What was put ahead is put back.
+            self.by = self.by.saturating_sub(from.since(to));
+        }
+    }
+}
+
 /// What a look at the clocks found, for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Jump {
@@ -67,6 +95,8 @@ pub(crate) struct TimeKeeper {
     agreed: Reading,
     /// Since when the wall clock is behind the stamp.
     behind: Option<Monotonic>,
+    /// From where to where the stamp jumped in the last look.
+    jumped: Option<(Timestamp, Timestamp)>,
 }
 
 impl TimeKeeper {
@@ -76,12 +106,17 @@ impl TimeKeeper {
         let proven = proven.unwrap_or_else(|| newest.min(reading.wall));
         let time = HubTime { stamp: reading.wall.max(newest).max(proven), proven };
         let behind = (reading.wall + TOLERANCE < time.stamp).then_some(reading.now);
-        Self { time, looked: reading.now, agreed: reading, behind }
+        Self { time, looked: reading.now, agreed: reading, behind, jumped: None }
     }
 
     /// How far the wall clock was behind the stamps of the log when it began.
     pub(crate) fn behind(&self) -> Option<Duration> {
         self.behind.map(|_| self.time.stamp.since(self.agreed.wall))
+    }
+
+    /// From where to where the stamp jumped in the last look, if it did.
+    pub(crate) fn jumped(&self) -> Option<(Timestamp, Timestamp)> {
+        self.jumped
     }
 
     /// What the last look found.
@@ -106,10 +141,16 @@ impl TimeKeeper {
             if settled { expected.min(wall.max(proven)) } else { expected }
         };
         self.time.proven = proven.min(self.time.stamp);
-        if self.behind.is_none() && now.since(self.agreed.now) >= TRUST_AFTER {
+        if now.since(self.agreed.now) >= TRUST_AFTER {
+            if self.behind.take().is_some() {
+                self.time.stamp = wall;
+            }
             self.time.proven = self.time.stamp;
             self.agreed = reading;
         }
+        let stamp = self.time.stamp;
+        let jumped = stamp > expected + TOLERANCE || stamp + TOLERANCE < expected;
+        self.jumped = jumped.then_some((expected, stamp));
         jump
     }
 
@@ -179,7 +220,7 @@ mod tests {
         assert_eq!(time(&keeper), (HOUR + 1 + 10 * DAY, HOUR + 1));
         keeper.look(at(HOUR + 1 + 60 * SECOND, 0));
         assert_eq!(time(&keeper), (HOUR + 1 + 60 * SECOND, HOUR + 1 + 60 * SECOND));
-        for hour in 2..50 {
+        for hour in 2..26 {
             keeper.look(at(hour * HOUR, -10_000 * DAY));
             assert_eq!(time(&keeper), (hour * HOUR, hour * HOUR));
         }
@@ -204,10 +245,35 @@ mod tests {
                 let before = keeper.time();
                 keeper.look(at(passed, chance.i64(-20_000 * DAY..20_000 * DAY)));
                 let after = keeper.time();
-                assert!(after.proven >= before.proven && after.proven <= after.stamp);
+                assert!(after.proven >= before.proven && after.proven <= after.stamp, "{before:?} {after:?}");
                 assert!(after.proven.0 <= START + passed, "no day of agreement, and more than what passed");
             }
         }
+    }
+
+    #[test]
+    fn a_clock_that_stays_behind_is_followed_after_a_day() {
+        let mut keeper = TimeKeeper::new(at(0, 0), Some(Timestamp(START + 100 * DAY)), None);
+        keeper.look(at(HOUR, 0));
+        assert_eq!(time(&keeper), (HOUR, HOUR), "nothing proves the stamps of the log");
+        let mut keeper = TimeKeeper::new(at(0, 0), None, Some(Timestamp(START + 100 * DAY)));
+        for hour in 1..24 {
+            keeper.look(at(hour * HOUR, 0));
+            assert_eq!(time(&keeper), (100 * DAY + hour * HOUR, 100 * DAY + hour * HOUR));
+        }
+        keeper.look(at(DAY, 0));
+        assert_eq!(time(&keeper), (DAY, DAY));
+    }
+
+    #[test]
+    fn events_from_before_a_jump_ahead_are_dated_anew_until_it_is_undone() {
+        let (one, two) = (Timestamp(START), Timestamp(START + 10 * DAY));
+        let mut redating = Redating::default();
+        assert_eq!(redating.date(one), one);
+        redating.jumped(Timestamp(START + HOUR), Timestamp(START + HOUR + 8 * DAY));
+        assert_eq!((redating.date(one), redating.date(two)), (Timestamp(START + 8 * DAY), two));
+        redating.jumped(Timestamp(START + 9 * DAY), Timestamp(START + DAY));
+        assert_eq!((redating.date(one), redating.date(two)), (one, two));
     }
 
     #[test]

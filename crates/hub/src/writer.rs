@@ -171,11 +171,10 @@ impl Writer {
 
     /// Looks at the clocks, and tells what time it is.
     pub(crate) fn look(&mut self, reading: Reading) -> HubTime {
-        let before = self.keeper.time();
         let jump = self.keeper.look(reading);
         let now = self.keeper.time();
-        if now.stamp < before.stamp {
-            self.journal.time_went_back(now.stamp);
+        if let Some((from, to)) = self.keeper.jumped() {
+            self.journal.time_jumped(from, to);
         }
         self.journal.time_is_proven(now.proven);
         let quiet = self.told_of_jump.is_some_and(|told| reading.now.since(told) < JUMPS_TOLD_EVERY);

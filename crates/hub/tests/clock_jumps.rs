@@ -300,6 +300,62 @@ async fn a_hub_that_was_off_for_long_frees_what_is_too_old_after_a_day_of_agreei
 }
 
 #[tokio::test]
+async fn a_jump_ahead_that_stays_makes_nothing_older() {
+    for restarts in [false, true] {
+        for mut house in House::on_disk() {
+            house.send(10).await;
+            house.run(HOUR);
+            house.clock.set_off(10 * YEAR);
+            house.send(10).await;
+            for _ in 0..6 {
+                house.run(DAY);
+                if restarts {
+                    house.open();
+                }
+                house.assert_all_there("under a clock that is years ahead").await;
+            }
+            house.run(2 * DAY);
+            assert!(house.first().await >= 8, "what is past its age goes");
+            house.run(DAY);
+            assert_eq!(house.first().await, 20);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_clock_that_was_years_behind_stamped_is_not_old_when_it_is_put_right() {
+    for mut house in House::on_disk() {
+        house.send(10).await;
+        house.clock.set_off(-40 * YEAR);
+        house.run(2 * DAY);
+        assert_eq!(house.send(10).await, house.clock.truth() - 40 * YEAR, "it is believed in the end");
+        house.run(DAY);
+        house.clock.set_off(0);
+        for _ in 0..3 {
+            house.run(DAY);
+            house.assert_all_there("under the right clock").await;
+            house.open();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_hub_that_was_made_under_a_clock_that_was_ahead_follows_it_back_after_a_day() {
+    for mut house in House::on_disk() {
+        house.clock.set_off(10 * YEAR);
+        house.run(3 * DAY);
+        house.send(10).await;
+        house.clock.set_off(0);
+        house.run(DAY + HOUR);
+        assert_eq!(house.send(10).await, house.clock.truth());
+        house.run(5 * DAY);
+        house.assert_all_there("until they are past their age").await;
+        house.run(3 * DAY);
+        assert_eq!(house.first().await, 20);
+    }
+}
+
+#[tokio::test]
 async fn a_clock_that_does_not_agree_with_itself_is_never_trusted() {
     for mut house in House::on_disk() {
         house.send(10).await;

@@ -371,9 +371,9 @@ impl Journal {
         // What an attempt left behind says where this segment ends: it must not grow any more.
         let next = create_segment(&self.log, header, bytes).inspect_err(|_| self.spoiled = true)?;
         self.log.store_index(self.active.number, self.end, &self.active.index());
-        let Newest { stamp, stored } = self.newest.take().unwrap_or(Newest::at(now));
+        let Newest { stamp, not_after } = self.newest.take().unwrap_or(Newest::at(now));
         let (number, bytes) = (self.active.number, self.end);
-        self.sealed.push(Sealed { number, bytes, newest: Some(stamp), not_after: stored });
+        self.sealed.push(Sealed { number, bytes, newest: Some(stamp), not_after });
         self.end = next.end();
         self.room = self.end;
         self.active = next;

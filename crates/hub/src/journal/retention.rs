@@ -29,13 +29,13 @@ pub(super) struct Sealed {
 pub(super) struct Newest {
     /// The latest stamp in the segment.
     pub(super) stamp: Timestamp,
-    /// When it was stored, if that is earlier: the clock may have gone back since.
-    pub(super) stored: Timestamp,
+    /// It was stored by then at the latest: the clock may have gone back since.
+    pub(super) not_after: Timestamp,
 }
 
 impl Newest {
     pub(super) fn at(stamp: Timestamp) -> Self {
-        Self { stamp, stored: stamp }
+        Self { stamp, not_after: stamp }
     }
 }
 
@@ -90,12 +90,24 @@ impl Journal {
         Ok(())
     }
 
-    /// The stamps' clock went back to this time: nothing that is there was stored later.
-    pub(crate) fn time_went_back(&mut self, to: Timestamp) {
-        self.sealed.iter_mut().for_each(|sealed| sealed.not_after = sealed.not_after.min(to));
-        if let Some(newest) = &mut self.newest {
-            newest.stored = newest.stored.min(to);
+    /// The stamps' clock jumped while the hub ran: what is there did not become older or younger.
+    pub(crate) fn time_jumped(&mut self, from: Timestamp, to: Timestamp) {
+        self.time.redate(from, to);
+        if to < from {
+            return self.nothing_is_later_than(to);
         }
+        let by = to.since(from);
+        self.bounds().for_each(|not_after| *not_after = *not_after + by);
+    }
+
+    /// It is this late: nothing that is there was stored later.
+    pub(crate) fn nothing_is_later_than(&mut self, now: Timestamp) {
+        self.bounds().for_each(|not_after| *not_after = (*not_after).min(now));
+    }
+
+    fn bounds(&mut self) -> impl Iterator<Item = &mut Timestamp> {
+        let active = self.newest.iter_mut().map(|newest| &mut newest.not_after);
+        self.sealed.iter_mut().map(|sealed| &mut sealed.not_after).chain(active)
     }
 
     /// When the oldest segment will be past its time; none if it never will.
@@ -105,10 +117,11 @@ impl Journal {
             Some(oldest) => {
                 let newest = oldest.newest.unwrap_or_else(|| self.newest_of_oldest());
                 self.sealed[0].newest = Some(newest);
-                Some(newest.min(oldest.not_after))
+                Some((newest, oldest.not_after))
             }
-            None => self.newest.map(|newest| newest.stored),
+            None => self.newest.map(|newest| (newest.stamp, newest.not_after)),
         };
+        let stored = stored.map(|(stamp, not_after)| self.time.redating().date(stamp).min(not_after));
         stored.map(|time| time + age)
     }
 

@@ -1,4 +1,4 @@
-//! The file that keeps the proven time of a log from one start to the next.
+//! The file that keeps the proven time of a log from one start to the next, and how stamps are to be read.
 //!
 //! Without it, stamps that a wrong clock left would count as the time at the next start, and all that is older
 //! as past its age. It is written without waiting for the disk when there is nothing else to do, and synced when
@@ -6,7 +6,8 @@
 //! so long that it is believed can take that back by removing the file while the hub is closed.
 //!
 //! ```text
-//! 0  "EPHORTIM"   8  identity of the log   16  proven time (i64, ms)   24  checksum (u32) of 0..24
+//!  0  "EPHORTIM"   8  identity of the log   16  proven time (i64, ms)
+//! 24  stamps up to this one are ...   32  ... so many ms later (see `Redating`)   40  checksum (u32) of 0..40
 //! ```
 
 use std::io;
@@ -17,10 +18,11 @@ use ephor_core::time::Timestamp;
 
 use super::layout::{u32_from, u64_from};
 use crate::files::{File, Files};
+use crate::time::Redating;
 
 const NAME: &str = "time";
 const MAGIC: &[u8; 8] = b"EPHORTIM";
-const LENGTH: usize = 28;
+const LENGTH: usize = 44;
 
 /// So much may be lost of the proven time: nobody writes it more often.
 const WORTH_WRITING: Duration = Duration::from_secs(10 * 60);
@@ -33,6 +35,9 @@ pub(crate) struct TimeFile {
     identity: u64,
     /// What it says; none if it says nothing that counts.
     written: Option<Timestamp>,
+    redating: Redating,
+    /// The redating is not what the file says.
+    changed: bool,
 }
 
 impl TimeFile {
@@ -51,7 +56,9 @@ impl TimeFile {
                 (None, None)
             }
         };
-        Self { file, path, identity, written }
+        let (written, redating) = written.unzip();
+        let redating = redating.unwrap_or_default();
+        Self { file, path, identity, written, redating, changed: false }
     }
 
     /// The time that was proven when the log was written last.
@@ -59,8 +66,23 @@ impl TimeFile {
         self.written
     }
 
-    /// Writes the time if it is worth it, without waiting for the disk.
+    /// How stamps are to be read.
+    pub(crate) fn redating(&self) -> Redating {
+        self.redating
+    }
+
+    /// The stamps jumped from one time to another, while the hub ran.
+    pub(crate) fn redate(&mut self, from: Timestamp, to: Timestamp) {
+        self.redating.jumped(from, to);
+        self.changed = true;
+    }
+
+    /// Writes the time if it is worth it. Waits for the disk only after a jump: a power failure must not make events
+    /// older either.
     pub(crate) fn note(&mut self, files: &dyn Files, proven: Timestamp) -> io::Result<()> {
+        if self.changed {
+            return self.store(files, proven);
+        }
         if self.written.is_some_and(|written| proven.since(written) < WORTH_WRITING) {
             return Ok(());
         }
@@ -70,7 +92,8 @@ impl TimeFile {
     /// Writes the time, and waits for the disk.
     pub(crate) fn store(&mut self, files: &dyn Files, proven: Timestamp) -> io::Result<()> {
         self.write(files, proven)?;
-        self.file.as_ref().map_or(Ok(()), |file| file.sync())
+        let synced = self.file.as_ref().map_or(Ok(()), |file| file.sync());
+        synced.inspect_err(|_| self.changed = true)
     }
 
     fn write(&mut self, files: &dyn Files, proven: Timestamp) -> io::Result<()> {
@@ -83,17 +106,22 @@ impl TimeFile {
         bytes[..8].copy_from_slice(MAGIC);
         bytes[8..16].copy_from_slice(&self.identity.to_le_bytes());
         bytes[16..24].copy_from_slice(&proven.0.to_le_bytes());
-        let checksum = crc32c::crc32c(&bytes[..24]);
-        bytes[24..].copy_from_slice(&checksum.to_le_bytes());
+        let Redating { before, by } = self.redating;
+        bytes[24..32].copy_from_slice(&before.0.to_le_bytes());
+        bytes[32..40].copy_from_slice(&u64::try_from(by.as_millis()).unwrap_or(u64::MAX).to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[..40]);
+        bytes[40..].copy_from_slice(&checksum.to_le_bytes());
         file.write_at(0, &[&bytes])?;
-        self.written = Some(proven);
+        (self.written, self.changed) = (Some(proven), false);
         Ok(())
     }
 }
 
-fn decode(bytes: &[u8; LENGTH], identity: u64) -> Option<Timestamp> {
+fn decode(bytes: &[u8; LENGTH], identity: u64) -> Option<(Timestamp, Redating)> {
     let intact = bytes.starts_with(MAGIC)
-        && u32_from(&bytes[24..]) == crc32c::crc32c(&bytes[..24])
+        && u32_from(&bytes[40..]) == crc32c::crc32c(&bytes[..40])
         && u64_from(&bytes[8..16]) == identity;
-    intact.then(|| Timestamp(u64_from(&bytes[16..24]).cast_signed()))
+    let time = |at: usize| Timestamp(u64_from(&bytes[at..]).cast_signed());
+    let by = Duration::from_millis(u64_from(&bytes[32..]));
+    intact.then(|| (time(16), Redating { before: time(24), by }))
 }

@@ -94,7 +94,7 @@ pub(crate) async fn open(shared: Arc<Shared>, request: OpenRequest) -> Result<Bo
     }
     let start = pinned(&shared, partition, start).await?;
     let address = Address::Consumer { hub: shared.endpoint.hub.clone(), group, partition };
-    let wish = ReceiverWish { address, start: start.into(), epoch, name: receiver };
+    let wish = ReceiverWish { address, start: exclusive(start).into(), epoch, name: receiver };
     let mut receiver = Box::new(HubReceiver::new(shared, partition, wish, (prefetch_events, prefetch_bytes)));
     poll_fn(|context| receiver.poll_opened(context)).await?;
     Ok(receiver)
@@ -116,6 +116,17 @@ async fn pinned(
         // Nothing was ever stored, so the beginning is the end.
         None => StartPosition::Earliest,
     })
+}
+
+/// At an event is behind the one before it. The service takes it in these words only, where the event is the next to come.
+fn exclusive(start: StartPosition) -> StartPosition {
+    match start {
+        StartPosition::Sequence { number, inclusive: true } => {
+            let before = number.0.checked_sub(1).map(SequenceNumber);
+            before.map_or(StartPosition::Earliest, StartPosition::after)
+        }
+        other => other,
+    }
 }
 
 impl HubReceiver {
@@ -361,5 +372,19 @@ impl Receiver for HubReceiver {
             let patience = TIME_TO_CLOSE.min(self.shared.options.answer_time);
             timeout_at(Instant::now() + patience, ended).await.ok();
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_an_event_is_behind_the_one_before() {
+        assert_eq!(exclusive(StartPosition::at(SequenceNumber(0))), StartPosition::Earliest);
+        let behind = StartPosition::after(SequenceNumber(6));
+        assert_eq!(exclusive(StartPosition::at(SequenceNumber(7))), behind);
+        assert_eq!(exclusive(behind.clone()), behind);
+        assert_eq!(exclusive(StartPosition::Latest), StartPosition::Latest);
     }
 }

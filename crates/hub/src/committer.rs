@@ -199,7 +199,9 @@ struct LastWords {
 impl Drop for LastWords {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            tracing::error!("the committer of a hub panicked: nothing is stored any more; restart the program");
+            tracing::error!(
+                "the committer of a hub panicked: nothing is stored any more; restart the program"
+            );
         }
         self.room.close();
         let mut queue = self.queue.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -129,7 +129,9 @@ impl Run {
         let after = world.hub.true_properties();
         for (was, is) in before.iter().zip(after).filter(|(was, _)| lost(was.id) > 0) {
             let from = is.last.as_ref().map_or(was.first, |last| last.sequence.next());
-            world.history.tell(format_args!("{:?} has lost {from:?} and what follows, up to {:?}", was.id, is.next));
+            world
+                .history
+                .tell(format_args!("{:?} has lost {from:?} and what follows, up to {:?}", was.id, is.next));
             world.judge.passed_over(was.id, from..is.next);
             world.judge.removed_before(was.id, is.first);
         }

@@ -133,7 +133,11 @@ impl HostShared {
     }
 
     /// Starts a task of this host. Its turns survive panics; should it end by one all the same, that is reported.
-    pub(crate) fn spawn(&self, task: &'static str, run: impl Future<Output = ()> + Send + 'static) -> TaskHandle {
+    pub(crate) fn spawn(
+        &self,
+        task: &'static str,
+        run: impl Future<Output = ()> + Send + 'static,
+    ) -> TaskHandle {
         let reporter = self.reporter.clone();
         self.environment.spawn(Box::pin(async move {
             reporter.survive(task, run).await;

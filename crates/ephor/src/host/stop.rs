@@ -40,7 +40,8 @@ impl Manager {
         }
         drop(left);
         let store = &shared.store;
-        let retire = async { store.call("retire", None, store.store().retire(store.group(), &shared.me)).await };
+        let retire =
+            async { store.call("retire", None, store.store().retire(store.group(), &shared.me)).await };
         // If it fails, the record grows old and is forgotten.
         reporter.survive("manager", retire).await;
         std::mem::take(&mut self.report)

@@ -14,10 +14,10 @@ use futures_util::FutureExt;
 
 use super::guard::{Heed, Interrupt, LazyTimer};
 use super::{Ending, Pump, SOURCE_BACKOFF, SOURCE_PAUSE};
-use crate::host::planted;
 use crate::context::Checkpointed;
 use crate::environment::Environment;
 use crate::error::{HostError, PartitionError, ProcessorError};
+use crate::host::planted;
 use crate::lease_state::Stage;
 use crate::processor::{CloseReason, EventProcessor};
 

@@ -129,8 +129,7 @@ async fn whoever_wants_to_stand_still_does_so_only_on_proof() {
     send(&fleet, P0, 5);
     let log = fleet.hub().hub_properties().await.unwrap().log;
     save_by_other_means(&fleet, 100, log).await;
-    let stop =
-        EventProcessorOptions { on_invalid_position: OnInvalidPosition::Stop, ..ledger.options() };
+    let stop = EventProcessorOptions { on_invalid_position: OnInvalidPosition::Stop, ..ledger.options() };
     start(&mut fleet, "a", stop, &ledger.scribe()).await;
     fleet.pass(seconds(1)).await;
     assert_ne!(fleet.snapshot("a").partitions[0].stage, Stage::Halted);

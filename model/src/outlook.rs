@@ -166,6 +166,7 @@ impl Protocol {
                 answers: vec![],
                 statistics: HostStatistics::default(),
                 software: String::new(),
+                hub: None,
             };
             let age = if is_stale { ticks(LEASE.saturating_sub(ago)) } else { ticks(0) };
             view.hosts.push(HostEntry { record, age, age_known: true });

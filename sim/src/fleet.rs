@@ -8,7 +8,7 @@ use ephor::environment::Environment;
 use ephor::memory::{MemoryHub, MemoryStore};
 use ephor::{
     BuildError, ErrorHandler, EventProcessorHost, EventProcessorOptions, EventSource, HostBuilder, HostError,
-    HostId, PartitionError,
+    HostId, PartitionError, StartError,
 };
 use ephor_core::host_record::HostState;
 use ephor_core::ids::{GroupId, LogId, PartitionId};
@@ -22,7 +22,7 @@ use crate::executor::{Handle, Machine};
 use crate::faults::FaultKind;
 use crate::guest::Guest;
 use crate::history::History;
-use crate::judge::{Judge, Told};
+use crate::judge::{Judge, Promise, Told};
 use crate::processor::{ProcessorFaults, SimProcessor};
 use crate::scenario::{Scenario, Style};
 use crate::source::{SlowSource, SourceFaults, Word};
@@ -182,10 +182,13 @@ impl SimHost {
         };
         let process = Arc::new(built.expect("the options of a scenario are valid"));
         self.process = Some(process.clone());
-        let (history, name) = (world.history.clone(), self.name.clone());
+        let (history, judge, name) = (world.history.clone(), world.judge.clone(), self.name.clone());
         world.handle.spawn_on(self.machine, async move {
             if let Err(error) = process.start().await {
                 history.tell(format_args!("{name} does not start: {error}"));
+                if matches!(error, StartError::AnotherHub { .. }) {
+                    judge.object(Promise::LoopNeverDies, None, format!("{name} does not start: {error}"));
+                }
             }
         });
         true
@@ -234,7 +237,14 @@ impl SimHost {
     fn ears(&self, world: &World) -> ErrorHandler {
         let (judge, machine) = (world.judge.clone(), self.machine);
         ErrorHandler::new(move |error| {
-            let HostError::Partition { partition, error } = error else { return };
+            let (partition, error) = match error {
+                HostError::Partition { partition, error } => (partition, error),
+                // There is one hub, and only users' code panics.
+                HostError::AnotherHub { .. } | HostError::Fault { .. } => {
+                    return judge.object(Promise::LoopNeverDies, None, error.to_string());
+                }
+                _ => return,
+            };
             match error {
                 PartitionError::LostGround(ground) => judge.lost_ground(machine, *partition, ground),
                 PartitionError::Processing { .. } => judge.tells_of_failure(*partition, Told::Handler),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::epoch::Epoch;
-use crate::ids::{HostId, PartitionId};
+use crate::ids::{HostId, LogId, PartitionId};
 use crate::time::Timestamp;
 
 /// What a host is able and willing to do.
@@ -93,6 +93,18 @@ pub struct HostRecord {
     pub statistics: HostStatistics,
     /// The version of Ephor that it runs.
     pub software: String,
+    /// The hub that it reads. None if it does not tell: the hub names no log or is away, or the host is of a version
+    /// that did not tell yet.
+    pub hub: Option<ReadHub>,
+}
+
+/// The hub that a host reads, as of its last look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadHub {
+    /// Where the hub is, for people.
+    pub endpoint: String,
+    /// Which log it is.
+    pub log: LogId,
 }
 
 #[cfg(test)]

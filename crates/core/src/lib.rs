@@ -10,7 +10,7 @@
 //! | events and places in a log | [`event`], [`position`], [`resume`] |
 //! | who owns a partition, and who may write | [`lease`], [`record`] |
 //! | when an owner is dead | [`expiry`] |
-//! | who should own what | [`balance`], [`handover`] |
+//! | who should own what, and of which hub | [`balance`], [`handover`], [`same_hub`] |
 //! | how far a group has come | [`checkpoint`], [`progress`] |
 //! | who may read beside whom, and what a key chooses | [`receivers`], [`partition_key`] |
 //! | what to do when user code fails, or a task panics | [`failure`], [`panics`] |
@@ -35,6 +35,7 @@ pub mod receivers;
 pub mod record;
 pub mod resume;
 pub mod rules;
+pub mod same_hub;
 pub mod source;
 pub mod store;
 pub mod time;

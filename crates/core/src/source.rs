@@ -176,6 +176,11 @@ pub trait EventSource: Send + Sync + 'static {
     /// The hub's name.
     fn hub(&self) -> &HubName;
 
+    /// Where the hub is, for people: what tells it from another of the same name. By default its namespace and name.
+    fn endpoint(&self) -> String {
+        format!("{}/{}", self.namespace(), self.hub())
+    }
+
     /// The hub's partitions, and which log this is.
     fn hub_properties(&self) -> BoxFuture<'_, Result<HubProperties, SourceError>>;
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ephor_core::BoxError;
 use ephor_core::epoch::Epoch;
+use ephor_core::host_record::ReadHub;
 use ephor_core::ids::{HostId, PartitionId};
 use ephor_core::position::SequenceNumber;
 use ephor_core::resume::LostGround;
@@ -126,6 +127,16 @@ pub enum HostError {
         /// The other one.
         other: HostId,
     },
+    /// A host of the same group, in the same store, reads another hub.
+    #[error("{}", another_hub(ours, host, theirs))]
+    AnotherHub {
+        /// The hub that this host reads.
+        ours: ReadHub,
+        /// The other host.
+        host: HostId,
+        /// The hub that it reads.
+        theirs: ReadHub,
+    },
     /// The store's clock and ours advanced differently; nobody was declared dead in this scan.
     #[error("the store's clock jumped, so no lease counts as expired in this scan")]
     ClockSkew,
@@ -223,7 +234,9 @@ pub enum HostError {
         partition: PartitionId,
     },
     /// A task of the host panicked, in its own code or in the store's. It goes on.
-    #[error("the {task} of this host panicked: {message}; it goes on, and unless your own store did it, please report it")]
+    #[error(
+        "the {task} of this host panicked: {message}; it goes on, and unless your own store did it, please report it"
+    )]
     Fault {
         /// Which task.
         task: &'static str,
@@ -244,4 +257,14 @@ pub enum HostError {
         /// How many.
         partitions: usize,
     },
+}
+
+/// Two hosts of one group that read two hubs, and what to do about it.
+pub(crate) fn another_hub(ours: &ReadHub, host: &HostId, theirs: &ReadHub) -> String {
+    format!(
+        "this host reads the hub {} (log {}), but host {host} of the same group reads {} (log {}); they share one set \
+         of leases, so each would read only a part of its hub: point both at one hub, or give one of them another \
+         store or consumer group",
+        ours.endpoint, ours.log, theirs.endpoint, theirs.log
+    )
 }

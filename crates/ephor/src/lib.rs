@@ -53,7 +53,7 @@ pub use ephor_core::epoch::Epoch;
 pub use ephor_core::event::{Event, NewEvent, Properties, Value};
 pub use ephor_core::failure::{Backoff, FailurePolicy};
 pub use ephor_core::history::{ChangeReason, OwnershipChange};
-pub use ephor_core::host_record::{HostState, HostStatistics};
+pub use ephor_core::host_record::{HostState, HostStatistics, ReadHub};
 pub use ephor_core::ids::{
     ConsumerGroup, GroupId, HostId, HostName, HubName, InvalidName, LogId, Namespace, PartitionId,
 };

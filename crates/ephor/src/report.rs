@@ -70,6 +70,7 @@ fn needs_a_person(error: &HostError) -> bool {
     matches!(
         error,
         HostError::NameInUse { .. }
+            | HostError::AnotherHub { .. }
             | HostError::Halted { .. }
             | HostError::Stuck { .. }
             | HostError::Unplaced { .. }
@@ -88,6 +89,7 @@ fn kind(error: &HostError) -> &'static str {
         HostError::Store { .. } => "store",
         HostError::Hub { .. } => "hub",
         HostError::NameInUse { .. } => "name_in_use",
+        HostError::AnotherHub { .. } => "another_hub",
         HostError::ClockSkew => "clock_skew",
         HostError::OpenFailed { .. } => "open_failed",
         HostError::CloseFailed { .. } => "close_failed",

@@ -195,6 +195,11 @@ impl EventSource for EventHubs {
         &self.0.endpoint.hub
     }
 
+    fn endpoint(&self) -> String {
+        let (host, port) = &self.0.endpoint.address;
+        format!("{host}:{port}/{}", self.0.endpoint.hub)
+    }
+
     fn hub_properties(&self) -> BoxFuture<'_, Result<HubProperties, SourceError>> {
         Box::pin(self.0.hub_properties())
     }

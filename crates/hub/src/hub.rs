@@ -352,6 +352,10 @@ impl EventSource for Hub {
         &self.0.name
     }
 
+    fn endpoint(&self) -> String {
+        format!("{}/{} in {}", self.0.namespace, self.0.name, self.0.files.shown(&self.0.folder))
+    }
+
     fn hub_properties(&self) -> BoxFuture<'_, Result<HubProperties, SourceError>> {
         Box::pin(async move {
             let partitions = self.partitions().iter().map(|partition| partition.id).collect();

@@ -221,6 +221,7 @@ async fn wake(store: &MemoryStore, partition: PartitionId) {
         answers: Vec::new(),
         statistics: HostStatistics::default(),
         software: String::new(),
+        hub: None,
     };
     store.heartbeat(&group(), &record).await.unwrap();
     let giver = HostId { incarnation: Incarnation(9), ..host() };

@@ -262,6 +262,7 @@ mod tests {
             answers: vec![],
             statistics: HostStatistics::default(),
             software: String::new(),
+            hub: None,
         };
         let host = HostEntry { record, age: Duration::from_secs(age), age_known };
         View { leases: vec![lease], hosts: vec![host], ..View::default() }

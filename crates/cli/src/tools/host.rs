@@ -82,6 +82,7 @@ mod tests {
             answers: vec![],
             statistics: HostStatistics::default(),
             software: String::new(),
+            hub: None,
         };
         HostEntry { record, age: Duration::from_secs(age), age_known }
     }

@@ -383,6 +383,7 @@ fn entry(number: usize, state: HostState, max_partitions: Option<u32>, wants: Ve
         answers: vec![],
         statistics: HostStatistics::default(),
         software: String::new(),
+        hub: None,
     };
     HostEntry { record, age: Duration::ZERO, age_known: true }
 }

@@ -49,6 +49,7 @@ fn beat(name: &str, beat: u64, age: u64) -> HostEntry {
         answers: vec![],
         statistics: HostStatistics::default(),
         software: String::new(),
+        hub: None,
     };
     HostEntry { record, age: Duration::from_secs(age), age_known: true }
 }

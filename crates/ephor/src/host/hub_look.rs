@@ -6,6 +6,7 @@ use ephor_core::time::Monotonic;
 use futures_util::StreamExt;
 
 use super::manager::Manager;
+use super::same_hub;
 use crate::context::PartitionContext;
 use crate::error::HostError;
 use crate::lease_state::Stage;
@@ -33,7 +34,11 @@ impl Manager {
                 }
                 self.partitions = hub.partitions;
                 self.partitions.sort_unstable();
-                self.log = hub.log;
+                if self.log != hub.log {
+                    // The others learn of it in their own time.
+                    self.hub_watch = same_hub::watch(&self.shared);
+                    self.log = hub.log;
+                }
             }
             // The pumps will tell whether the hub is really out of reach.
             Err(error) => {

@@ -8,7 +8,7 @@
 //!
 //! Nothing that the store or the hub does ends this loop.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use ephor_core::expiry::{Judgement, Tolerance, Watch};
 use ephor_core::handover::Ask;
 use ephor_core::host_record::{Answer, HostRecord, HostState, Want};
 use ephor_core::ids::{HostId, LogId, PartitionId};
+use ephor_core::same_hub::HubWatch;
 use ephor_core::store::{Founding, View};
 use ephor_core::time::Monotonic;
 use tokio::sync::{mpsc, oneshot};
@@ -26,6 +27,7 @@ use super::changes::{OwnershipEvent, OwnershipReason};
 use super::fitness::Fitness;
 use super::hub_look::HUB_REFRESH;
 use super::planted;
+use super::same_hub;
 use super::shared::HostShared;
 use crate::error::HostError;
 use crate::metric_names as names;
@@ -90,6 +92,10 @@ pub(crate) struct Manager {
     written: Option<(Monotonic, HostRecord)>,
     /// Hosts under our name, and the heartbeat at which each was first seen; none once reported.
     namesakes: BTreeMap<HostId, Option<u64>>,
+    /// Which hubs the others read, since we know which one is ours.
+    pub(super) hub_watch: HubWatch,
+    /// Who reads another hub, and was reported.
+    pub(super) elsewhere: BTreeSet<HostId>,
     unplaced: usize,
     /// Damaged records that were reported.
     damaged: Vec<String>,
@@ -123,6 +129,7 @@ impl Manager {
         let (end_sender, ends) = mpsc::unbounded_channel();
         let now = shared.now();
         let refresh_at = if partitions.is_empty() { now } else { now + HUB_REFRESH };
+        let hub_watch = same_hub::watch(&shared);
         Self {
             watch: Watch::new(tolerance, shared.manager.foreign_expiry),
             shared,
@@ -148,6 +155,8 @@ impl Manager {
             beat: 0,
             written: None,
             namesakes: BTreeMap::new(),
+            hub_watch,
+            elsewhere: BTreeSet::new(),
             unplaced: 0,
             damaged: vec![],
             last_scan: now,
@@ -255,10 +264,12 @@ impl Manager {
             answers: self.answers.values().cloned().collect(),
             statistics: self.shared.statistics(),
             software: concat!("ephor ", env!("CARGO_PKG_VERSION")).into(),
+            hub: self.read_hub(),
         };
         let news = self.written.as_ref().is_none_or(|(at, old)| {
             now >= *at + self.shared.manager.renew_interval
                 || (&old.wants, &old.answers, old.state) != (&record.wants, &record.answers, record.state)
+                || old.hub != record.hub
         });
         if !news {
             return true;
@@ -309,6 +320,7 @@ impl Manager {
             self.damaged = view.damaged.clone();
         }
         self.notice_namesakes(&view);
+        self.notice_another_hub(&view.hosts);
         for lease in &view.leases {
             self.know(lease.partition, lease.epoch);
         }

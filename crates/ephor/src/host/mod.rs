@@ -16,6 +16,7 @@ mod ownership;
 pub(crate) mod planted;
 pub(crate) mod pumps;
 mod renewer;
+mod same_hub;
 pub(crate) mod shared;
 pub(crate) mod snapshot;
 mod stop;
@@ -28,6 +29,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ephor_core::host_record::ReadHub;
 use ephor_core::ids::{GroupId, HostId, HostName, Incarnation, PartitionId};
 use ephor_core::rules::Rules;
 use ephor_core::source::{EventSource, HubProperties, OpenError, OpenRequest, SourceError};
@@ -35,7 +37,7 @@ use ephor_core::store::Store;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 use crate::environment::{Environment, TaskHandle};
-use crate::error::HostError;
+use crate::error::{HostError, another_hub};
 use crate::options::{EventProcessorOptions, PartitionManagerOptions};
 use crate::pump::open::{HUB_ANSWERS_WITHIN, within_limit};
 use crate::report::Reporter;
@@ -71,6 +73,16 @@ pub enum StartError {
     EmptyHub {
         /// The hub.
         hub: String,
+    },
+    /// A host of the same group, in the same store, reads another hub.
+    #[error("cannot start: {}", another_hub(ours, host, theirs))]
+    AnotherHub {
+        /// The hub that this host reads.
+        ours: ReadHub,
+        /// The other host.
+        host: HostId,
+        /// The hub that it reads.
+        theirs: ReadHub,
     },
 }
 
@@ -201,7 +213,9 @@ impl EventProcessorHost {
     ///
     /// A hub that cannot be reached now is tried again in the background. What
     /// would fail again is an error: a hub or consumer group that does not
-    /// exist, credentials that do not permit it, a hub without partitions.
+    /// exist, credentials that do not permit it, a hub without partitions. So is
+    /// a living host of this group that reads another hub of this name: that is
+    /// told after a minute at most, in which a hub that was made anew is noticed.
     pub async fn start(&self) -> Result<(), StartError> {
         let config = &self.config;
         let me = HostId { name: config.name.clone(), incarnation: Incarnation(config.environment.random()) };
@@ -242,14 +256,16 @@ impl EventProcessorHost {
             failures: AtomicU64::new(0),
         });
         tracing::info!(group = %config.group, host = %shared.me, "starting");
+        let hub = match hub {
+            Some(hub) => Some(same_hub::refuse_another(&shared, hub).await?),
+            None => None,
+        };
         let (commands, orders) = mpsc::channel(1);
         let (mut partitions, log) = hub.map_or((vec![], None), |hub| (hub.partitions, hub.log));
         partitions.sort_unstable();
         let manager = Manager::new(shared.clone(), orders, partitions, log);
-        let tasks = [
-            shared.spawn("manager", manager.run()),
-            shared.spawn("renewer", renewer::run(shared.clone())),
-        ];
+        let tasks =
+            [shared.spawn("manager", manager.run()), shared.spawn("renewer", renewer::run(shared.clone()))];
         let pulse = config.environment.keep_going();
         self.state().running = Some(Running { shared, commands, _tasks: tasks, _pulse: pulse });
         Ok(())

@@ -32,4 +32,5 @@ mod store_costs;
 mod store_trouble;
 mod takeover;
 mod timeouts;
+mod two_hubs;
 mod unfit;

@@ -77,6 +77,7 @@ fn record(id: &HostId, beat: u64) -> HostRecord {
         answers: vec![],
         statistics: HostStatistics::default(),
         software: "none of ours".into(),
+        hub: None,
     }
 }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ephor_core::epoch::Epoch;
-use ephor_core::host_record::{Answer, HostRecord, HostState, HostStatistics, Reply, Want};
-use ephor_core::ids::{HostId, PartitionId};
+use ephor_core::host_record::{Answer, HostRecord, HostState, HostStatistics, ReadHub, Reply, Want};
+use ephor_core::ids::{HostId, LogId, PartitionId};
 use ephor_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,14 @@ struct Fields {
     statistics: StatisticsFields,
     #[serde(default)]
     software: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hub: Option<HubFields>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct HubFields {
+    endpoint: String,
+    log: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -71,6 +79,7 @@ pub(crate) fn write_host(record: &HostRecord) -> String {
         answers: record.answers.iter().map(write_answer).collect(),
         statistics: StatisticsFields { owned, events, lag_events, failures },
         software: record.software.clone(),
+        hub: record.hub.as_ref().map(write_hub),
     })
 }
 
@@ -90,7 +99,12 @@ pub(crate) fn read_host(id: HostId, text: &str) -> Result<HostRecord, Unreadable
         answers: fields.answers.iter().map(read_answer).collect::<Result<_, _>>()?,
         statistics: HostStatistics { owned, events, lag_events, failures },
         software: fields.software,
+        hub: fields.hub.map(|HubFields { endpoint, log }| ReadHub { endpoint, log: LogId::new(&log) }),
     })
+}
+
+fn write_hub(hub: &ReadHub) -> HubFields {
+    HubFields { endpoint: hub.endpoint.clone(), log: hub.log.to_string() }
 }
 
 fn write_want(want: &Want) -> WantFields {
@@ -150,6 +164,7 @@ mod tests {
             ],
             statistics: HostStatistics { owned: 1, events: 2, lag_events: 3, failures: 4 },
             software: "ephor 0.1 \"x\"".into(),
+            hub: Some(ReadHub { endpoint: "127.0.0.1:5672/homes".into(), log: LogId::new("4f") }),
         }
     }
 
@@ -167,7 +182,7 @@ mod tests {
         let record = read_host(id("a"), text).unwrap();
         assert_eq!((record.beat, record.state), (1, HostState::Unfit));
         assert_eq!((record.lease_duration, record.max_partitions), (Duration::from_secs(1), None));
-        assert_eq!(record.statistics, HostStatistics::default());
+        assert_eq!((record.statistics, record.hub), (HostStatistics::default(), None));
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub(crate) fn record(name: &str) -> HostRecord {
         answers: Vec::new(),
         statistics: HostStatistics::default(),
         software: "test".into(),
+        hub: None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ephor_core::checkpoint::{Checkpoint, Position};
 use ephor_core::epoch::Epoch;
 use ephor_core::history::{ChangeReason, OwnershipChange};
-use ephor_core::host_record::{Answer, HostRecord, HostState, HostStatistics, Reply, Want};
+use ephor_core::host_record::{Answer, HostRecord, HostState, HostStatistics, ReadHub, Reply, Want};
 use ephor_core::ids::{GroupId, HostId, LogId, PartitionId};
 use ephor_core::lease::{ClaimCause, Lease, LeaseToken, LeaseVersion, ReleaseCause};
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
@@ -22,7 +22,8 @@ type WhoT = (Option<String>, Option<String>, Option<String>);
 pub(crate) type LeaseT = (u32, WhoT, u64, Option<u64>, i64, u64, u64, u64);
 type AnswerT = (u32, String, Option<i64>);
 type NumbersT = (u64, u64, Option<u32>, u32, u64, u64, u64);
-pub(crate) type RecordT = (String, usize, NumbersT, Vec<TokenT>, Vec<AnswerT>, String);
+pub(crate) type RecordT =
+    (String, usize, NumbersT, Vec<TokenT>, Vec<AnswerT>, String, Option<(String, String)>);
 type CheckpointsT = Vec<(u32, CheckpointT)>;
 pub(crate) type ViewT = (i64, Vec<(RecordT, u64)>, Vec<LeaseT>, CheckpointsT, Option<FoundingT>, Vec<String>);
 pub(crate) type ChangeT = (i64, u32, u64, Option<String>, Option<String>, (u8, usize, String));
@@ -206,10 +207,11 @@ pub(crate) fn record_out(it: &HostRecord) -> RecordT {
         (answer.partition.0, answer.asker.to_string(), until)
     };
     let (wants, answers) = (it.wants.iter().map(want).collect(), it.answers.iter().map(answer).collect());
-    (it.id.to_string(), index(&STATES, &it.state), numbers, wants, answers, it.software.clone())
+    let hub = it.hub.as_ref().map(|hub| (hub.endpoint.clone(), hub.log.to_string()));
+    (it.id.to_string(), index(&STATES, &it.state), numbers, wants, answers, it.software.clone(), hub)
 }
 
-pub(crate) fn record_in((host, state, numbers, wants, answers, software): &RecordT) -> HostRecord {
+pub(crate) fn record_in((host, state, numbers, wants, answers, software, hub): &RecordT) -> HostRecord {
     let (beat, lease, max_partitions, owned, events, lag_events, failures) = *numbers;
     let want = |want: &TokenT| {
         let LeaseToken { partition, owner, epoch } = token_in(want);
@@ -229,6 +231,7 @@ pub(crate) fn record_in((host, state, numbers, wants, answers, software): &Recor
         answers: answers.iter().map(answer).collect(),
         statistics: HostStatistics { owned, events, lag_events, failures },
         software: software.clone(),
+        hub: hub.as_ref().map(|(endpoint, log)| ReadHub { endpoint: endpoint.clone(), log: LogId::new(log) }),
     }
 }
 

@@ -83,6 +83,7 @@ impl Host {
             answers: self.answers.values().cloned().collect(),
             statistics: HostStatistics::default(),
             software: String::new(),
+            hub: None,
         };
         let news = self.written.as_ref().is_none_or(|(at, old)| {
             now >= *at + DEFAULT_RENEW_INTERVAL

@@ -73,6 +73,7 @@ fn beat(store: &MemoryStore, name: &str) -> HostOrders {
         answers: Vec::new(),
         statistics: HostStatistics::default(),
         software: "test".into(),
+        hub: None,
     };
     done(store.heartbeat(&group(), &record))
 }

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use ephor_core::epoch::Epoch;
-use ephor_core::host_record::{Answer, HostRecord, HostState, HostStatistics, Reply, Want};
-use ephor_core::ids::{HostId, Incarnation, PartitionId};
+use ephor_core::host_record::{Answer, HostRecord, HostState, HostStatistics, ReadHub, Reply, Want};
+use ephor_core::ids::{HostId, Incarnation, LogId, PartitionId};
 use ephor_core::store::HostOrders;
 use ephor_core::time::Timestamp;
 
@@ -38,6 +38,7 @@ fn full_record(id: HostId) -> HostRecord {
         ],
         statistics: HostStatistics { owned: 18, events: 19, lag_events: 20, failures: 21 },
         software: "22.23.24-beta+25".into(),
+        hub: Some(ReadHub { endpoint: "26.example:27/28".into(), log: LogId::new("29") }),
     }
 }
 

@@ -48,6 +48,7 @@ pub(super) fn plain_record(id: HostId) -> HostRecord {
         answers: Vec::new(),
         statistics: HostStatistics::default(),
         software: "conformance".into(),
+        hub: None,
     }
 }
 

@@ -6,12 +6,9 @@ use std::sync::Arc;
 use ephor_amqp::connection::Closed;
 use ephor_amqp::performative::{Error, condition};
 use ephor_core::source::SourceError;
-use ephor_wire::condition::{Class, Condition, Refusal, source_error};
+use ephor_wire::condition::{Class, Condition, MAX_TEXT, Refusal, source_error};
 
 use crate::credential::TokenError;
-
-/// So much of what others say is kept.
-const MOST_TEXT: usize = 2_000;
 
 /// Why something did not come about. It may concern many at once, so it is cheap to hand around.
 #[derive(Clone, Debug)]
@@ -106,7 +103,7 @@ fn refusal(error: &Error) -> Refusal {
 
 /// What somebody else says, on one line.
 fn within_bounds(text: &str) -> String {
-    text.chars().take(MOST_TEXT).map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars().take(MAX_TEXT).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! are the service's, to the letter ([`texts`]).
 
 mod errors;
+mod holder;
 pub mod texts;
 
 use std::fmt;
@@ -11,7 +12,11 @@ use std::fmt;
 use crate::quote::quoted;
 
 pub use errors::{open_error, receive_error, source_error};
+pub use holder::told_name;
 pub use texts::Tracking;
+
+/// So many characters of a hub's text a client keeps. A text of so many may have been cut.
+pub const MAX_TEXT: usize = 2_000;
 
 /// What a client does about a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

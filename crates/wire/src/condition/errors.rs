@@ -1,9 +1,8 @@
 //! From the errors of a source to what goes over the wire, and back on the other side.
 
-use ephor_core::epoch::Epoch;
-use ephor_core::receivers::texts::NOT_GIVEN;
 use ephor_core::source::{OpenError, ReceiveError, SourceError};
 
+use super::holder::holder;
 use super::{Condition, Refusal, texts};
 use crate::quote::quoted;
 
@@ -82,26 +81,6 @@ pub fn source_error(refusal: Refusal) -> SourceError {
         Condition::UnauthorizedAccess => SourceError::Unauthorized { message: refusal.text },
         _ => SourceError::Unavailable(refusal.into()),
     }
-}
-
-/// Who took the partition or holds it, and with which epoch, as far as the text tells.
-fn holder(text: &str) -> (Option<String>, Option<Epoch>) {
-    let stolen = ("New receiver '", "' with higher epoch of '", "' is created");
-    let refused = ("Receiver '", "' with a higher epoch '", "' already exists");
-    for (before, middle, after) in [stolen, refused] {
-        if let (Some(name), Some(epoch)) = (between(text, before, middle), between(text, middle, after)) {
-            return (told(name), epoch_of(epoch));
-        }
-    }
-    (None, between(text, "is created with epoch of '", "'").and_then(epoch_of))
-}
-
-fn told(name: &str) -> Option<String> {
-    (!name.is_empty() && name != NOT_GIVEN).then(|| quoted(name))
-}
-
-fn epoch_of(digits: &str) -> Option<Epoch> {
-    digits.parse().ok().map(Epoch::from_stored)
 }
 
 fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {

@@ -20,6 +20,9 @@ const CURRENT: u64 = 101;
 /// The version of a lease as it was once.
 const OUTDATED: u64 = 100;
 
+/// Why there is always an epoch left.
+const EPOCHS: &str = "owners change a bounded number of times";
+
 impl Protocol {
     fn host_id(&self, host: u8) -> HostId {
         self.ids[usize::from(host)].clone()
@@ -150,7 +153,8 @@ impl Turn<'_> {
             },
         };
         let seal = stored(self.state.partitions[partition].seal);
-        let change = record::claim(old.as_ref(), seal, &request, STORE_NOW, &self.protocol.rules);
+        let change =
+            record::claim(old.as_ref(), seal, &request, STORE_NOW, &self.protocol.rules).expect(EPOCHS);
         let (name, p) = (self.name(host), Turn::id(partition));
         let Some(change) = change else {
             self.note(Kind::ClaimRefused);
@@ -286,7 +290,7 @@ impl Turn<'_> {
             Way::HandOver(to) => {
                 let to = self.protocol.host_id(to);
                 let request = TransferRequest { token, to, duration: ticks(LEASE), settled };
-                record::transfer(old.as_ref(), seal, &request, STORE_NOW)
+                record::transfer(old.as_ref(), seal, &request, STORE_NOW).expect(EPOCHS)
             }
             Way::Release(heir) => {
                 let cause = if unserved { ReleaseCause::Unserved } else { ReleaseCause::Shutdown };
@@ -330,7 +334,8 @@ impl Turn<'_> {
         let old = self.protocol.lease_record(&self.state, partition);
         let seal = stored(self.state.partitions[partition].seal);
         let p = Turn::id(partition);
-        let change = record::seek(old.as_ref(), seal, p, "a person", STORE_NOW, &self.protocol.rules);
+        let change =
+            record::seek(old.as_ref(), seal, p, "a person", STORE_NOW, &self.protocol.rules).expect(EPOCHS);
         self.note(Kind::Sought);
         self.tell(format_args!("a person moves {p:?} back to its beginning, in {:?}", change.lease.epoch));
         self.state.seeks += 1;

@@ -1,4 +1,13 @@
 //! The number that decides who may act on a partition.
+//!
+//! ```text
+//!   0          1 …            2^62             2^63 - 1          2^64 - 1
+//!   NONE ── FIRST … ── MAX_FOREIGN ──────────── MAX ───────────────┤
+//!             owners, one after the other          nobody's: only a hub in this process could say it
+//! ```
+//!
+//! A reader outside the fleet chooses its epoch itself. A host goes above it up to [`Epoch::MAX_FOREIGN`] and no
+//! further, so that half of all epochs stay the fleet's own, however high a stranger goes.
 
 use std::fmt;
 
@@ -14,14 +23,23 @@ impl Epoch {
     /// Before the first owner. No owner ever has it.
     pub const NONE: Self = Self(0);
 
+    /// The first owner's.
+    pub const FIRST: Self = Self(1);
+
+    /// The highest that an owner can have: AMQP and SQL carry an epoch as a signed number of 64 bits.
+    pub const MAX: Self = Self(i64::MAX as u64);
+
+    /// The highest epoch of a reader outside the fleet that a host claims above.
+    pub const MAX_FOREIGN: Self = Self(1 << 62);
+
     /// An epoch as a backend stored it.
     pub const fn from_stored(number: u64) -> Self {
         Self(number)
     }
 
-    /// The epoch after this one.
-    pub fn next(self) -> Self {
-        Self(self.0.checked_add(1).expect("an epoch does not reach 2^64 in the life of a hub"))
+    /// The epoch after this one; there is none after [`Epoch::MAX`].
+    pub const fn next(self) -> Option<Self> {
+        if self.0 < Self::MAX.0 { Some(Self(self.0 + 1)) } else { None }
     }
 
     /// The number, to hand to a hub or to the user's database as a fencing token.
@@ -48,10 +66,20 @@ mod tests {
 
     #[test]
     fn an_epoch_only_grows() {
-        let first = Epoch::NONE.next();
+        let first = Epoch::FIRST;
         assert!(first > Epoch::NONE);
-        assert_eq!(first.next().get(), 2);
-        assert_eq!(Epoch::from_stored(2), first.next());
+        assert_eq!(Epoch::NONE.next(), Some(first));
+        assert_eq!(first.next(), Some(Epoch::from_stored(2)));
         assert_eq!(format!("{first} {first:?}"), "1 e1");
+    }
+
+    #[test]
+    fn the_last_epoch_is_the_last_that_amqp_can_say() {
+        assert_eq!(Epoch::MAX.get(), i64::MAX as u64);
+        assert_eq!(Epoch::from_stored(i64::MAX as u64 - 1).next(), Some(Epoch::MAX));
+        for last in [i64::MAX as u64, i64::MAX as u64 + 1, u64::MAX] {
+            assert_eq!(Epoch::from_stored(last).next(), None);
+        }
+        assert!(Epoch::MAX_FOREIGN < Epoch::MAX);
     }
 }

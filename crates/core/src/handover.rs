@@ -106,7 +106,7 @@ mod tests {
         Ask {
             partition: PartitionId(1),
             owner: host("owner"),
-            epoch: Epoch::NONE.next(),
+            epoch: Epoch::FIRST,
             asked_at: seconds(100),
             draining_since: None,
         }
@@ -177,18 +177,18 @@ mod tests {
         let mut with = |lease: Option<Lease>| {
             judge(&mut ask, lease.as_ref(), &[], &host("me"), seconds(500), Timestamp(0), PATIENCE, GRACE)
         };
-        let epoch = Epoch::NONE.next();
+        let epoch = Epoch::FIRST;
         assert_eq!(with(None), Verdict::Withdraw);
         assert_eq!(with(Some(lease(None, epoch))), Verdict::Withdraw);
         assert_eq!(with(Some(lease(Some("other"), epoch))), Verdict::Withdraw);
-        assert_eq!(with(Some(lease(Some("owner"), epoch.next()))), Verdict::Withdraw);
+        assert_eq!(with(Some(lease(Some("owner"), Epoch::from_stored(2)))), Verdict::Withdraw);
         assert_eq!(with(Some(lease(Some("owner"), epoch))), Verdict::Steal);
     }
 
     #[test]
     fn what_is_asked_stands_in_the_record() {
         let ask = ask();
-        let want = Want { partition: PartitionId(1), owner: host("owner"), epoch: Epoch::NONE.next() };
+        let want = Want { partition: PartitionId(1), owner: host("owner"), epoch: Epoch::FIRST };
         assert_eq!(ask.want(), want);
     }
 }

@@ -203,7 +203,7 @@ mod tests {
         let mut lease = Lease {
             partition: PartitionId(2),
             owner: Some(owner.clone()),
-            epoch: Epoch::NONE.next(),
+            epoch: Epoch::FIRST,
             duration: None,
             acquired_at: Timestamp(0),
             age: Duration::ZERO,
@@ -213,7 +213,7 @@ mod tests {
             quiet: Duration::ZERO,
             heir: None,
         };
-        let token = LeaseToken { partition: PartitionId(2), owner, epoch: Epoch::NONE.next() };
+        let token = LeaseToken { partition: PartitionId(2), owner, epoch: Epoch::FIRST };
         assert_eq!(lease.token(), Some(token));
         lease.owner = None;
         assert_eq!(lease.token(), None);

@@ -22,7 +22,7 @@ use crate::lease::{
     ClaimCause, ClaimRequest, Lease, LeaseToken, LeaseVersion, ReleaseRequest, TransferRequest,
 };
 use crate::rules::Rules;
-use crate::store::SaveRequest;
+use crate::store::{SaveRequest, StoreError};
 use crate::time::Timestamp;
 
 /// A lease as it is stored.
@@ -134,6 +134,31 @@ pub struct Change {
     pub history: OwnershipChange,
 }
 
+/// A partition whose epochs are used up: it can have no other owner, and nobody can seek.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "partition {partition} has no epoch left: {highest} is known of it, and {} is the highest that a hub and a store \
+     can carry; stop the hosts, export the checkpoints of the group, import them into an empty store, and start the \
+     hosts there",
+    Epoch::MAX
+)]
+pub struct NoEpochLeft {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The highest epoch that is known of it.
+    pub highest: Epoch,
+}
+
+impl From<NoEpochLeft> for StoreError {
+    fn from(error: NoEpochLeft) -> Self {
+        Self::Refused { message: error.to_string() }
+    }
+}
+
+fn epoch_above(partition: PartitionId, highest: Epoch) -> Result<Epoch, NoEpochLeft> {
+    highest.next().ok_or(NoEpochLeft { partition, highest })
+}
+
 /// Claims a partition: allowed if the record is as the claimant saw it.
 pub fn claim(
     lease: Option<&LeaseRecord>,
@@ -141,10 +166,10 @@ pub fn claim(
     request: &ClaimRequest,
     now: Timestamp,
     rules: &Rules,
-) -> Option<Change> {
+) -> Result<Option<Change>, NoEpochLeft> {
     let seen = lease.map(|record| LeaseVersion::revision(record.revision));
     if seen != request.seen {
-        return None;
+        return Ok(None);
     }
     let blank = LeaseRecord::unowned(request.partition);
     let old = lease.unwrap_or(&blank);
@@ -154,7 +179,11 @@ pub fn claim(
     } else {
         Epoch::NONE
     };
-    let epoch = if takeover && !rules.takeover_raises_the_epoch { old.epoch } else { highest.next() };
+    let epoch = if takeover && !rules.takeover_raises_the_epoch {
+        old.epoch
+    } else {
+        epoch_above(request.partition, highest)?
+    };
     // Who found the owner expired has seen that its time is over; who takes
     // from a living owner must wait until that owner has certainly noticed.
     let (previous, previous_until) = match request.cause {
@@ -184,7 +213,7 @@ pub fn claim(
         to: Some(request.host.clone()),
         reason: ChangeReason::Claimed(request.cause),
     };
-    Some(Change { lease, seal: epoch, history })
+    Ok(Some(Change { lease, seal: epoch, history }))
 }
 
 /// Renews a lease: allowed to whoever holds it.
@@ -204,9 +233,9 @@ pub fn transfer(
     seal: Epoch,
     request: &TransferRequest,
     now: Timestamp,
-) -> Option<Change> {
-    let old = lease.filter(|record| record.is_held_by(&request.token))?;
-    let epoch = old.epoch.max(seal).next();
+) -> Result<Option<Change>, NoEpochLeft> {
+    let Some(old) = lease.filter(|record| record.is_held_by(&request.token)) else { return Ok(None) };
+    let epoch = epoch_above(old.partition, old.epoch.max(seal))?;
     let lease = LeaseRecord {
         owner: Some(request.to.clone()),
         epoch,
@@ -226,7 +255,7 @@ pub fn transfer(
         to: Some(request.to.clone()),
         reason: ChangeReason::HandedOver,
     };
-    Some(Change { lease, seal: epoch, history })
+    Ok(Some(Change { lease, seal: epoch, history }))
 }
 
 /// Gives a lease back: allowed to whoever holds it. The epoch stays, so that
@@ -268,11 +297,11 @@ pub fn seek(
     by: &str,
     now: Timestamp,
     rules: &Rules,
-) -> Change {
+) -> Result<Change, NoEpochLeft> {
     let blank = LeaseRecord::unowned(partition);
     let old = lease.unwrap_or(&blank);
     let highest = old.epoch.max(seal);
-    let epoch = if rules.seeks_take_a_new_epoch { highest.next() } else { highest };
+    let epoch = if rules.seeks_take_a_new_epoch { epoch_above(partition, highest)? } else { highest };
     let (previous, previous_until) = old.unaware_if_taken(now);
     let lease = LeaseRecord {
         owner: None,
@@ -294,7 +323,7 @@ pub fn seek(
         to: None,
         reason: ChangeReason::Sought { by: by.into() },
     };
-    Change { lease, seal: epoch, history }
+    Ok(Change { lease, seal: epoch, history })
 }
 
 /// How a save ends.

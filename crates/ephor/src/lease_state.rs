@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_lease_is_ours_until_its_deadline_or_its_end() {
         let owner = HostId { name: "a".parse().unwrap(), incarnation: Incarnation(1) };
-        let token = LeaseToken { partition: PartitionId(0), owner, epoch: Epoch::NONE.next() };
+        let token = LeaseToken { partition: PartitionId(0), owner, epoch: Epoch::FIRST };
         let lease = LeaseState::new(token, Monotonic(10));
         assert!(lease.is_ours(Monotonic(9)));
         assert!(!lease.is_ours(Monotonic(10)));

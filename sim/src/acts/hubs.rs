@@ -93,7 +93,7 @@ impl Run {
                     // A neighbour that does not know yet that it has lost it.
                     Epoch::NONE
                 } else {
-                    (0..=act.target % 3).fold(world.judge.epoch_of(partition), |epoch, _| epoch.next())
+                    (0..=act.target % 3).fold(world.judge.epoch_of(partition), |epoch, _| epoch.next().unwrap_or(epoch))
                 };
                 world.history.tell(format_args!(
                     "somebody else reads {partition:?} in {epoch:?} for {:?}",

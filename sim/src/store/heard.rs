@@ -125,7 +125,7 @@ impl Store for HeardStore {
             if answer == GiveAway::Done {
                 let partition = request.token.partition;
                 let epoch = self.epoch_of(group, partition, &request.to).await;
-                let epoch = epoch.unwrap_or_else(|| request.token.epoch.next());
+                let epoch = epoch.or_else(|| request.token.epoch.next()).unwrap_or(request.token.epoch);
                 let reason = ChangeReason::HandedOver;
                 self.changed_hands((partition, epoch), Some(&request.to), reason, request.settled);
             }

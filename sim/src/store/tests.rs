@@ -195,7 +195,7 @@ fn saves_and_renewals_pass_through_with_their_proof() {
         let Claim::Won { token, .. } = store.claim(&group(), &request()).await.unwrap() else {
             panic!("lost")
         };
-        let stale = LeaseToken { epoch: token.epoch.next(), ..token.clone() };
+        let stale = LeaseToken { epoch: token.epoch.next().unwrap(), ..token.clone() };
         let position = Position::Finished { sequence: SequenceNumber(7), offset: None, enqueued_at: None };
         let saved = store.save(&group(), &SaveRequest::new(&token, &position, None)).await.unwrap();
         assert!(matches!(saved, Save::Saved(checkpoint) if checkpoint.position == position));

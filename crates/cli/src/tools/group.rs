@@ -242,7 +242,7 @@ mod tests {
         let lease = Lease {
             partition: PartitionId(0),
             owner: Some(id.clone()),
-            epoch: Epoch::NONE.next(),
+            epoch: Epoch::FIRST,
             duration: Some(lasts),
             acquired_at: Timestamp(0),
             age: Duration::from_secs(age),

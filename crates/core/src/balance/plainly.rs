@@ -66,7 +66,7 @@ fn lease(partition: u32, owner: Option<usize>, heir: Option<usize>) -> Lease {
     Lease {
         partition: PartitionId(partition),
         owner: owner.map(host),
-        epoch: Epoch::NONE.next(),
+        epoch: Epoch::FIRST,
         duration: None,
         acquired_at: Timestamp(0),
         age: Duration::ZERO,

@@ -360,7 +360,7 @@ fn lease(partition: u32, owner: Option<usize>, age: u64) -> Lease {
     Lease {
         partition: PartitionId(partition),
         owner: owner.map(host),
-        epoch: Epoch::NONE.next(),
+        epoch: Epoch::FIRST,
         duration: owner.map(|_| Duration::from_secs(30)),
         acquired_at: Timestamp(0),
         age: Duration::from_secs(age),
@@ -390,7 +390,7 @@ fn entry(number: usize, state: HostState, max_partitions: Option<u32>, wants: Ve
 
 #[test]
 fn a_view_is_read_into_a_fleet() {
-    let want = Want { partition: PartitionId(0), owner: host(0), epoch: Epoch::NONE.next() };
+    let want = Want { partition: PartitionId(0), owner: host(0), epoch: Epoch::FIRST };
     let mut sought = lease(3, None, 1);
     sought.previous = Some(host(0));
     sought.quiet = Duration::from_secs(1);

@@ -22,7 +22,7 @@ fn lease(age: u64, version: u64, duration: Option<Duration>) -> Lease {
     Lease {
         partition: P,
         owner: Some(host("a")),
-        epoch: Epoch::NONE.next(),
+        epoch: Epoch::FIRST,
         duration,
         acquired_at: Timestamp(0),
         age: Duration::from_secs(age),

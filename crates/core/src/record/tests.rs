@@ -33,6 +33,37 @@ fn token(record: &LeaseRecord) -> LeaseToken {
     LeaseToken { partition: P, owner: record.owner.clone().unwrap(), epoch: record.epoch }
 }
 
+/// These have epochs left.
+fn claim(
+    lease: Option<&LeaseRecord>,
+    seal: Epoch,
+    request: &ClaimRequest,
+    now: Timestamp,
+    rules: &Rules,
+) -> Option<Change> {
+    super::claim(lease, seal, request, now, rules).unwrap()
+}
+
+fn transfer(
+    lease: Option<&LeaseRecord>,
+    seal: Epoch,
+    request: &TransferRequest,
+    now: Timestamp,
+) -> Option<Change> {
+    super::transfer(lease, seal, request, now).unwrap()
+}
+
+fn seek(
+    lease: Option<&LeaseRecord>,
+    seal: Epoch,
+    partition: PartitionId,
+    by: &str,
+    now: Timestamp,
+    rules: &Rules,
+) -> Change {
+    super::seek(lease, seal, partition, by, now, rules).unwrap()
+}
+
 fn owned(name: &str, now: Timestamp) -> LeaseRecord {
     claim(None, Epoch::NONE, &request(name, None, ClaimCause::Unowned), now, &Rules::default()).unwrap().lease
 }
@@ -83,6 +114,32 @@ fn a_claim_rises_above_every_epoch_it_knows_of() {
 }
 
 #[test]
+fn where_no_epoch_is_left_nothing_changes_hands_and_the_owner_stays() {
+    let rules = Rules::default();
+    let first = owned("a", at(0));
+    for highest in [Epoch::MAX, Epoch::from_stored(u64::MAX)] {
+        let none_left = NoEpochLeft { partition: P, highest };
+        let told = ClaimRequest { above: highest, ..request("b", Some(&first), ClaimCause::Foreign) };
+        assert_eq!(super::claim(Some(&first), first.epoch, &told, at(1), &rules), Err(none_left));
+        let last = LeaseRecord { epoch: highest, ..first.clone() };
+        let expired = request("b", Some(&last), ClaimCause::Expired);
+        assert_eq!(super::claim(Some(&last), highest, &expired, at(1), &rules), Err(none_left));
+        let give = TransferRequest { token: token(&last), to: host("b"), duration: LEASE, settled: true };
+        assert_eq!(super::transfer(Some(&last), highest, &give, at(1)), Err(none_left));
+        assert_eq!(super::seek(Some(&last), highest, P, "ada", at(1), &rules), Err(none_left));
+        assert!(renew(Some(&last), &token(&last), LEASE, at(1)).is_some());
+    }
+    let before_last = ClaimRequest {
+        above: Epoch::from_stored(Epoch::MAX.get() - 1),
+        ..request("b", Some(&first), ClaimCause::Foreign)
+    };
+    assert_eq!(
+        claim(Some(&first), first.epoch, &before_last, at(1), &rules).unwrap().lease.epoch,
+        Epoch::MAX
+    );
+}
+
+#[test]
 fn the_planted_bug_leaves_the_epoch_where_it_was() {
     let first = owned("a", at(0));
     let rules = Rules { takeover_raises_the_epoch: false, ..Rules::default() };
@@ -107,7 +164,7 @@ fn only_the_holder_renews_and_nothing_but_the_age_changes() {
     assert_eq!(renewed.duration, Some(LEASE * 2));
     assert_eq!(renewed.revision, first.revision + 1);
     assert_eq!((renewed.epoch, renewed.owner.clone()), (first.epoch, first.owner.clone()));
-    let wrong_epoch = LeaseToken { epoch: first.epoch.next(), ..token(&first) };
+    let wrong_epoch = LeaseToken { epoch: first.epoch.next().unwrap(), ..token(&first) };
     let wrong_host = LeaseToken { owner: host("b"), ..token(&first) };
     assert_eq!(renew(Some(&first), &wrong_epoch, LEASE, at(10)), None);
     assert_eq!(renew(Some(&first), &wrong_host, LEASE, at(10)), None);
@@ -301,11 +358,11 @@ fn only_the_sealed_epoch_saves_and_never_backwards() {
     let rewind = SaveRequest { rewind: true, ..SaveRequest::new(&token(&first), &finished(4), None) };
     let rewound = save(&record, &rewind, at(2), &rules);
     assert!(matches!(rewound, SaveVerdict::Write(_)), "the owner may, where the position does not exist");
-    record.seal = record.seal.next();
+    record.seal = record.seal.next().unwrap();
     assert!(matches!(save(&record, &rewind, at(2), &rules), SaveVerdict::Fenced { .. }));
     let late = save(&record, &SaveRequest::new(&token(&first), &finished(6), None), at(2), &rules);
     assert_eq!(late, SaveVerdict::Fenced { seal: record.seal });
-    let early = LeaseToken { epoch: record.seal.next(), ..token(&first) };
+    let early = LeaseToken { epoch: record.seal.next().unwrap(), ..token(&first) };
     let future = save(&record, &SaveRequest::new(&early, &finished(6), None), at(2), &rules);
     assert_eq!(future, SaveVerdict::Fenced { seal: record.seal });
 }
@@ -344,7 +401,7 @@ fn the_planted_bug_lets_a_late_save_through() {
     let rules = Rules { checkpoints_are_fenced: false, ..Rules::default() };
     let first = owned("a", at(0));
     let record = CheckpointRecord {
-        seal: first.epoch.next(),
+        seal: first.epoch.next().unwrap(),
         checkpoint: Some(Checkpoint {
             position: Position::Start(StartPosition::after(SequenceNumber(9))),
             log: None,

@@ -19,7 +19,7 @@ use ephor_core::history::OwnershipChange;
 use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
-use ephor_core::record::{self, Change, SaveVerdict};
+use ephor_core::record::{self, Change, NoEpochLeft, SaveVerdict};
 use ephor_core::rules::Rules;
 use ephor_core::store::{
     Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest, Seek, SeekRequest,
@@ -188,6 +188,11 @@ fn at_once<'a, T>(step: impl FnOnce() -> T + Send + 'a) -> StoreFuture<'a, T> {
     Box::pin(async move { Ok(step()) })
 }
 
+/// The same for a step that takes an epoch: there may be none left.
+fn try_at_once<'a, T>(step: impl FnOnce() -> Result<T, NoEpochLeft> + Send + 'a) -> StoreFuture<'a, T> {
+    Box::pin(async move { Ok(step()?) })
+}
+
 impl Store for MemoryStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
@@ -241,12 +246,12 @@ impl Store for MemoryStore {
     }
 
     fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
-        at_once(move || {
+        try_at_once(move || {
             self.step(group, |records, now| {
                 let old = records.leases.get(&request.partition);
                 let seal = records.seal(request.partition);
-                let Some(change) = record::claim(old, seal, request, now, &self.rules) else {
-                    return Claim::Lost { holder: old.map(|lease| lease.seen_at(now)) };
+                let Some(change) = record::claim(old, seal, request, now, &self.rules)? else {
+                    return Ok(Claim::Lost { holder: old.map(|lease| lease.seen_at(now)) });
                 };
                 let lease = change.lease.seen_at(now);
                 self.apply(group, records, change, false);
@@ -255,7 +260,7 @@ impl Store for MemoryStore {
                     owner: request.host.clone(),
                     epoch: lease.epoch,
                 };
-                Claim::Won { token, lease, checkpoint: records.checkpoint(request.partition) }
+                Ok(Claim::Won { token, lease, checkpoint: records.checkpoint(request.partition) })
             })
         })
     }
@@ -283,16 +288,16 @@ impl Store for MemoryStore {
     }
 
     fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway> {
-        at_once(move || {
+        try_at_once(move || {
             self.step(group, |records, now| {
                 let partition = request.token.partition;
                 let old = records.leases.get(&partition);
-                let Some(change) = record::transfer(old, records.seal(partition), request, now) else {
-                    return GiveAway::NotOurs;
+                let Some(change) = record::transfer(old, records.seal(partition), request, now)? else {
+                    return Ok(GiveAway::NotOurs);
                 };
                 self.apply(group, records, change, request.settled);
                 records.wake(&request.to);
-                GiveAway::Done
+                Ok(GiveAway::Done)
             })
         })
     }
@@ -338,12 +343,12 @@ impl Store for MemoryStore {
 
     /// Every owner here is a host of Ephor and notices, so that no seek needs `force`.
     fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
-        at_once(move || {
+        try_at_once(move || {
             self.step(group, |records, now| {
                 let partition = request.partition;
                 let old = records.leases.get(&partition);
                 let seal = records.seal(partition);
-                let change = record::seek(old, seal, partition, &request.by, now, &self.rules);
+                let change = record::seek(old, seal, partition, &request.by, now, &self.rules)?;
                 let (epoch, owner) = (change.lease.epoch, change.history.from.clone());
                 let (position, log) = (request.position.clone(), request.log.clone());
                 records.write_position(partition, Checkpoint { position, log, epoch, saved_at: now });
@@ -351,7 +356,7 @@ impl Store for MemoryStore {
                 if let Some(owner) = owner {
                     records.wake(&owner);
                 }
-                Seek::Done { epoch }
+                Ok(Seek::Done { epoch })
             })
         })
     }

@@ -239,7 +239,7 @@ mod tests {
 
     fn guard() -> (Arc<Frozen>, Arc<LeaseState>, watch::Sender<Control>, Guard) {
         let frozen = Arc::new(Frozen::default());
-        let token = LeaseToken { partition: PartitionId(0), owner: host("a"), epoch: Epoch::NONE.next() };
+        let token = LeaseToken { partition: PartitionId(0), owner: host("a"), epoch: Epoch::FIRST };
         let lease = Arc::new(LeaseState::new(token, Monotonic(100)));
         let (control, orders) = watch::channel(Control::default());
         let guard = Guard::new(frozen.clone(), lease.clone(), orders);

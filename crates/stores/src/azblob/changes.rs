@@ -6,7 +6,7 @@ use ephor_core::ids::GroupId;
 use ephor_core::lease::{
     ClaimCause, ClaimRequest, LeaseToken, LeaseVersion, ReleaseRequest, TransferRequest,
 };
-use ephor_core::record::{self, Change, LeaseRecord};
+use ephor_core::record::{self, Change, LeaseRecord, NoEpochLeft};
 use ephor_core::rules::Rules;
 use ephor_core::store::{Claim, GiveAway, Seek, SeekRequest, StoreError};
 use ephor_core::time::Timestamp;
@@ -34,7 +34,7 @@ impl Session {
                 above: request.above.max(standing.highest()),
                 ..request.clone()
             };
-            let change = record::claim(old, standing.seal(), &asked, standing.now, &Rules::default());
+            let change = record::claim(old, standing.seal(), &asked, standing.now, &Rules::default())?;
             let Some(change) = change else { return Ok(lost()) };
             let expired = (request.cause == ClaimCause::Expired).then_some(standing.now);
             if !self.struck(&names, &standing, expired).await? {
@@ -75,7 +75,7 @@ impl Session {
                 false => self.standing_on_roll(group, &names, partition).await?,
             };
             let highest = standing.highest();
-            let Some(change) = record::transfer(standing.record(), highest, request, standing.now) else {
+            let Some(change) = record::transfer(standing.record(), highest, request, standing.now)? else {
                 return Ok(GiveAway::NotOurs);
             };
             if !at_home && !self.struck(&names, &standing, None).await? {
@@ -148,7 +148,7 @@ impl Session {
             {
                 return Ok(Seek::ForeignOwner { owner });
             }
-            let epoch = sought(standing.record(), standing.highest(), request, standing.now).lease.epoch;
+            let epoch = sought(standing.record(), standing.highest(), request, standing.now)?.lease.epoch;
             if !self.take_epoch(&names, request.partition, &standing, epoch).await? {
                 continue;
             }
@@ -184,7 +184,7 @@ impl Session {
             if standing.record().is_some_and(|record| record.epoch >= epoch) {
                 return Ok(());
             }
-            let change = sought(standing.record(), below, request, standing.now);
+            let change = sought(standing.record(), below, request, standing.now)?;
             if self.struck(names, &standing, None).await?
                 && self.write_lease(names, standing.lease.as_ref(), &change.lease).await?.is_some()
             {
@@ -198,6 +198,11 @@ impl Session {
     }
 }
 
-fn sought(lease: Option<&LeaseRecord>, highest: Epoch, request: &SeekRequest, now: Timestamp) -> Change {
+fn sought(
+    lease: Option<&LeaseRecord>,
+    highest: Epoch,
+    request: &SeekRequest,
+    now: Timestamp,
+) -> Result<Change, NoEpochLeft> {
     record::seek(lease, highest, request.partition, &request.by, now, &Rules::default())
 }

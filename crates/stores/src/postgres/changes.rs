@@ -44,7 +44,7 @@ impl Session {
             // A position that cannot be read fails the claim: nobody shall own what it cannot begin.
             standing.checkpoint()?;
             let old = standing.lease.as_ref();
-            let Some(change) = record::claim(old, standing.seal, request, now, &Rules::default()) else {
+            let Some(change) = record::claim(old, standing.seal, request, now, &Rules::default())? else {
                 return Ok(Verdict::Answer(Claim::Lost { holder: standing.seen_lease() }));
             };
             let lease = change.lease.seen_at(now);
@@ -67,7 +67,7 @@ impl Session {
     ) -> Result<GiveAway, Failure> {
         let decide = |standing: &Standing| {
             let old = standing.lease.as_ref();
-            let change = record::transfer(old, standing.seal, request, standing.reading.now);
+            let change = record::transfer(old, standing.seal, request, standing.reading.now)?;
             Ok(give_away(change, bells::host(group, &request.to)))
         };
         Ok(self.change(group, request.token.partition, decide).await?.0)
@@ -93,7 +93,7 @@ impl Session {
         let decide = |standing: &Standing| {
             let (old, now) = (standing.lease.as_ref(), standing.reading.now);
             let change =
-                record::seek(old, standing.seal, request.partition, &request.by, now, &Rules::default());
+                record::seek(old, standing.seal, request.partition, &request.by, now, &Rules::default())?;
             let epoch = change.lease.epoch;
             let (position, log) = (request.position.clone(), request.log.clone());
             let position = Some(Checkpoint { position, log, epoch, saved_at: now });

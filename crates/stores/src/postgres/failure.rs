@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ephor_core::record::NoEpochLeft;
 use ephor_core::store::StoreError;
 
 /// Why a call was not carried out.
@@ -20,6 +21,12 @@ impl From<sqlx::Error> for Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
+    }
+}
+
+impl From<NoEpochLeft> for Failure {
+    fn from(error: NoEpochLeft) -> Self {
+        Self::Store(error.into())
     }
 }
 

@@ -41,6 +41,11 @@ pub(super) fn epoch(epoch: Epoch) -> Result<i64, StoreError> {
     stored(epoch.get())
 }
 
+/// An epoch to look for: one that PostgreSQL cannot count is none that it stored.
+pub(super) fn epoch_to_match(epoch: Epoch) -> i64 {
+    i64::try_from(epoch.get()).unwrap_or(-1)
+}
+
 /// An array of values that are literals already.
 pub(super) fn array(values: impl Iterator<Item = String>, kind: &str) -> String {
     format!("ARRAY[{}]::{kind}[]", values.collect::<Vec<_>>().join(","))
@@ -77,5 +82,7 @@ mod tests {
     fn what_cannot_be_counted_is_refused() {
         assert_eq!(stored(i64::MAX as u64).unwrap(), i64::MAX);
         assert!(matches!(stored(1 << 63), Err(StoreError::Refused { .. })));
+        assert_eq!(epoch_to_match(Epoch::MAX), i64::MAX);
+        assert_eq!(epoch_to_match(Epoch::from_stored(1 << 63)), -1);
     }
 }

@@ -24,7 +24,7 @@ impl Session {
         if tokens.is_empty() {
             return Ok(vec![]);
         }
-        let rows = self.only(&self.renew_sql(group, duration, tokens)?).await?;
+        let rows = self.only(&self.renew_sql(group, duration, tokens)).await?;
         let mut answers = answers(&rows, tokens)?;
         // One that was taken while the statement waited shows its owner of before: look again.
         let looks_ours = |(answer, token): (&Renewal, &LeaseToken)| matches!(answer, Renewal::Lost { holder: Some(lease) } if lease.token().as_ref() == Some(token));
@@ -34,17 +34,12 @@ impl Session {
         Ok(answers)
     }
 
-    fn renew_sql(
-        &self,
-        group: &GroupId,
-        duration: Duration,
-        tokens: &[LeaseToken],
-    ) -> Result<String, Failure> {
+    fn renew_sql(&self, group: &GroupId, duration: Duration, tokens: &[LeaseToken]) -> String {
         let (s, key) = (self.schema(), literal::group(group));
-        let epochs: Result<Vec<i64>, _> = tokens.iter().map(|token| literal::epoch(token.epoch)).collect();
+        let epochs = tokens.iter().map(|token| literal::epoch_to_match(token.epoch));
         // Taken in order, so that two statements never wait for each other. The main SELECT sees the leases as
         // they were before; of those that were renewed it needs nothing.
-        Ok(format!(
+        format!(
             "{limit} {clock} WITH asked AS (SELECT * FROM unnest({partitions}, {owners}, {epochs}) \
              WITH ORDINALITY AS a (partition, owner, epoch, place)), \
              clock AS MATERIALIZED (SELECT {NOW} AS now, {SERVER} AS server_now), \
@@ -67,9 +62,9 @@ impl Session {
             clock = clock_row(),
             partitions = literal::array(tokens.iter().map(|token| token.partition.0.to_string()), "bigint"),
             owners = literal::array(tokens.iter().map(|t| literal::text(&t.owner.to_string())), "text"),
-            epochs = literal::array(epochs?.iter().map(ToString::to_string), "bigint"),
+            epochs = literal::array(epochs.map(|epoch| epoch.to_string()), "bigint"),
             duration = literal::milliseconds(duration),
-        ))
+        )
     }
 
     async fn look_again(

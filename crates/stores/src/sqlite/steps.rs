@@ -22,7 +22,7 @@ pub(super) fn claim(records: &Records<'_>, request: &ClaimRequest) -> StepResult
     let partition = request.partition;
     let old = records.lease(partition)?;
     let seal = records.seal(partition)?;
-    let Some(change) = record::claim(old.as_ref(), seal, request, records.now, &Rules::default()) else {
+    let Some(change) = record::claim(old.as_ref(), seal, request, records.now, &Rules::default())? else {
         return Ok(Claim::Lost { holder: old.map(|lease| lease.seen_at(records.now)) });
     };
     records.apply(&change)?;
@@ -55,7 +55,7 @@ fn renew_one(records: &Records<'_>, duration: Duration, token: &LeaseToken) -> S
 pub(super) fn transfer(records: &Records<'_>, request: &TransferRequest) -> StepResult<GiveAway> {
     let partition = request.token.partition;
     let (old, seal) = (records.lease(partition)?, records.seal(partition)?);
-    let Some(change) = record::transfer(old.as_ref(), seal, request, records.now) else {
+    let Some(change) = record::transfer(old.as_ref(), seal, request, records.now)? else {
         return Ok(GiveAway::NotOurs);
     };
     records.apply(&change)?;
@@ -95,7 +95,7 @@ pub(super) fn save(records: &Records<'_>, request: &SaveRequest) -> StepResult<S
 pub(super) fn seek(records: &Records<'_>, request: &SeekRequest) -> StepResult<Seek> {
     let partition = request.partition;
     let (old, seal) = (records.lease(partition)?, records.seal(partition)?);
-    let change = record::seek(old.as_ref(), seal, partition, &request.by, records.now, &Rules::default());
+    let change = record::seek(old.as_ref(), seal, partition, &request.by, records.now, &Rules::default())?;
     let epoch = change.lease.epoch;
     let (position, log) = (request.position.clone(), request.log.clone());
     records.write_position(partition, &Checkpoint { position, log, epoch, saved_at: records.now })?;

@@ -139,7 +139,8 @@ impl Board {
 
     pub(super) fn claim(&mut self, request: &ClaimRequest, now: Monotonic) -> Option<Epoch> {
         let old = &self.records[request.partition.0 as usize];
-        let change = record::claim(Some(old), old.epoch, request, stamp(now), &Rules::default());
+        let change = record::claim(Some(old), old.epoch, request, stamp(now), &Rules::default())
+            .expect("a board is dropped long before its epochs are used up");
         if change.is_none() {
             self.claims_lost += 1;
         }
@@ -148,7 +149,8 @@ impl Board {
 
     pub(super) fn transfer(&mut self, request: &TransferRequest, now: Monotonic) -> bool {
         let old = &self.records[request.token.partition.0 as usize];
-        let change = record::transfer(Some(old), old.epoch, request, stamp(now));
+        let change = record::transfer(Some(old), old.epoch, request, stamp(now))
+            .expect("a board is dropped long before its epochs are used up");
         change.map(|change| self.apply(change, now)).is_some()
     }
 

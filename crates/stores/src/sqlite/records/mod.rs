@@ -11,7 +11,7 @@ mod wakes;
 use std::cell::{Cell, RefCell};
 
 use ephor_core::ids::{GroupId, HostId};
-use ephor_core::record::Change;
+use ephor_core::record::{Change, NoEpochLeft};
 use ephor_core::store::View;
 use ephor_core::time::Timestamp;
 use rusqlite::Connection;
@@ -32,6 +32,12 @@ pub(super) enum StepError {
 impl From<rusqlite::Error> for StepError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sqlite(error)
+    }
+}
+
+impl From<NoEpochLeft> for StepError {
+    fn from(error: NoEpochLeft) -> Self {
+        Self::Refused(error.to_string())
     }
 }
 

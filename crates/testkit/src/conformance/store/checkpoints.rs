@@ -4,6 +4,7 @@
 
 use ephor_core::BoxFuture;
 use ephor_core::checkpoint::Position;
+use ephor_core::epoch::Epoch;
 use ephor_core::ids::{LogId, PartitionId};
 use ephor_core::lease::{ClaimCause, LeaseToken};
 use ephor_core::position::{SequenceNumber, StartPosition};
@@ -174,8 +175,10 @@ pub async fn a_save_in_an_epoch_to_come_is_fenced(fixture: &dyn StoreFixture) {
     }
     let token = scene.claim(P, "a").await;
     scene.saved(&token, finished(50)).await;
-    let early = LeaseToken { epoch: token.epoch.next(), ..token };
-    assert_fenced(&scene, &early, "before its epoch").await;
+    for epoch in [token.epoch.get() + 1, i64::MAX as u64, u64::MAX] {
+        let early = LeaseToken { epoch: Epoch::from_stored(epoch), ..token.clone() };
+        assert_fenced(&scene, &early, "before its epoch").await;
+    }
 }
 
 pub async fn a_save_for_an_unknown_partition_is_fenced(fixture: &dyn StoreFixture) {

@@ -8,10 +8,10 @@ use ephor_core::BoxFuture;
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ClaimRequest, TransferRequest};
-use ephor_core::store::{Claim, GiveAway, Renewal};
+use ephor_core::store::{Claim, GiveAway, Renewal, SeekRequest, StoreError};
 
 use super::StoreFixture;
-use super::scene::{LEASE, P, Scene, at_once, host};
+use super::scene::{LEASE, P, Scene, at_once, finished, host};
 
 /// How many hosts run a race.
 const RUNNERS: usize = 16;
@@ -89,6 +89,40 @@ pub async fn a_claim_goes_above_the_epoch_it_is_told(fixture: &dyn StoreFixture)
         ClaimRequest { above: Epoch::from_stored(1), ..scene.request(P, "b", ClaimCause::Expired).await };
     let outcome = scene.try_claim(&low).await;
     assert!(matches!(&outcome, Claim::Won { token, .. } if token.epoch > highest), "{outcome:?}");
+}
+
+/// Above the highest epoch that a hub can be told there is none, and a partition that came so far stays whose it is.
+pub async fn no_owner_and_no_seek_has_an_epoch_beyond_the_highest(fixture: &dyn StoreFixture) {
+    let scene = Scene::new(fixture).await;
+    let claim_above = async |above: u64| {
+        let request = scene.request(P, "a", ClaimCause::Foreign).await;
+        let request = ClaimRequest { above: Epoch::from_stored(above), ..request };
+        scene.store.claim(&scene.group, &request).await
+    };
+    let refused = |error: StoreError| match error {
+        StoreError::Refused { message } => {
+            assert!(message.contains("partition 3 has no epoch left"), "{message}")
+        }
+        other => panic!("not refused, but {other}"),
+    };
+    const HIGHEST: u64 = i64::MAX as u64;
+    for above in [HIGHEST, HIGHEST + 1, u64::MAX] {
+        refused(claim_above(above).await.expect_err("there is none above"));
+        assert_eq!(scene.view().await.lease(P), None, "nothing is left of a claim that was refused");
+    }
+    let Claim::Won { token, .. } = claim_above(HIGHEST - 1).await.unwrap() else {
+        panic!("nobody else claims")
+    };
+    assert_eq!((token.epoch.get(), scene.lease(P).await.epoch.get()), (HIGHEST, HIGHEST));
+    refused(claim_above(0).await.expect_err("it was the last"));
+    let transfer = TransferRequest { token: token.clone(), to: host("b"), duration: LEASE, settled: true };
+    refused(scene.store.transfer(&scene.group, &transfer).await.expect_err("a transfer takes an epoch"));
+    let seek = SeekRequest { partition: P, position: finished(1), log: None, by: "ada".into(), force: false };
+    refused(scene.store.seek(&scene.group, &seek).await.expect_err("a seek takes an epoch"));
+    assert_eq!(scene.renew(&token).await, Renewal::Renewed);
+    scene.saved(&token, finished(7)).await;
+    assert_eq!(scene.release(&token).await, GiveAway::Done);
+    assert_eq!(scene.claim(PartitionId(P.0 + 1), "a").await.epoch.get(), 1, "others are none the wiser");
 }
 
 pub async fn a_host_may_claim_its_own_partition_anew(fixture: &dyn StoreFixture) {

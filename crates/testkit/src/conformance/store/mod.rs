@@ -129,6 +129,7 @@ macro_rules! store_conformance {
             a_claim_that_saw_no_record_loses_to_the_one_that_is_there
             a_claim_that_saw_a_record_where_there_is_none_loses
             a_claim_goes_above_the_epoch_it_is_told
+            no_owner_and_no_seek_has_an_epoch_beyond_the_highest
             a_host_may_claim_its_own_partition_anew
             of_many_first_claims_at_once_exactly_one_wins
             of_many_takeovers_at_once_exactly_one_wins

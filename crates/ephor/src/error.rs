@@ -189,6 +189,25 @@ pub enum HostError {
         /// How often this happened in a row.
         attempt: u32,
     },
+    /// A reader that is none of ours holds the partition with an epoch that no host claims above
+    /// ([`Epoch::MAX_FOREIGN`]).
+    #[error(
+        "partition {partition}: a foreign reader ({}) holds it with epoch {epoch}, and no host claims above {}; \
+         nothing of the partition is processed until that reader is gone: stop that reader, or revoke its right to \
+         listen; trying again, attempt {attempt}",
+        by.as_deref().unwrap_or("without a name"),
+        Epoch::MAX_FOREIGN
+    )]
+    ForeignReaderBeyondReach {
+        /// The partition.
+        partition: PartitionId,
+        /// The reader's name, if it has one.
+        by: Option<String>,
+        /// Its epoch.
+        epoch: Epoch,
+        /// How often this happened in a row.
+        attempt: u32,
+    },
     /// Beside processors that know no epochs: one of them reads a partition whose lease is ours.
     #[error(
         "partition {partition}: another reader ({}) took our place at the hub, although the lease is ours; reading \

@@ -72,6 +72,7 @@ fn needs_a_person(error: &HostError) -> bool {
         HostError::NameInUse { .. }
             | HostError::AnotherHub { .. }
             | HostError::Halted { .. }
+            | HostError::ForeignReaderBeyondReach { .. }
             | HostError::Stuck { .. }
             | HostError::Unplaced { .. }
             | HostError::Fault { .. }
@@ -96,6 +97,7 @@ fn kind(error: &HostError) -> &'static str {
         HostError::Partition { .. } => "partition",
         HostError::Halted { .. } => "halted",
         HostError::ForeignReader { .. } => "foreign_reader",
+        HostError::ForeignReaderBeyondReach { .. } => "foreign_reader_beyond_reach",
         HostError::Displaced { .. } => "displaced",
         HostError::SelfFenced { .. } => "self_fenced",
         HostError::Stuck { .. } => "stuck",

@@ -25,6 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::changes::{OwnershipEvent, OwnershipReason};
 use super::fitness::Fitness;
+use super::foreign::Foreign;
 use super::hub_look::HUB_REFRESH;
 use super::planted;
 use super::same_hub;
@@ -47,18 +48,10 @@ pub(crate) enum Command {
 #[derive(Clone, Debug)]
 pub(super) struct Cooling {
     pub(super) until: Monotonic,
-    /// A foreign reader took it: its epoch, its name, how often in a row, and whether that was reported.
+    /// A foreign reader took it.
     pub(super) foreign: Option<Foreign>,
     /// How often in a row its processor did not open here.
     pub(super) unopened: u32,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Foreign {
-    pub(super) epoch: Epoch,
-    pub(super) by: Option<String>,
-    pub(super) attempts: u32,
-    pub(super) reported: bool,
 }
 
 pub(crate) struct Manager {

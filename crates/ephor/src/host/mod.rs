@@ -9,6 +9,7 @@
 pub(crate) mod builder;
 pub(crate) mod changes;
 mod fitness;
+mod foreign;
 pub(crate) mod hub_health;
 mod hub_look;
 pub(crate) mod manager;

@@ -7,14 +7,15 @@ use ephor_core::host_record::{Answer, HostRecord, Reply, Want};
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ClaimRequest, Lease, ReleaseCause, ReleaseRequest};
 use ephor_core::store::{Claim, View};
+use ephor_core::time::Monotonic;
 use futures_util::StreamExt;
 
 use super::changes::OwnershipReason;
+use super::foreign::Foreign;
 use super::manager::{Manager, Sight};
 use super::planted;
 use super::pumps::FOREIGN_ATTEMPTS;
 use super::shared::loss_reason;
-use crate::error::HostError;
 use crate::pump::guard::{Drain, Stop, Way};
 
 /// Claims under way at the same time.
@@ -64,29 +65,15 @@ impl Manager {
             self.start_pump(token, &lease, checkpoint, until, from, OwnershipReason::Received);
             return;
         }
-        match self
-            .cooling
-            .get_mut(&partition)
-            .and_then(|cooling| Some((cooling.until, cooling.foreign.as_mut()?)))
-        {
-            Some((until, foreign)) if foreign.attempts <= FOREIGN_ATTEMPTS && served_before => {
-                if !foreign.reported {
-                    foreign.reported = true;
-                    let error = HostError::ForeignReader {
-                        partition,
-                        by: foreign.by.clone(),
-                        epoch: foreign.epoch,
-                        attempt: foreign.attempts,
-                    };
-                    self.shared.reporter.report(&error);
-                }
-                let above = foreign.epoch;
+        let intruded = if served_before { self.notice_foreign_reader(partition) } else { None };
+        match intruded {
+            Some((until, above)) => {
                 if now >= until && self.takes_part() {
                     let request = self.claim_request(partition, Some(&lease), above, ClaimCause::Foreign);
                     self.make_claims(vec![request], sight).await;
                 }
             }
-            _ => {
+            None => {
                 // The request may land late: this epoch is over for us, whatever the next view says.
                 self.never_again(partition, lease.epoch);
                 let store = &self.shared.store;
@@ -99,6 +86,21 @@ impl Manager {
                 let _ = store.call("release", Some(partition), call).await;
             }
         }
+    }
+
+    /// Reports a foreign reader of what is ours, once each time that it takes it. Gives from when on to claim it back,
+    /// and above which epoch, unless that was tried often enough.
+    fn notice_foreign_reader(&mut self, partition: PartitionId) -> Option<(Monotonic, Epoch)> {
+        let known = self.known.get(&partition).copied().unwrap_or_default();
+        let cooling = self.cooling.get_mut(&partition)?;
+        let foreign = cooling.foreign.as_mut()?;
+        let claims_back = foreign.attempts <= FOREIGN_ATTEMPTS;
+        // While one is beyond reach nothing of the partition is processed: that is told as long as it lasts.
+        if (claims_back || foreign.is_beyond_reach(known)) && !foreign.reported {
+            foreign.reported = true;
+            self.shared.reporter.report(&foreign.error(partition, known));
+        }
+        claims_back.then_some((cooling.until, foreign.above()))
     }
 
     /// Answers those who ask for what we own, and starts the handovers we agree to.
@@ -240,7 +242,7 @@ impl Manager {
                     let expired = lease.is_some_and(|lease| lease.owner.is_some());
                     let cause = if expired { ClaimCause::Expired } else { ClaimCause::Unowned };
                     let foreign = self.cooling.get(&partition).and_then(|cooling| cooling.foreign.as_ref());
-                    let above = foreign.map_or(Epoch::NONE, |foreign| foreign.epoch);
+                    let above = foreign.map_or(Epoch::NONE, Foreign::above);
                     self.claim_request(partition, lease, above, cause)
                 })
                 .collect()

@@ -11,7 +11,8 @@ use ephor_core::time::Monotonic;
 use tokio::sync::watch;
 
 use super::changes::OwnershipReason;
-use super::manager::{Cooling, Foreign, Manager};
+use super::foreign::Foreign;
+use super::manager::{Cooling, Manager};
 use super::shared::Slot;
 use crate::context::PartitionContext;
 use crate::lease_state::{LeaseState, Stage};

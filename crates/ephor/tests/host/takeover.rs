@@ -182,6 +182,50 @@ async fn a_foreign_reader_that_insists_is_fought_five_times_and_then_left_alone_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_foreign_reader_beyond_reach_is_named_waited_for_and_survived() {
+    for epoch in [(1 << 62) + 1, i64::MAX as u64 - 1, i64::MAX as u64, u64::MAX] {
+        let (mut fleet, ledger) = Ledger::with_fleet(2);
+        start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+        send(&fleet, P0, 5);
+        until_finished(&fleet, &ledger, P0, 4).await;
+        let intruder = intrude(&fleet, epoch).await;
+        send(&fleet, P0, 5);
+        send(&fleet, PartitionId(1), 5);
+        fleet.pass(seconds(120)).await;
+        assert!(ledger.reports("Fault").is_empty(), "{:?}", ledger.all_reports());
+        assert_eq!(ledger.finished(PartitionId(1)), events(0, 4), "the other partition is served");
+        assert_eq!(ledger.finished(P0), events(0, 4), "that reader has the partition");
+        let reports = ledger.reports("ForeignReaderBeyondReach");
+        let wanted = format!("(intruder) holds it with epoch {epoch}");
+        assert!(reports.len() >= 6, "it is told again and again: {:?}", ledger.all_reports());
+        assert!(reports.iter().all(|report| report.text.contains(&wanted)), "{reports:?}");
+        assert!(reports[0].text.contains("stop that reader"), "{reports:?}");
+        assert!(reports.len() < 15, "but not in a hurry: {reports:?}");
+        drop(intruder);
+        until_finished(&fleet, &ledger, P0, 9).await;
+        let epoch = ledger.context(P0).epoch();
+        assert!(epoch < Epoch::from_stored(100), "nobody climbed to {epoch}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_highest_foreign_epoch_that_counts_leaves_room_for_hosts_for_ever() {
+    let (mut fleet, ledger) = Ledger::with_fleet(1);
+    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    fleet.pass(seconds(2)).await;
+    let mut intruders = vec![intrude(&fleet, 1 << 62).await];
+    let above = Epoch::from_stored((1 << 62) + 1);
+    fleet.until("not claimed back", || ledger.context(P0).epoch() == above).await.unwrap();
+    fleet.pass(millis(50)).await;
+    // Equal to the owner's, and beyond what is climbed over; but the next epoch is above it anyway.
+    intruders.push(intrude(&fleet, above.get()).await);
+    fleet.until("not claimed back", || ledger.context(P0).epoch() > above).await.unwrap();
+    assert!(ledger.reports("ForeignReaderBeyondReach").is_empty(), "{:?}", ledger.all_reports());
+    send(&fleet, P0, 5);
+    until_finished(&fleet, &ledger, P0, 4).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_host_owns_more_than_its_maximum_and_what_is_left_over_is_reported() {
     let (mut fleet, ledger) = Ledger::with_fleet(8);
     let at_most =

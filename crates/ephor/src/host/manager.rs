@@ -27,6 +27,7 @@ use super::changes::{OwnershipEvent, OwnershipReason};
 use super::fitness::Fitness;
 use super::foreign::Foreign;
 use super::hub_look::HUB_REFRESH;
+use super::namesakes::Namesakes;
 use super::planted;
 use super::same_hub;
 use super::shared::HostShared;
@@ -83,8 +84,7 @@ pub(crate) struct Manager {
     pub(super) unconfirmed: Vec<(PartitionId, Epoch, bool)>,
     beat: u64,
     written: Option<(Monotonic, HostRecord)>,
-    /// Hosts under our name, and the heartbeat at which each was first seen; none once reported.
-    namesakes: BTreeMap<HostId, Option<u64>>,
+    namesakes: Namesakes,
     /// Which hubs the others read, since we know which one is ours.
     pub(super) hub_watch: HubWatch,
     /// Who reads another hub, and was reported.
@@ -147,7 +147,7 @@ impl Manager {
             unconfirmed: vec![],
             beat: 0,
             written: None,
-            namesakes: BTreeMap::new(),
+            namesakes: Namesakes::default(),
             hub_watch,
             elsewhere: BTreeSet::new(),
             unplaced: 0,
@@ -312,7 +312,9 @@ impl Manager {
             }
             self.damaged = view.damaged.clone();
         }
-        self.notice_namesakes(&view);
+        for other in self.namesakes.notice(&shared.me, &view) {
+            shared.reporter.report(&HostError::NameInUse { other });
+        }
         self.notice_another_hub(&view.hosts);
         for lease in &view.leases {
             self.know(lease.partition, lease.epoch);
@@ -337,20 +339,6 @@ impl Manager {
     pub(super) fn never_again(&mut self, partition: PartitionId, epoch: Epoch) {
         let served = self.served.entry(partition).or_default();
         *served = epoch.max(*served);
-    }
-
-    /// Two hosts under one name are two hosts; people should know. A record
-    /// alone may be left over from a run that crashed: only a heartbeat tells.
-    fn notice_namesakes(&mut self, view: &View) {
-        let me = &self.shared.me;
-        let records = view.hosts.iter().map(|entry| &entry.record);
-        for record in records.filter(|record| record.id.name == me.name && record.id != *me) {
-            let first = self.namesakes.entry(record.id.clone()).or_insert(Some(record.beat));
-            if first.is_some_and(|first| record.beat > first) {
-                *first = None;
-                self.shared.reporter.report(&HostError::NameInUse { other: record.id.clone() });
-            }
-        }
     }
 
     fn note_status(&mut self, sight: &Sight) {

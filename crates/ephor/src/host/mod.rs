@@ -13,6 +13,7 @@ mod foreign;
 pub(crate) mod hub_health;
 mod hub_look;
 pub(crate) mod manager;
+mod namesakes;
 mod ownership;
 pub(crate) mod planted;
 pub(crate) mod pumps;

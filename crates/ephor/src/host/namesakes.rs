@@ -1,0 +1,87 @@
+//! Other hosts under this host's name.
+//!
+//! Two hosts under one name are two hosts; people should know. A record alone may be left over from a run that
+//! crashed: only a second heartbeat tells. Those whose record is gone are forgotten, so that a host that outlives
+//! thousands of runs under its name remembers no more of them than the store does.
+
+use std::collections::BTreeMap;
+
+use ephor_core::ids::HostId;
+use ephor_core::store::View;
+
+/// The heartbeat at which each was first seen; none once it was told of.
+#[derive(Debug, Default)]
+pub(super) struct Namesakes(BTreeMap<HostId, Option<u64>>);
+
+impl Namesakes {
+    /// Those who turned out to be alive since the last view.
+    pub(super) fn notice(&mut self, me: &HostId, view: &View) -> Vec<HostId> {
+        let mut alive = vec![];
+        let records = view.hosts.iter().map(|entry| &entry.record);
+        for record in records.filter(|record| record.id.name == me.name && record.id != *me) {
+            let first = self.0.entry(record.id.clone()).or_insert(Some(record.beat));
+            if first.is_some_and(|first| record.beat > first) {
+                *first = None;
+                alive.push(record.id.clone());
+            }
+        }
+        self.0.retain(|id, _| view.host(id).is_some());
+        alive
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ephor_core::host_record::{HostRecord, HostState, HostStatistics};
+    use ephor_core::ids::Incarnation;
+    use ephor_core::store::HostEntry;
+
+    use super::*;
+
+    fn host(name: &str, incarnation: u64) -> HostId {
+        HostId { name: name.parse().unwrap(), incarnation: Incarnation(incarnation) }
+    }
+
+    /// A view of hosts under the name "a", each with its heartbeat.
+    fn view(hosts: &[(u64, u64)]) -> View {
+        let entry = |(incarnation, beat): &(u64, u64)| HostEntry {
+            record: HostRecord {
+                id: host("a", *incarnation),
+                beat: *beat,
+                state: HostState::Active,
+                lease_duration: Duration::from_secs(30),
+                max_partitions: None,
+                wants: vec![],
+                answers: vec![],
+                statistics: HostStatistics::default(),
+                software: String::new(),
+            },
+            age: Duration::ZERO,
+            age_known: true,
+        };
+        View { hosts: hosts.iter().map(entry).collect(), ..View::default() }
+    }
+
+    #[test]
+    fn a_namesake_is_told_of_once_and_only_if_its_heart_beats() {
+        let (mut namesakes, me) = (Namesakes::default(), host("a", 1));
+        assert!(namesakes.notice(&me, &view(&[(1, 1), (2, 7)])).is_empty(), "it may be left over");
+        assert!(namesakes.notice(&me, &view(&[(1, 2), (2, 7)])).is_empty());
+        assert_eq!(namesakes.notice(&me, &view(&[(1, 3), (2, 8)])), [host("a", 2)]);
+        assert!(namesakes.notice(&me, &view(&[(1, 4), (2, 9)])).is_empty(), "it was told");
+        assert!(namesakes.notice(&host("b", 1), &view(&[(1, 5), (2, 10)])).is_empty(), "another name");
+    }
+
+    #[test]
+    fn a_host_remembers_no_more_namesakes_than_the_store() {
+        let (mut namesakes, me) = (Namesakes::default(), host("a", 1));
+        for run in 2..10_000 {
+            namesakes.notice(&me, &view(&[(1, run), (run, 1), (run + 1, 1)]));
+            assert_eq!(namesakes.0.len(), 2);
+        }
+        namesakes.notice(&me, &view(&[(1, 1)]));
+        assert!(namesakes.0.is_empty());
+    }
+}

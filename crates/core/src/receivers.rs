@@ -24,6 +24,14 @@ use crate::time::Monotonic;
 /// So many receivers without epoch may read a partition within one group.
 pub const MOST_WITHOUT_EPOCH: usize = 5;
 
+/// So many characters of a receiver's name count, as with the service.
+pub const MAX_NAME_CHARACTERS: usize = 64;
+
+/// A receiver's name as a hub knows it: a longer one is cut.
+pub fn known_name(name: &str) -> &str {
+    name.char_indices().nth(MAX_NAME_CHARACTERS).map_or(name, |(end, _)| &name[..end])
+}
+
 /// A receiver that gave no sign of life for longer than this has vanished.
 pub const DEFAULT_VANISH_AFTER: Duration = Duration::from_secs(10 * 60);
 

@@ -24,6 +24,7 @@ use ephor_core::epoch::Epoch;
 use ephor_core::event::Event;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::{SequenceNumber, StartPosition};
+use ephor_core::receivers::known_name;
 use ephor_core::source::{LastEnqueued, OpenError, OpenRequest, ReceiveError, Receiver, SourceError};
 use ephor_wire::address::Address;
 use ephor_wire::annotations::received;
@@ -43,9 +44,6 @@ const TIME_TO_CLOSE: Duration = Duration::from_secs(5);
 
 /// A link that lived so long was not lost for being new.
 const STEADY: Duration = Duration::from_secs(10);
-
-/// Epochs are signed on the wire.
-const HIGHEST_EPOCH: u64 = i64::MAX as u64;
 
 /// One link of a receiver. Dropping it gives it up.
 struct Link {
@@ -88,13 +86,15 @@ pub(crate) struct HubReceiver {
 /// Opens a receiver.
 pub(crate) async fn open(shared: Arc<Shared>, request: OpenRequest) -> Result<Box<dyn Receiver>, OpenError> {
     let OpenRequest { group, partition, start, epoch, receiver, prefetch_events, prefetch_bytes } = request;
-    if let Some(epoch) = epoch.filter(|epoch| epoch.get() > HIGHEST_EPOCH) {
-        let why = format!("epoch {epoch} is higher than AMQP can say ({HIGHEST_EPOCH})");
+    if let Some(epoch) = epoch.filter(|epoch| *epoch > Epoch::MAX) {
+        let why = format!("epoch {epoch} is higher than AMQP can say ({})", Epoch::MAX);
         return Err(SourceError::Unavailable(why.into()).into());
     }
     let start = pinned(&shared, partition, start).await?;
     let address = Address::Consumer { hub: shared.endpoint.hub.clone(), group, partition };
-    let wish = ReceiverWish { address, start: exclusive(start).into(), epoch, name: receiver };
+    // Under the name by which the hub will speak of it.
+    let name = known_name(&receiver).to_owned();
+    let wish = ReceiverWish { address, start: exclusive(start).into(), epoch, name };
     let mut receiver = Box::new(HubReceiver::new(shared, partition, wish, (prefetch_events, prefetch_bytes)));
     poll_fn(|context| receiver.poll_opened(context)).await?;
     Ok(receiver)

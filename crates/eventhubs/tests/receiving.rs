@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use common::peer::{Act, Answer, Peer, Script};
 use common::{quick, receive, request, within};
-use ephor_amqp::performative::Error;
+use ephor_amqp::performative::{Attach, Error};
+use ephor_core::epoch::Epoch;
 use ephor_core::position::SequenceNumber;
+use ephor_core::receivers::texts::stolen;
 use ephor_core::source::{EventSource, OpenError, OpenRequest, ReceiveError, SourceError};
 use ephor_eventhubs::Options;
 use ephor_wire::selector::Start;
@@ -93,6 +95,32 @@ async fn a_hub_that_repeats_itself_is_not_believed() {
     let client = peer.client(quick());
     let mut receiver = client.open(request("reader", None)).await.unwrap();
     assert_eq!(numbers(&mut receiver, 6).await, Vec::from_iter(0..6));
+}
+
+/// A hub that hears of a link only after it was given up tells the next one that it was stolen, by its own name; as the
+/// service does, it cuts names.
+#[tokio::test]
+async fn a_late_link_of_its_own_disconnects_no_receiver_whatever_its_name_is() {
+    for name in
+        ["reader".into(), "n".repeat(200), "日".repeat(200), "it's".into(), "nil".into(), String::new()]
+    {
+        let late = move |number: usize, attach: &Attach| {
+            let told = attach.properties.as_ref().and_then(|map| map.get("com.microsoft:receiver-name"));
+            let told: String =
+                told.and_then(|name| name.text()).unwrap_or_default().chars().take(64).collect();
+            let epoch = Epoch::from_stored(4);
+            let stolen = Error::new("amqp:link:stolen", stolen(&told, epoch, &told, Some(epoch)));
+            match number {
+                0 => and(events([0]), Act::Detach(None)),
+                1 => and(events([1]), Act::Detach(Some(stolen))),
+                // What a stolen link had brought is asked for again.
+                _ => Answer::Accept(events([1, 2])),
+            }
+        };
+        let peer = Peer::start(Script { receiver: Box::new(late), ..Script::default() }).await;
+        let mut receiver = peer.client(quick()).open(request(&name, Some(4))).await.unwrap();
+        assert_eq!(numbers(&mut receiver, 3).await, [0, 1, 2], "{name:?}");
+    }
 }
 
 #[tokio::test]

@@ -51,6 +51,16 @@ fn lost(place: &Place) -> String {
 }
 
 #[test]
+fn a_name_counts_up_to_64_characters() {
+    for (given, known) in
+        [("", 0), ("a", 1), (&"a".repeat(64), 64), (&"a".repeat(65), 64), (&"日".repeat(99), 64)]
+    {
+        assert_eq!(known_name(given).chars().count(), known);
+        assert!(given.starts_with(known_name(given)));
+    }
+}
+
+#[test]
 fn where_nobody_reads_any_epoch_opens() {
     for epoch in [None, epoch(0), epoch(1), epoch(u64::MAX)] {
         let mut receivers = Receivers::default();

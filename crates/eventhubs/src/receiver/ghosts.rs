@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use ephor_core::source::ReceiveError;
-use ephor_wire::condition::{Condition, Refusal, receive_error};
+use ephor_wire::condition::{Condition, Refusal, receive_error, told_name};
 
 use crate::failure::Failure;
 use crate::line::ReceiverWish;
@@ -46,7 +46,7 @@ fn is_by_itself(refusal: &Arc<Refusal>, wish: &ReceiverWish) -> bool {
     }
     match receive_error(Refusal::clone(refusal)) {
         ReceiveError::Disconnected { epoch: Some(epoch), by, .. } => {
-            Some(epoch) == wish.epoch && by.unwrap_or_default() == wish.name
+            Some(epoch) == wish.epoch && by == told_name(&wish.name)
         }
         _ => false,
     }

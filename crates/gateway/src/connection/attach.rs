@@ -7,6 +7,7 @@ use ephor_amqp::performative::{Attach, Role};
 use ephor_amqp::{Encoded, Value};
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{ConsumerGroup, PartitionId};
+use ephor_core::receivers::known_name;
 use ephor_core::source::{EventSource, OpenRequest};
 use ephor_hub::Hub;
 use ephor_wire::address::{Address, InvalidAddress, MAX_ADDRESS_LENGTH};
@@ -29,9 +30,6 @@ const REQUEST_CREDIT: u32 = 50;
 /// Deliveries that a sender may send before it hears of them; what bounds their bytes is that nothing more is
 /// read.
 pub(super) const SENDER_CREDIT: u32 = 1000;
-
-/// A longer name of a receiver is cut.
-const MOST_NAME_CHARACTERS: usize = 64;
 
 const EPOCH: &str = "com.microsoft:epoch";
 /// The second is how the official Rust SDK spells it.
@@ -183,7 +181,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             }
         };
         let name = RECEIVER_NAMES.into_iter().find_map(|name| property(name)?.text()).unwrap_or_default();
-        let name: String = name.chars().take(MOST_NAME_CHARACTERS).collect();
+        let name = known_name(name).to_owned();
         let desired = attach.desired_capabilities.as_ref();
         let metrics = desired.is_some_and(|desired| desired.has_name(RUNTIME_METRICS));
         let ask = Ask { group: group.clone(), partition: *partition, start, epoch, name };

@@ -97,7 +97,7 @@ impl HostBuilder {
     }
 
     /// Takes rules away, to see that tests notice. Never in the field.
-    #[doc(hidden)]
+    #[cfg(feature = "mutations")]
     pub fn rules(mut self, rules: Rules) -> Self {
         self.rules = rules;
         self

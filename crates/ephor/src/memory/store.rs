@@ -105,6 +105,7 @@ impl MemoryStore {
     }
 
     /// Under these rules, for a simulation that plants a bug.
+    #[cfg(feature = "mutations")]
     pub fn with_rules(self, rules: Rules) -> Self {
         Self { rules, ..self }
     }

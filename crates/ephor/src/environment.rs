@@ -56,6 +56,12 @@ impl fmt::Debug for TaskHandle {
 /// The machine's own clock: `CLOCK_BOOTTIME`, which goes on while the machine
 /// is suspended. (`std::time::Instant` stands still, and a laptop that wakes up
 /// would believe its leases.)
+///
+/// It does not count time in which a hypervisor stops the whole virtual machine:
+/// a snapshot, a live migration, `virsh suspend`. An owner that wakes up from that
+/// believes in its lease until its next renewal is refused; its calls may overlap
+/// with those of the next owner until then. What it writes is fenced all the same:
+/// the hub refuses its epoch, and the store its checkpoints.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 

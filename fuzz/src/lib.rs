@@ -20,6 +20,7 @@
 //! | [`selectors`] | a filter set, or text | what is understood says the same when it is written |
 //! | [`addresses`] | text | likewise; a scope covers itself |
 //! | [`secrets`] | a token, or a connection string | nobody is let in by what nobody signed; no secret is shown |
+//! | [`holders`] | an epoch and two names | whatever a reader calls itself, a client reads its epoch from the hub's sentence, or nothing |
 //! | [`requests`] | a request, or a response | what is understood can be answered and asked again |
 //! | [`deliveries`] | a message | what a hub says of an event is what a client reads |
 //! | [`rows`] | values in the columns of a SQLite store | every call answers or says what is wrong; one bad row hides no other |
@@ -41,6 +42,7 @@ pub mod exports;
 pub mod frames;
 pub mod gateway;
 pub mod logs;
+pub mod holders;
 pub mod messages;
 pub mod mutate;
 pub mod performatives;
@@ -86,7 +88,7 @@ pub fn turn(targets: &[Target], case: u64) -> usize {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 20] = [
     Target::parser("values", values::run),
     Target::parser("sections", sections::run),
     Target::parser("frames", frames::run),
@@ -99,6 +101,7 @@ pub const TARGETS: [Target; 19] = [
     Target::parser("selectors", selectors::run),
     Target::parser("addresses", addresses::run),
     Target::parser("secrets", secrets::run),
+    Target::parser("holders", holders::run),
     Target::parser("requests", requests::run),
     Target::parser("deliveries", deliveries::run),
     Target::parser("rows", rows::run),

@@ -36,6 +36,7 @@ fn seeds(target: &str) -> Seeds {
         "selectors" => texts::selectors(),
         "addresses" => texts::addresses(),
         "secrets" => texts::secrets(),
+        "holders" => texts::holders(),
         "requests" => exchange::both_sides(),
         "rows" => records::rows(),
         "blobs" => records::blobs(),

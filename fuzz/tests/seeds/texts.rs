@@ -1,4 +1,4 @@
-//! What is written as text: selectors, addresses, tokens, connection strings.
+//! What is written as text: selectors, addresses, tokens, connection strings, names of readers.
 
 use ephor_core::position::{Offset, SequenceNumber};
 use ephor_core::time::Timestamp;
@@ -59,4 +59,32 @@ pub(crate) fn secrets() -> Seeds {
         " endpoint = amqp://host/ ; ; OperationTimeout=5 ",
         "Endpoint=https://ns.servicebus.windows.net:443/",
     ])
+}
+
+/// An epoch, a name, and the name of the host that reads of both.
+pub(crate) fn holders() -> Seeds {
+    let readers = [
+        ("plain", 7, "reader", "host-1"),
+        ("nameless", 7, "", "host-1"),
+        ("nil", 0, "nil", "nil"),
+        ("quote", 1 << 62, "it's", "it's"),
+        ("stolen", 7, "a' with higher epoch of '18446744073709551615' is created", "host-1"),
+        ("stolen-whole", 7, "a' with higher epoch of '9' is created hence current receiver 'b", "host-1"),
+        ("refused", 7, "a' with a higher epoch '18446744073709551615' already exists", "host-1"),
+        (
+            "refused-whole",
+            i64::MAX as u64,
+            "a' with a higher epoch '9' already exists. Receiver 'b",
+            "host-1",
+        ),
+        ("another-sentence", 7, "Receiver 'a' with a higher epoch '9' already exists. Receiver '", "host-1"),
+        ("unicode", u64::MAX, "日本 🏠", "日本"),
+    ];
+    let seed = |(title, epoch, name, ours): (&str, u64, &str, &str)| {
+        (title.to_owned(), [&epoch.to_le_bytes(), name.as_bytes(), b"\n", ours.as_bytes()].concat())
+    };
+    let mut seeds: Seeds = readers.into_iter().map(seed).collect();
+    let long = "a' with higher epoch of '9' is created hence current receiver 'b' with epoch '1'".repeat(30);
+    seeds.push(seed(("long", 7, &long, "host-1")));
+    seeds
 }

@@ -30,7 +30,7 @@ use tokio::sync::oneshot;
 use crate::myself::{Myself, orders, say};
 use crate::wire::*;
 
-type Answered = Result<Value, String>;
+type Answered = Result<Value, ErrorT>;
 type Waiting = Arc<Mutex<BTreeMap<u64, oneshot::Sender<Answered>>>>;
 
 /// This process and another one, by turns.
@@ -75,9 +75,7 @@ impl TwoProcesses {
         let line = serde_json::to_string(&(id, group, call)).unwrap();
         writeln!(self.there.lock().unwrap(), "{line}").unwrap();
         let answer = answered.await.expect("the other process lives");
-        answer
-            .map(|value| serde_json::from_value(value).unwrap())
-            .map_err(|error| StoreError::Unavailable(error.into()))
+        answer.map(|value| serde_json::from_value(value).unwrap()).map_err(error_in)
     }
 
     /// Here or there, and what comes back from there is read by `read`.
@@ -228,7 +226,7 @@ fn serve_as_a_child() {
         let (id, group, call): (u64, GroupT, Call) = serde_json::from_str(&line.unwrap()).unwrap();
         let store = store.clone();
         runtime.spawn(async move {
-            let answer = carry_out(&*store, &group_in(&group), call).await.map_err(|error| error.to_string());
+            let answer = carry_out(&*store, &group_in(&group), call).await.map_err(error_out);
             say(&serde_json::to_string(&(id, answer)).unwrap());
         });
     }

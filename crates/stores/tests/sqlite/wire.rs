@@ -9,7 +9,7 @@ use ephor_core::host_record::{Answer, HostRecord, HostState, HostStatistics, Rea
 use ephor_core::ids::{GroupId, HostId, LogId, PartitionId};
 use ephor_core::lease::{ClaimCause, Lease, LeaseToken, LeaseVersion, ReleaseCause};
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
-use ephor_core::store::{Founding, HostEntry, View};
+use ephor_core::store::{Founding, HostEntry, StoreError, View};
 use ephor_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +27,20 @@ pub(crate) type RecordT =
 type CheckpointsT = Vec<(u32, CheckpointT)>;
 pub(crate) type ViewT = (i64, Vec<(RecordT, u64)>, Vec<LeaseT>, CheckpointsT, Option<FoundingT>, Vec<String>);
 pub(crate) type ChangeT = (i64, u32, u64, Option<String>, Option<String>, (u8, usize, String));
+
+/// An error: whether the store refuses, and its words.
+pub(crate) type ErrorT = (bool, String);
+
+pub(crate) fn error_out(error: StoreError) -> ErrorT {
+    match error {
+        StoreError::Refused { message } => (true, message),
+        other => (false, other.to_string()),
+    }
+}
+
+pub(crate) fn error_in((refuses, message): ErrorT) -> StoreError {
+    if refuses { StoreError::Refused { message } } else { StoreError::Unavailable(message.into()) }
+}
 
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Call {

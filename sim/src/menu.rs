@@ -95,7 +95,7 @@ menu! {
     HubGrows: 30,
     /// The oldest events of a partition are removed, read or not.
     Retention: 30,
-    /// Somebody else reads a partition in our group, with a newer epoch.
+    /// Somebody else reads a partition in our group, under any name, with a newer epoch; now and then with the highest there are.
     ForeignReader: 40,
     /// Calls take up to 40 seconds.
     SlowProcessor: 50,

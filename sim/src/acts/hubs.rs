@@ -21,6 +21,34 @@ const LONGEST_LAG: Duration = Duration::from_secs(20);
 /// A power failure takes fewer events than this from a partition.
 const MOST_LOST: usize = 12;
 
+/// What strangers call themselves.
+const STRANGERS: [&str; 5] = [
+    "stranger",
+    "",
+    "it's \"me\"",
+    "a' with higher epoch of '18446744073709551615' is created",
+    "åäö 日本 🏠",
+];
+/// Epochs that only a stranger comes with: the last that hosts go above, and those that they do not.
+const EXTREME_EPOCHS: [u64; 6] = [
+    Epoch::MAX_FOREIGN.get(),
+    Epoch::MAX_FOREIGN.get() + 1,
+    Epoch::MAX.get() - 1,
+    Epoch::MAX.get(),
+    Epoch::MAX.get() + 1,
+    u64::MAX,
+];
+
+/// A little above the owner's, and for one stranger in four far above it.
+fn strange_epoch(target: usize, owners: Epoch) -> Epoch {
+    let which = target / 4;
+    if target % 4 == 1 {
+        Epoch::from_stored(EXTREME_EPOCHS[which % EXTREME_EPOCHS.len()])
+    } else {
+        Epoch::from_stored(owners.get() + 1 + target as u64 % 3)
+    }
+}
+
 impl Run {
     pub(super) fn happens_to_the_hub(&mut self, act: &Act) -> bool {
         let world = self.world.clone();
@@ -93,10 +121,11 @@ impl Run {
                     // A neighbour that does not know yet that it has lost it.
                     Epoch::NONE
                 } else {
-                    (0..=act.target % 3).fold(world.judge.epoch_of(partition), |epoch, _| epoch.next().unwrap_or(epoch))
+                    strange_epoch(act.target, world.judge.epoch_of(partition))
                 };
+                let stranger = STRANGERS[act.target % STRANGERS.len()];
                 world.history.tell(format_args!(
-                    "somebody else reads {partition:?} in {epoch:?} for {:?}",
+                    "somebody else, {stranger:?}, reads {partition:?} in {epoch:?} for {:?}",
                     act.lasting
                 ));
                 world.cover(&name, &[partition]);
@@ -107,7 +136,7 @@ impl Run {
                         tokio::select! {
                             biased;
                             () = handle.sleep_until(until) => {}
-                            () = read(&hub, partition, epoch) => {}
+                            () = read(&hub, partition, stranger, epoch) => {}
                         }
                         handle.sleep(STRANGER_WAITS).await;
                     }
@@ -139,11 +168,12 @@ impl Run {
 }
 
 /// Reads until the link ends, and drops what it reads.
-async fn read(hub: &MemoryHub, partition: PartitionId, epoch: Epoch) {
+async fn read(hub: &MemoryHub, partition: PartitionId, name: &str, epoch: Epoch) {
     let request = OpenRequest {
         epoch: Some(epoch),
         start: StartPosition::Earliest,
-        ..OpenRequest::probe(&ephor::ConsumerGroup::default_group(), partition, "stranger")
+        receiver: name.into(),
+        ..OpenRequest::probe(&ephor::ConsumerGroup::default_group(), partition, name)
     };
     let Ok(mut receiver) = hub.open(request).await else { return };
     let mut events = vec![];

@@ -33,12 +33,23 @@ impl Judge {
     }
 }
 
-/// Who claims against another reader does so above it: else it is refused again.
+/// Who claims against another reader does so above it: else it is refused again. Unless that reader came with an
+/// epoch that nobody follows.
 pub(super) fn beneath_the_stranger(docket: &Docket, change: &OwnershipChange) -> Option<(Promise, String)> {
     let machine = docket.seats.get(change.to.as_ref()?)?.machine;
     let stranger = *docket.cases.get(&change.partition)?.displaced_by.get(&machine)?;
-    (change.epoch <= stranger).then(|| {
+    (change.epoch <= stranger && stranger <= Epoch::MAX_FOREIGN).then(|| {
         let what = format!("claimed in {:?} against a reader in {stranger:?}", change.epoch);
+        (Promise::LoopNeverDies, what)
+    })
+}
+
+/// However high a stranger goes, hosts do not use up the epochs that are left: from the last epoch that they follow on
+/// they count by themselves, and never so far in one run.
+pub(super) fn far_from_its_own(change: &OwnershipChange) -> Option<(Promise, String)> {
+    const MOST_CHANGES: u64 = 1_000_000;
+    (change.epoch.get() > Epoch::MAX_FOREIGN.get() + MOST_CHANGES).then(|| {
+        let what = format!("a stranger drove its epoch to {:?}", change.epoch);
         (Promise::LoopNeverDies, what)
     })
 }

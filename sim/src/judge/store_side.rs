@@ -9,7 +9,7 @@ use ephor_core::history::{ChangeReason, OwnershipChange};
 use ephor_core::lease::{ClaimCause, LeaseToken, ReleaseCause};
 
 use super::case::{Case, Grant, Reading, Standing};
-use super::hub_side::beneath_the_stranger;
+use super::hub_side::{beneath_the_stranger, far_from_its_own};
 use super::{Docket, Judge, Promise};
 
 impl Judge {
@@ -140,6 +140,7 @@ impl Judge {
             if given && !settled {
                 objections.extend(self.unsettled_in_good_health(&docket, change));
             }
+            objections.extend(far_from_its_own(change));
             if change.reason == ChangeReason::Claimed(ClaimCause::Foreign) {
                 objections.extend(beneath_the_stranger(&docket, change));
             }

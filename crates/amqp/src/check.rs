@@ -3,8 +3,11 @@
 //! [`Reader::skip`] trusts the size of a compound value; this looks into it. It keeps its own stack,
 //! of a fixed size, and takes a time that depends on the bytes only, never on what they claim.
 
-use crate::code;
+use crate::code::{self, Width};
 use crate::decode::{MAX_NESTING, Malformed, Reader};
+
+/// An array of elements that take no bytes, such as nulls, has at most this many: readers make room for each of them.
+pub const MAX_EMPTY_ELEMENTS: usize = 255;
 
 /// A compound value that has been entered.
 #[derive(Clone, Copy)]
@@ -16,11 +19,16 @@ struct Frame {
     pending: usize,
     /// The format code that all elements of an array share.
     element: Option<u8>,
+    /// How many values it stands in: compound ones, and described ones.
+    inside: usize,
+    /// How many described values the item in hand is, one in the other.
+    described: usize,
 }
 
 /// Whether `bytes` are one well-formed value, nested at most [`MAX_NESTING`] deep, and nothing else.
 pub fn check(bytes: &[u8]) -> Result<(), Malformed> {
-    let mut frames = [Frame { end: bytes.len(), left: 1, pending: 0, element: None }; MAX_NESTING + 1];
+    let whole = Frame { end: bytes.len(), left: 1, pending: 0, element: None, inside: 0, described: 0 };
+    let mut frames = [whole; MAX_NESTING + 1];
     let (mut depth, mut at) = (0, 0);
     loop {
         let frame = &mut frames[depth];
@@ -37,6 +45,7 @@ pub fn check(bytes: &[u8]) -> Result<(), Malformed> {
         if frame.pending == 0 {
             frame.left -= 1;
             frame.pending = 1;
+            frame.described = 0;
         }
         let mut reader = Reader::starting(&bytes[..frame.end], at);
         let code = match frame.element {
@@ -44,16 +53,22 @@ pub fn check(bytes: &[u8]) -> Result<(), Malformed> {
             None => reader.byte()?,
         };
         let entered = match code {
-            // As far as [`Reader::skip`] goes, and no further.
-            code::DESCRIBED if frame.pending == MAX_NESTING => {
+            // As far as [`Reader::skip`] goes, and no further. What is described may be described as well, and
+            // readers that recurse do so for both.
+            code::DESCRIBED if frame.inside + frame.described + 1 >= MAX_NESTING => {
                 return Err(Malformed::new(at, "descriptors nested too deeply"));
             }
             code::DESCRIBED => {
                 frame.pending += 2;
+                frame.described += 1;
                 None
             }
             code::LIST_8 | code::LIST_32 | code::MAP_8 | code::MAP_32 | code::ARRAY_8 | code::ARRAY_32 => {
-                Some(enter(&mut reader, code, at)?)
+                let inside = frame.inside + frame.described + 1;
+                if inside > MAX_NESTING {
+                    return Err(Malformed::new(at, "nested too deeply"));
+                }
+                Some(enter(&mut reader, code, at, inside)?)
             }
             _ => {
                 reader.primitive(code, at)?;
@@ -70,14 +85,14 @@ pub fn check(bytes: &[u8]) -> Result<(), Malformed> {
 }
 
 /// Goes from the size of a compound value to its first item.
-fn enter(reader: &mut Reader<'_>, code: u8, at: usize) -> Result<Frame, Malformed> {
+fn enter(reader: &mut Reader<'_>, code: u8, at: usize, inside: usize) -> Result<Frame, Malformed> {
     let narrow = matches!(code, code::LIST_8 | code::MAP_8 | code::ARRAY_8);
     let end = reader.clone().data(code)?.end;
     let (_size, left) = match narrow {
         true => (reader.byte()?.into(), reader.byte()?.into()),
         false => (reader.four()?, reader.four()?),
     };
-    let mut frame = Frame { end, left, pending: 0, element: None };
+    let mut frame = Frame { end, left, pending: 0, element: None, inside, described: 0 };
     match code {
         code::ARRAY_8 | code::ARRAY_32 => enter_array(reader, &mut frame)?,
         code::MAP_8 | code::MAP_32 if left % 2 != 0 => {
@@ -99,13 +114,30 @@ fn enter_array(reader: &mut Reader<'_>, frame: &mut Frame) -> Result<(), Malform
     }
     let mut element = reader.byte()?;
     while element == code::DESCRIBED {
-        reader.skip()?;
+        frame.inside += 1;
+        if frame.inside >= MAX_NESTING {
+            return Err(Malformed::new(reader.at() - 1, "descriptors nested too deeply"));
+        }
+        let descriptor = reader.byte()?;
+        // The others are compound, or described: nothing looks into them, and nobody needs one here.
+        if !matches!(Width::of(descriptor), Some(Width::Fixed(_) | Width::Length8 | Width::Length32)) {
+            return Err(Malformed::new(
+                reader.at() - 1,
+                "an array whose descriptor is neither a number nor a name",
+            ));
+        }
+        let at = reader.at() - 1;
+        reader.primitive(descriptor, at)?;
         element = reader.byte()?;
     }
-    match code::Width::of(element) {
+    match Width::of(element) {
         None => return Err(Malformed::new(reader.at() - 1, "unknown format code")),
-        // Four billion elements may stand in no bytes at all; there is nothing to look at.
-        Some(code::Width::Fixed(0)) => frame.left = 0,
+        // Four billion elements may stand in no bytes at all.
+        Some(Width::Fixed(0)) if frame.left > MAX_EMPTY_ELEMENTS => {
+            return Err(Malformed::new(reader.at() - 1, "too many elements that take no bytes"));
+        }
+        // There is nothing to look at.
+        Some(Width::Fixed(0)) => frame.left = 0,
         Some(_) => frame.element = Some(element),
     }
     Ok(())

@@ -11,6 +11,7 @@
 //! | whether bytes are one whole value, inside and out | [`check`] |
 //! | values that are kept as they are encoded | [`encoded`] |
 //! | the sections of a message | [`message`] |
+//! | whether all sections of a message can be decoded | [`validate`] |
 //! | what peers say to each other | [`performative`], [`frame`] |
 //! | a connection with its sessions and links, as a state machine | [`connection`] |
 //! | what a peer may use up | [`limits`] |
@@ -27,6 +28,7 @@ pub mod frame;
 pub mod limits;
 pub mod message;
 pub mod performative;
+pub mod validate;
 pub mod value;
 
 pub use connection::Connection;

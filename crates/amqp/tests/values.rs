@@ -201,8 +201,42 @@ fn a_map_that_claims_a_million_items_is_refused_before_any_is_read() {
     map.resize(20, 0x40);
     assert_eq!(Reader::new(&map).map().unwrap_err(), Malformed::new(0, "more items than bytes"));
     assert_eq!(check(&map), Err(Malformed::new(0, "more items than bytes")));
-    // Elements of no width do fit, and cost nothing.
-    assert_eq!(check(&[0xf0, 0, 0, 0, 5, 0xff, 0xff, 0xff, 0xff, 0x40]), Ok(()));
+}
+
+#[test]
+fn an_array_of_four_billion_nulls_is_refused_though_it_takes_no_bytes() {
+    let nulls = |count: u32| [&[0xf0, 0, 0, 0, 5][..], &count.to_be_bytes(), &[0x40]].concat();
+    assert_eq!(check(&nulls(255)), Ok(()));
+    for count in [256, u32::MAX] {
+        assert_eq!(check(&nulls(count)), Err(Malformed::new(9, "too many elements that take no bytes")));
+    }
+}
+
+#[test]
+fn values_that_are_described_again_and_again_are_nested_too() {
+    let described = |levels: usize| [[0x00, 0x44].repeat(levels), vec![0x40]].concat();
+    assert_eq!(check(&described(31)), Ok(()));
+    assert_eq!(check(&described(32)).unwrap_err().what, "descriptors nested too deeply");
+    // Lists and descriptors count together.
+    let list = |inside: Vec<u8>| [vec![0xc0, inside.len() as u8 + 1, 1], inside].concat();
+    let mixed =
+        |levels: usize| (0..levels).fold(vec![0x40], |inside, _| [vec![0x00, 0x44], list(inside)].concat());
+    assert_eq!(check(&mixed(15)), Ok(()));
+    assert_eq!(check(&mixed(20)).unwrap_err().what, "descriptors nested too deeply");
+    // So do the descriptors that all elements of an array share.
+    let array = |levels: usize| {
+        let inside = [vec![1], [0x00, 0x44].repeat(levels), vec![0x50, 7]].concat();
+        [vec![0xe0, inside.len() as u8], inside].concat()
+    };
+    assert_eq!(check(&array(30)), Ok(()));
+    assert_eq!(check(&array(31)).unwrap_err().what, "descriptors nested too deeply");
+}
+
+#[test]
+fn the_descriptor_of_an_array_hides_nothing() {
+    // A list in its place whose inside is no value.
+    let hidden = [0xe0, 7, 1, 0x00, 0xc0, 2, 1, 0x47, 0x40];
+    assert_eq!(check(&hidden).unwrap_err().what, "an array whose descriptor is neither a number nor a name");
 }
 
 #[test]

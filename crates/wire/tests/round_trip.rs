@@ -3,6 +3,7 @@
 mod common;
 
 use bytes::Bytes;
+use ephor_amqp::validate::validate;
 use ephor_core::event::{NewEvent, Value};
 use ephor_wire::message::{decode, encode, size_bound};
 use proptest::prelude::*;
@@ -15,6 +16,7 @@ proptest! {
         let mut bytes = Vec::new();
         encode(&event, &mut bytes).unwrap();
         prop_assert!(bytes.len() <= size_bound(&event), "no second allocation was needed");
+        prop_assert!(validate(&bytes).is_ok(), "every section is valid, as if it came over the wire");
         let decoded = decode(&Bytes::from(bytes)).unwrap();
         prop_assert_eq!(decoded.body, event.body);
         prop_assert_eq!(decoded.properties, event.properties);

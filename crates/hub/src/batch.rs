@@ -3,11 +3,13 @@
 //! Whoever sends encodes, in its own task; the one who writes the log only puts
 //! a header in front. Whoever reads gets slices of what was read once.
 
+mod unvalidated;
+
 use bytes::Bytes;
-use ephor_amqp::check::check;
-use ephor_amqp::message::BodyKind;
-use ephor_amqp::{Malformed, Reader, Sections};
+use ephor_amqp::Sections;
+use ephor_amqp::validate::validate;
 use ephor_core::event::{Event, NewEvent};
+use ephor_core::ids::PartitionId;
 use ephor_core::partition_key;
 use ephor_core::position::{Offset, SequenceNumber};
 use ephor_core::time::Timestamp;
@@ -16,6 +18,7 @@ use ephor_wire::message;
 use crate::error::SendError;
 use crate::journal::layout::{ALIGNMENT, u32_from};
 use crate::journal::{Frame, Payload};
+pub(crate) use unvalidated::LeftOut;
 
 /// A batch takes no more bytes than this, all in all.
 pub const MAX_BATCH_BYTES: usize = 20 << 20;
@@ -54,16 +57,17 @@ impl Batch {
         self.bytes.len()
     }
 
-    /// Adds an event. One that is refused leaves the batch as it was.
+    /// Adds an event. One that is refused leaves the batch as it was. What is written is valid in every section.
     pub fn push(&mut self, event: &NewEvent) -> Result<(), SendError> {
         self.record(event.partition_key.as_deref(), event.body.len(), |bytes| {
             message::encode(event, bytes).map_err(|error| SendError::Unencodable(error.to_string()))
         })
     }
 
-    /// Adds a complete AMQP message, which is kept as it is, byte for byte.
+    /// Adds a complete AMQP message, which is kept as it is, byte for byte. Every section of it is validated first:
+    /// what readers cannot decode would stop them at this event.
     pub fn push_message(&mut self, partition_key: Option<&str>, encoded: &[u8]) -> Result<(), SendError> {
-        check_message(encoded).map_err(|error| SendError::Unencodable(error.to_string()))?;
+        validate(encoded).map_err(|error| SendError::Unencodable(error.to_string()))?;
         self.record(partition_key, encoded.len(), |bytes| {
             bytes.extend_from_slice(encoded);
             Ok(())
@@ -150,9 +154,24 @@ pub struct StoredEvent<'a> {
 }
 
 impl StoredBatch {
+    /// The events of a frame that was written by this process.
     pub(crate) fn of(frame: &Frame) -> Self {
-        let Frame { first, count, enqueued_at, payload } = frame.clone();
-        Self { first, count, enqueued_at, records: payload }
+        debug_assert!(frame.validated, "it is written only so");
+        Self::with(frame, frame.payload.clone())
+    }
+
+    /// The events of a frame of a log that others may have written, valid whatever is stored.
+    pub(crate) fn of_stored(frame: &Frame, partition: PartitionId, left_out: &LeftOut) -> Self {
+        if frame.validated {
+            return Self::with(frame, frame.payload.clone());
+        }
+        let (records, invalid) = unvalidated::valid_records(frame);
+        invalid.into_iter().for_each(|(number, malformed)| left_out.report(partition, number, malformed));
+        Self::with(frame, records)
+    }
+
+    fn with(frame: &Frame, records: Bytes) -> Self {
+        Self { first: frame.first, count: frame.count, enqueued_at: frame.enqueued_at, records }
     }
 
     /// How many events there are.
@@ -238,23 +257,6 @@ impl StoredBatch {
     }
 }
 
-/// Whether bytes are a message, without decoding a body of bytes. A body of values is looked into: what is
-/// nested too deeply would stop readers whose libraries cannot bear it.
-fn check_message(encoded: &[u8]) -> Result<(), Malformed> {
-    let found = Sections::scan(encoded)?;
-    let maps = [found.message_annotations, found.properties, found.application_properties];
-    maps.into_iter().flatten().try_for_each(|section| check(&encoded[section.value..section.end]))?;
-    if found.body.kind == BodyKind::Data {
-        return Ok(());
-    }
-    let body = &encoded[found.body.whole];
-    let mut reader = Reader::new(body);
-    while !reader.is_empty() {
-        check(&body[reader.skip()?])?;
-    }
-    Ok(())
-}
-
 fn record_length(record: &[u8]) -> usize {
     let Some(header) = record.get(..RECORD_HEADER) else { return record.len() };
     let key = u16::from_le_bytes([header[4], header[5]]);
@@ -267,12 +269,17 @@ fn records(mut bytes: &[u8]) -> impl Iterator<Item = (Option<&str>, &[u8])> {
     std::iter::from_fn(move || {
         let (record, rest) = bytes.split_at(record_length(bytes));
         bytes = rest;
-        let header = record.get(..RECORD_HEADER)?;
-        let key = u16::from_le_bytes([header[4], header[5]]);
-        let (key, length) = if key == NO_KEY { (None, 0) } else { (Some(()), usize::from(key)) };
-        let (text, message) = record[RECORD_HEADER..].split_at_checked(length)?;
-        Some((key.and_then(|()| std::str::from_utf8(text).ok()), message))
+        let (key, message) = record_parts(record)?;
+        Some((key.and_then(|key| std::str::from_utf8(key).ok()), message))
     })
+}
+
+fn record_parts(record: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+    let header = record.get(..RECORD_HEADER)?;
+    let key = u16::from_le_bytes([header[4], header[5]]);
+    let length = if key == NO_KEY { 0 } else { usize::from(key) };
+    let (text, message) = record[RECORD_HEADER..].split_at_checked(length)?;
+    Some(((key != NO_KEY).then_some(text), message))
 }
 
 /// Offsets begin here, and an event follows the one before at this distance: an offset is made of the

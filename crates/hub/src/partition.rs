@@ -15,7 +15,7 @@ use ephor_core::source::{LastEnqueued, OpenError, PartitionProperties, ReceiveEr
 use ephor_core::time::{Monotonic, Timestamp};
 use tokio::sync::Notify;
 
-use crate::batch::{StoredBatch, number_of, offset_of};
+use crate::batch::{LeftOut, StoredBatch, number_of, offset_of};
 use crate::journal::Frame;
 use crate::journal::layout::PartitionStart;
 
@@ -27,6 +27,8 @@ pub(crate) struct Partition {
     pub(crate) news: Notify,
     /// Rings for those who wait for nothing but their own ending.
     pub(crate) endings: Notify,
+    /// Events whose readers do not get all of what is stored.
+    pub(crate) left_out: LeftOut,
 }
 
 #[derive(Debug)]
@@ -92,6 +94,7 @@ impl Partition {
             state: Mutex::new(state),
             news: Notify::new(),
             endings: Notify::new(),
+            left_out: LeftOut::default(),
         })
     }
 

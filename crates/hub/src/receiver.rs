@@ -194,7 +194,7 @@ impl HubReceiver {
             self.cursor = Cursor::at(self.partition.recent_or_next().max(from));
         }
         for frame in &frames {
-            let mut batch = StoredBatch::of(frame);
+            let mut batch = StoredBatch::of_stored(frame, self.partition.id, &self.partition.left_out);
             batch.skip_to(from);
             self.ahead.push_back(batch);
         }

@@ -6,6 +6,7 @@ mod access;
 mod client;
 mod gone;
 mod limits;
+mod old_log;
 mod quirks;
 mod raw;
 mod receiving;
@@ -13,3 +14,5 @@ mod requests;
 mod sending;
 mod server;
 mod strangers;
+#[path = "../../../hub/tests/unvalidated_messages/mod.rs"]
+mod unvalidated_messages;

@@ -17,9 +17,11 @@
 //!     0  "EPHF"                      12  checksum of the payload  32  enqueued, ms since 1970
 //!     4  checksum (u32) of 8..56     16  partition (u32)          40  where this commit began
 //!     8  length of the payload       20  number of events (u32)   48  kind: 0 events, 1 reservation
-//!                                    24  first sequence number    52  0 (u32)
+//!                                    24  first sequence number    52  flags (u32): 1 every message was validated
 //!    56  payload, a multiple of 8 long
 //!   the file may end in zeros: room that was asked for beforehand
+//!
+//! Logs that were written before there was the flag have 0 there; readers that do not know it do not look at it.
 //!
 //! payload of events: one record behind the other, then zeros
 //!     0  length of the message (u32) · length of the key (u16), ffff: none · 0 (u16)
@@ -72,6 +74,9 @@ const PARTITION_START: usize = 32;
 
 const SEGMENT_MAGIC: &[u8; 8] = b"EPHORSEG";
 const FRAME_MAGIC: &[u8; 4] = b"EPHF";
+
+/// The flag of a frame in which every section of every message was validated before it was stored.
+const VALIDATED: u32 = 1;
 
 /// A partition at some point of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -263,6 +268,8 @@ pub(crate) struct FrameHeader {
     pub(crate) commit: u64,
     pub(crate) payload_length: u32,
     pub(crate) payload_checksum: u32,
+    /// Every section of every message was validated before it was stored.
+    pub(crate) validated: bool,
 }
 
 impl FrameHeader {
@@ -287,6 +294,8 @@ impl FrameHeader {
         bytes[32..40].copy_from_slice(&self.enqueued_at.0.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.commit.to_le_bytes());
         bytes[48..52].copy_from_slice(&u32::from(self.kind == Kind::Reservation).to_le_bytes());
+        let flags = if self.validated { VALIDATED } else { 0 };
+        bytes[52..56].copy_from_slice(&flags.to_le_bytes());
         let checksum = place.checksum(&bytes[8..]);
         bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -311,6 +320,7 @@ impl FrameHeader {
             commit: u64_from(&bytes[40..48]),
             payload_length: u32_from(&bytes[8..12]),
             payload_checksum: u32_from(&bytes[12..16]),
+            validated: u32_from(&bytes[52..56]) & VALIDATED != 0,
         };
         let sane = header.payload_length as usize <= MAX_PAYLOAD
             && (header.payload_length as usize).is_multiple_of(ALIGNMENT)

@@ -185,6 +185,7 @@ impl Journal {
                 commit: self.end,
                 payload_length: reserved_bytes.len() as u32,
                 payload_checksum: crc32c::crc32c(&reserved_bytes),
+                validated: false,
             };
             headers.push((header, self.place(position)));
             position += header.frame_length();
@@ -206,6 +207,8 @@ impl Journal {
                 commit: self.end,
                 payload_length: payload.bytes.len() as u32,
                 payload_checksum: payload.checksum,
+                // A `Batch` takes nothing else.
+                validated: true,
             };
             state.next = header.end();
             state.last = Some((header.end() - 1, enqueued_at));
@@ -425,8 +428,8 @@ fn is_from_the_future(stamp: Timestamp, now: Timestamp) -> bool {
 }
 
 fn frame(header: &FrameHeader, payload: &Payload) -> Frame {
-    let FrameHeader { first, count, enqueued_at, .. } = *header;
-    Frame { first, count, enqueued_at, payload: payload.bytes.clone() }
+    let FrameHeader { first, count, enqueued_at, validated, .. } = *header;
+    Frame { first, count, enqueued_at, validated, payload: payload.bytes.clone() }
 }
 
 /// Creates a segment: on disk, name and header, when it returns. There is room for so many bytes in it.

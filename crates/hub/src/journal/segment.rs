@@ -24,6 +24,8 @@ pub(crate) struct Frame {
     pub(crate) first: u64,
     pub(crate) count: u32,
     pub(crate) enqueued_at: Timestamp,
+    /// Every section of every message was validated before it was stored.
+    pub(crate) validated: bool,
     pub(crate) payload: Bytes,
 }
 
@@ -134,8 +136,8 @@ impl Segment {
                 } else {
                     found.note_gap(&self.name, partition, &header, start);
                     pinned.note(&window, &mut found.frames);
-                    let FrameHeader { first, count, enqueued_at, .. } = header;
-                    found.frames.push(Frame { first, count, enqueued_at, payload });
+                    let FrameHeader { first, count, enqueued_at, validated, .. } = header;
+                    found.frames.push(Frame { first, count, enqueued_at, validated, payload });
                     taken += header.payload_length as usize;
                 }
                 found.next = header.end();

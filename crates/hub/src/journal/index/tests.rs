@@ -5,6 +5,7 @@ use super::*;
 
 fn frame(partition: u32, first: u64, count: u32, time: i64) -> FrameHeader {
     FrameHeader {
+        validated: true,
         kind: Kind::Events,
         partition,
         first,

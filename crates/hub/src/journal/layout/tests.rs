@@ -29,6 +29,7 @@ fn frame() -> FrameHeader {
         commit: 640,
         payload_length: 48,
         payload_checksum: 0xdead_beef,
+        validated: true,
     }
 }
 
@@ -102,8 +103,8 @@ fn a_later_version_is_told_from_damage() {
 
 #[test]
 fn a_frame_header_is_read_as_it_was_written_and_nowhere_else() {
-    for kind in [Kind::Events, Kind::Reservation] {
-        let header = FrameHeader { kind, ..frame() };
+    for (kind, validated) in [(Kind::Events, true), (Kind::Events, false), (Kind::Reservation, false)] {
+        let header = FrameHeader { kind, validated, ..frame() };
         let bytes = header.encode(&PLACE);
         assert_eq!(FrameHeader::decode(&bytes, &PLACE), Some(header));
         for elsewhere in

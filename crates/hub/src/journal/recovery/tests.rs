@@ -36,6 +36,7 @@ impl Bytes {
 
     fn append(mut self, kind: Kind, partition: u32, first: u64, count: u32, payload: &[u8]) -> Self {
         let header = FrameHeader {
+            validated: true,
             kind,
             partition,
             first,

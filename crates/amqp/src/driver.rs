@@ -86,7 +86,6 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::{Instant, Sleep};
 
@@ -253,9 +252,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         }
         // A quiet connection does not need to keep room for much.
         if self.connection.input().is_empty() {
-            *self.connection.input() = BytesMut::new();
             self.read_size = FIRST_READ;
         }
+        self.connection.release_memory();
         true
     }
 }

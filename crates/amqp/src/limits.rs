@@ -51,6 +51,8 @@ pub struct Limits {
     pub time_to_close: Duration,
     /// For a peer to read anything, while something waits for it: 60 seconds.
     pub time_to_read: Duration,
+    /// For the next part of a delivery whose end has not come: 60 seconds.
+    pub time_to_finish: Duration,
 }
 
 /// What is added to the size of messages that a link announces: some peers do not count the envelope.
@@ -76,6 +78,7 @@ impl Default for Limits {
             time_to_open: Duration::from_secs(30),
             time_to_close: Duration::from_secs(5),
             time_to_read: Duration::from_secs(60),
+            time_to_finish: Duration::from_secs(60),
         }
     }
 }

@@ -15,6 +15,12 @@ const SHORTEST_HEARTBEAT: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 pub(super) struct Clock {
+    /// The time that was told last.
+    pub(super) now: Duration,
+    /// When reading went on after a pause.
+    pub(super) resumed_at: Duration,
+    /// Reading has gone on since.
+    pub(super) resumed: bool,
     /// The peer's `open` has to be here by then.
     pub(super) open_by: Duration,
     /// The peer's `close` has to be here by then.
@@ -33,7 +39,7 @@ pub(super) struct Clock {
 
 impl Clock {
     pub(super) fn start(now: Duration, time_to_open: Duration) -> Self {
-        Self { open_by: now + time_to_open, heard_at: now, written_at: now, ..Self::default() }
+        Self { now, open_by: now + time_to_open, heard_at: now, written_at: now, ..Self::default() }
     }
 
     /// Half of what the peer says is its patience.
@@ -55,7 +61,8 @@ impl Connection {
             Phase::Open => {
                 let silent = self.silence().map(|silence| self.clock.heard_at + silence);
                 let heartbeat = self.clock.heartbeat.map(|every| self.clock.written_at + every);
-                earliest(silent, heartbeat)
+                let late = self.held.look_at().filter(|_| !self.paused);
+                earliest(earliest(silent, heartbeat), late)
             }
             Phase::Closed if !self.has_output() => return None,
             Phase::Closing | Phase::Broken | Phase::Closed => Some(self.clock.close_by.unwrap_or_default()),
@@ -72,6 +79,11 @@ impl Connection {
     }
 
     fn pass(&mut self, now: Duration) {
+        self.clock.now = now;
+        if std::mem::take(&mut self.clock.resumed) {
+            self.clock.resumed_at = now;
+            self.clock.heard = true;
+        }
         if std::mem::take(&mut self.clock.heard) {
             self.clock.heard_at = now;
         }
@@ -98,7 +110,10 @@ impl Connection {
                     self.fail(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, description));
                 }
             }
-            Phase::Open => self.keep_alive(now),
+            Phase::Open => {
+                self.give_up_late_deliveries(now);
+                self.keep_alive(now);
+            }
             Phase::Closed if !self.has_output() => {}
             Phase::Closing | Phase::Broken | Phase::Closed => {
                 let by = *self.clock.close_by.get_or_insert(now + self.config.limits.time_to_close);
@@ -131,9 +146,9 @@ impl Connection {
         }
     }
 
-    /// How long the peer may be silent.
+    /// How long the peer may be silent, unless nobody listens.
     fn silence(&self) -> Option<Duration> {
-        self.config.idle_time_out.map(|time| time * 2)
+        self.config.idle_time_out.filter(|_| !self.paused).map(|time| time * 2)
     }
 }
 

@@ -3,6 +3,7 @@
 use bytes::Buf;
 
 use super::event::{Closed, Event};
+use super::held::Held;
 use super::session::Channel;
 use super::slots::{LinkId, SessionId, Table};
 use super::{Connection, Phase, Side};
@@ -258,9 +259,9 @@ impl Connection {
         self.channels_in = Table::default();
         self.channels_out = Table::default();
         self.accepting.clear();
-        self.unfinished.clear();
-        self.unfinished_bytes = 0;
-        self.incomplete_bytes = 0;
+        self.waiting_for_room.clear();
+        self.waiting_for_others.clear();
+        self.held = Held::default();
     }
 }
 

@@ -71,7 +71,7 @@ impl Connection {
             },
         };
         if window_open {
-            self.continue_sending();
+            self.continue_delivery(id);
             self.tell_window(id);
         }
         match link {
@@ -123,6 +123,10 @@ impl Connection {
 
     /// Tells whoever was refused because of the window that it is open.
     pub(super) fn tell_window(&mut self, session: SessionId) {
+        #[cfg(test)]
+        {
+            self.looked_at += 1;
+        }
         let Some(found) = self.sessions.get_mut(session) else { return };
         if found.wanted && found.peer_window > 0 && found.unfinished.is_none() {
             found.wanted = false;

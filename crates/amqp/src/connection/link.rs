@@ -9,6 +9,8 @@
 //! A link is refused as the service does it: an `attach` without source and target, then a `detach` with
 //! the reason. SDKs do not understand a bare `detach`.
 
+use std::time::Duration;
+
 use bytes::BytesMut;
 
 use super::Connection;
@@ -42,6 +44,10 @@ pub(super) struct Incomplete {
     pub(super) size: u64,
     /// What has come; nothing any more once that is too much.
     pub(super) bytes: BytesMut,
+    /// When it began.
+    pub(super) began: Duration,
+    /// When the last part came.
+    pub(super) heard_at: Duration,
 }
 
 pub(super) struct Link {

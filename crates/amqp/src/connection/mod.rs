@@ -28,6 +28,7 @@
 //! | `session.rs`, `link.rs` | `begin` and `end`, `attach` and `detach` |
 //! | `flow.rs` | windows and credit, both ways |
 //! | `sending.rs`, `receiving.rs` | messages, and what becomes of them |
+//! | `held.rs` | deliveries that have begun and not ended: how much, and for how long |
 //! | `clock.rs` | heartbeats and patience |
 //! | `output.rs` | bytes on their way, and when they are too many |
 
@@ -37,26 +38,31 @@ mod dispatch;
 mod event;
 mod flow;
 mod handshake;
+mod held;
 mod link;
 mod output;
 mod receiving;
 mod sending;
 mod session;
 mod slots;
+#[cfg(test)]
+mod work;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::BytesMut;
 
 pub use config::{ClientSasl, Config, SERVICE_MECHANISMS, ServerSasl};
 pub use event::{Blocked, Closed, Delivery, Event, Sent};
+pub use held::Buffered;
 pub use slots::{LinkId, SessionId};
 
 use crate::frame::MIN_MAX_FRAME_SIZE;
 use crate::limits::Limits;
 use crate::performative::Role;
 use clock::Clock;
+use held::Held;
 use link::Link;
 use output::Output;
 use session::{Channel, Session};
@@ -114,12 +120,17 @@ pub struct Connection {
     peer_channel_max: u16,
     /// Sessions with deliveries whose acceptance has not been written yet.
     accepting: Vec<SessionId>,
-    /// Sessions with a delivery of which the rest could not be written yet.
-    unfinished: Vec<SessionId>,
-    /// The bytes of those.
-    unfinished_bytes: usize,
-    /// The bytes of deliveries of which the rest has not come yet.
-    incomplete_bytes: usize,
+    /// Sessions with a delivery of which the rest has a window and waits for room in the output.
+    waiting_for_room: VecDeque<SessionId>,
+    /// Sessions that were refused because too much of other deliveries could not be written yet.
+    waiting_for_others: BTreeSet<SessionId>,
+    /// Deliveries that have begun and not ended.
+    held: Held,
+    /// Nothing more is to be read for now.
+    paused: bool,
+    /// How many sessions were looked at to go on with a delivery.
+    #[cfg(test)]
+    looked_at: usize,
 }
 
 impl Connection {
@@ -152,9 +163,12 @@ impl Connection {
             transfer_frame: MIN_MAX_FRAME_SIZE as usize,
             peer_channel_max: 0,
             accepting: Vec::new(),
-            unfinished: Vec::new(),
-            unfinished_bytes: 0,
-            incomplete_bytes: 0,
+            waiting_for_room: VecDeque::new(),
+            waiting_for_others: BTreeSet::new(),
+            held: Held::default(),
+            paused: false,
+            #[cfg(test)]
+            looked_at: 0,
             config,
         }
     }
@@ -165,13 +179,14 @@ impl Connection {
     }
 
     /// Whether more should be read from the peer. Not before all events have been taken, not while a
-    /// server decides whom to let in, and not from one that lets too much wait that it asked for.
+    /// server decides whom to let in, not from one that lets too much wait that it asked for, and not while
+    /// the owner has paused it.
     pub fn wants_input(&self) -> bool {
         let deaf = self.output.len() >= self.config.limits.output_when_deaf;
         match self.phase {
             Phase::Decision | Phase::Closed => false,
             Phase::Closing | Phase::Broken => true,
-            _ => !deaf && self.input.len() < self.config.limits.frame as usize * 2,
+            _ => !deaf && !self.paused && self.input.len() < self.config.limits.frame as usize * 2,
         }
     }
 
@@ -216,9 +231,7 @@ impl Connection {
     /// The transport took the first `count` bytes of [`Self::output`].
     pub fn wrote(&mut self, count: usize) {
         let resumed = self.output.wrote(count);
-        if !self.unfinished.is_empty() && !self.output.is_congested() {
-            self.continue_sending();
-        }
+        self.continue_in_room();
         // After the end there is nothing left to send.
         if resumed && self.phase == Phase::Open {
             self.events.push_back(Event::Room);
@@ -267,6 +280,20 @@ impl Connection {
     pub fn set_limits(&mut self, limits: Limits) {
         self.output.set_high(limits.output);
         self.config.limits = limits;
+    }
+
+    /// Stops reading from the peer, or goes on. Meanwhile it is not held against the peer that nothing comes.
+    pub fn pause_reading(&mut self, paused: bool) {
+        self.clock.resumed |= self.paused && !paused;
+        self.paused = paused;
+    }
+
+    /// Gives back memory that is kept for the next bytes. For a connection that has been quiet.
+    pub fn release_memory(&mut self) {
+        if self.input.is_empty() {
+            self.input = BytesMut::new();
+        }
+        self.output.release();
     }
 
     /// How it was told to be.

@@ -99,6 +99,13 @@ impl Output {
         !self.congested && std::mem::take(&mut self.wanted)
     }
 
+    /// Keeps no memory while there is nothing to write.
+    pub(super) fn release(&mut self) {
+        if self.bytes.is_empty() {
+            self.bytes = Vec::new();
+        }
+    }
+
     /// Nobody will read it any more.
     pub(super) fn discard(&mut self) {
         self.bytes = Vec::new();

@@ -70,12 +70,20 @@ impl Connection {
     /// A frame of a delivery that has several.
     fn on_part(&mut self, id: LinkId, transfer: Transfer<'_>, payload: Bytes) -> Handled<Option<Event>> {
         let limit = self.config.limits.incomplete;
+        let now = self.clock.now;
         let Some(link) = self.links.get_mut(id) else { return Ok(None) };
         if link.incoming.is_none() {
             let Some(delivery) = transfer.delivery_id else { return Err(no_delivery_id(id)) };
-            let format = transfer.message_format.unwrap_or(0);
-            link.incoming =
-                Some(Incomplete { id: delivery, format, settled: false, size: 0, bytes: BytesMut::new() });
+            link.incoming = Some(Incomplete {
+                id: delivery,
+                format: transfer.message_format.unwrap_or(0),
+                settled: false,
+                size: 0,
+                bytes: BytesMut::new(),
+                began: now,
+                heard_at: now,
+            });
+            self.held.begin(id, now, self.config.limits.time_to_finish);
         }
         let Some(incoming) = &mut link.incoming else { return Ok(None) };
         if let Some(other) = transfer.delivery_id
@@ -85,8 +93,10 @@ impl Connection {
             return Err(Violation::of_link(id, condition::NOT_ALLOWED, description));
         }
         incoming.settled |= transfer.settled == Some(true);
+        incoming.heard_at = now;
         if transfer.aborted {
-            self.incomplete_bytes = self.incomplete_bytes.saturating_sub(incoming.bytes.len());
+            self.held.incoming_bytes -= incoming.bytes.len();
+            self.held.end(id, incoming.began);
             link.incoming = None;
             link.credit = link.credit.saturating_sub(1);
             link.delivery_count = link.delivery_count.wrapping_add(1);
@@ -96,19 +106,20 @@ impl Connection {
         if incoming.size > link.message_limit {
             return self.on_part_of_too_much(id, transfer.more);
         }
-        self.incomplete_bytes += payload.len();
+        self.held.incoming_bytes += payload.len();
         incoming.bytes.extend_from_slice(&payload);
-        if self.incomplete_bytes > limit {
+        if self.held.incoming_bytes > limit {
             let description = format!("more than {limit} bytes of deliveries that have not ended");
             return Err(Violation::of_link(id, condition::RESOURCE_LIMIT_EXCEEDED, description));
         }
         if transfer.more {
             return Ok(None);
         }
-        let Some(Incomplete { id: delivery, format, settled, bytes, .. }) = link.incoming.take() else {
+        let Some(Incomplete { id: delivery, format, settled, bytes, began, .. }) = link.incoming.take() else {
             return Ok(None);
         };
-        self.incomplete_bytes = self.incomplete_bytes.saturating_sub(bytes.len());
+        self.held.incoming_bytes -= bytes.len();
+        self.held.end(id, began);
         self.deliver(id, delivery, format, settled, bytes.freeze()).map(Some)
     }
 
@@ -118,8 +129,8 @@ impl Connection {
         let Some(link) = self.links.get_mut(id) else { return Ok(None) };
         let Some(incoming) = &mut link.incoming else { return Ok(None) };
         let (delivery, size, limit) = (incoming.id, incoming.size, link.message_limit);
-        let kept = std::mem::take(&mut incoming.bytes);
-        self.incomplete_bytes = self.incomplete_bytes.saturating_sub(kept.len());
+        let (kept, began) = (std::mem::take(&mut incoming.bytes), incoming.began);
+        self.held.incoming_bytes -= kept.len();
         if incoming.settled || size > limit.saturating_mul(MOST_TIMES_TOO_LARGE) {
             return Err(too_large(id, delivery, size, limit));
         }
@@ -127,6 +138,7 @@ impl Connection {
             return Ok(None);
         }
         link.incoming = None;
+        self.held.end(id, began);
         link.delivery_count = link.delivery_count.wrapping_add(1);
         let (session, credit) = (link.session, link.credit);
         if let Some(session) = self.sessions.get_mut(session) {

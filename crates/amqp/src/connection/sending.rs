@@ -4,6 +4,8 @@
 //! stack. A larger one becomes several frames; if the peer's window ends in between, the rest is kept and
 //! follows with the window. A session has at most one such rest, and nothing overtakes it.
 
+use std::time::Duration;
+
 use super::Connection;
 use super::event::{Blocked, Event, Sent};
 use super::link::LinkState;
@@ -17,6 +19,16 @@ pub(super) struct Unfinished {
     bytes: Vec<u8>,
     at: usize,
     settled: bool,
+    /// When it began.
+    began: Duration,
+}
+
+/// How far a delivery that was begun has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    Nothing,
+    NeedsWindow,
+    NeedsRoom,
 }
 
 /// What the frames of a delivery have in common.
@@ -67,19 +79,21 @@ impl Connection {
         } else {
             let frames = Frames { handle: found.handle, settled, most: self.transfer_frame };
             let needed = total / (self.transfer_frame - MAX_TRANSFER_HEAD) + 1;
-            let full = self.unfinished_bytes > 0
-                && self.unfinished_bytes.saturating_add(total) > self.config.limits.incomplete;
+            let full = self.held.outgoing_bytes > 0
+                && self.held.outgoing_bytes.saturating_add(total) > self.config.limits.incomplete;
             if needed > session.peer_window as usize && full {
                 session.wanted = true;
+                self.waiting_for_others.insert(session_id);
                 return Sent::Blocked(Blocked::Window);
             }
             let written = write_frames(&mut self.output, session, frames, Some((id, format)), parts, total);
             if written < total {
                 let bytes = parts.concat().split_off(written);
-                self.unfinished_bytes += bytes.len();
-                found.outgoing = Some(Unfinished { bytes, at: 0, settled });
+                let began = self.clock.now;
+                self.held.outgoing_bytes += bytes.len();
+                self.held.begin(link, began, self.config.limits.time_to_finish);
+                found.outgoing = Some(Unfinished { bytes, at: 0, settled, began });
                 session.unfinished = Some(link);
-                self.unfinished.push(session_id);
             }
         }
         found.credit -= 1;
@@ -116,57 +130,89 @@ impl Connection {
         Some(Sent::Blocked(blocked))
     }
 
-    /// Writes what could not be written before.
-    pub(super) fn continue_sending(&mut self) {
-        let before = self.unfinished.len();
-        let mut waiting = std::mem::take(&mut self.unfinished);
-        waiting.retain(|&session| !self.finish_delivery(session));
-        self.unfinished = waiting;
-        if self.unfinished.len() < before {
-            // Others may have been refused because of what these had taken up.
-            for session in self.sessions.keys() {
-                self.tell_window(session);
+    /// Goes on with the delivery that a session has begun, as far as its window and the output let it.
+    pub(super) fn continue_delivery(&mut self, id: SessionId) {
+        let rest = self.write_rest(id);
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        if rest == Rest::NeedsRoom && !session.waits_for_room {
+            session.waits_for_room = true;
+            self.waiting_for_room.push_back(id);
+        }
+    }
+
+    /// Goes on with those that waited for room in the output, until there is none.
+    pub(super) fn continue_in_room(&mut self) {
+        while !self.output.is_congested()
+            && let Some(id) = self.waiting_for_room.pop_front()
+        {
+            if let Some(session) = self.sessions.get_mut(id) {
+                session.waits_for_room = false;
+                self.continue_delivery(id);
+                self.tell_window(id);
             }
         }
     }
 
-    /// Whether nothing is left of the delivery that a session has begun.
-    fn finish_delivery(&mut self, id: SessionId) -> bool {
-        let Some(session) = self.sessions.get_mut(id) else { return true };
-        let Some(link) = session.unfinished.and_then(|link| self.links.get_mut(link)) else { return true };
-        let Some(rest) = &mut link.outgoing else { return true };
+    /// Writes the rest of the delivery that a session has begun.
+    fn write_rest(&mut self, id: SessionId) -> Rest {
+        #[cfg(test)]
+        {
+            self.looked_at += 1;
+        }
+        let Some(session) = self.sessions.get_mut(id) else { return Rest::Nothing };
+        let Some(link_id) = session.unfinished else { return Rest::Nothing };
+        let Some(link) = self.links.get_mut(link_id) else { return Rest::Nothing };
+        let Some(rest) = &mut link.outgoing else { return Rest::Nothing };
+        if session.peer_window == 0 {
+            return Rest::NeedsWindow;
+        }
         if self.output.is_congested() {
-            return false;
+            return Rest::NeedsRoom;
         }
         let frames = Frames { handle: link.handle, settled: rest.settled, most: self.transfer_frame };
         let left = rest.bytes.len() - rest.at;
         let written = write_frames(&mut self.output, session, frames, None, &[&rest.bytes[rest.at..]], left);
         rest.at += written;
         if written < left {
-            return false;
+            return Rest::NeedsWindow;
         }
-        self.unfinished_bytes -= rest.bytes.len();
+        self.held.outgoing_bytes -= rest.bytes.len();
+        self.held.end(link_id, rest.began);
         link.outgoing = None;
         session.unfinished = None;
-        true
+        self.tell_those_who_waited_for_others();
+        Rest::Nothing
+    }
+
+    /// What they were refused because of has become less.
+    fn tell_those_who_waited_for_others(&mut self) {
+        for session in std::mem::take(&mut self.waiting_for_others) {
+            self.tell_window(session);
+        }
     }
 
     /// Forgets what has been begun, in either direction, and what is unsettled.
     pub(super) fn forget_messages(&mut self, id: LinkId) {
         let Some(link) = self.links.get_mut(id) else { return };
         if let Some(incomplete) = link.incoming.take() {
-            self.incomplete_bytes = self.incomplete_bytes.saturating_sub(incomplete.bytes.len());
+            self.held.incoming_bytes -= incomplete.bytes.len();
+            self.held.end(id, incomplete.began);
         }
         let Some(session) = self.sessions.get_mut(link.session) else { return };
         if link.role == Role::Sender {
             session.unsettled_out.retain(|_, of| *of != id);
         }
         if let Some(rest) = link.outgoing.take() {
-            self.unfinished_bytes -= rest.bytes.len();
+            self.held.outgoing_bytes -= rest.bytes.len();
+            self.held.end(id, rest.began);
             session.unfinished = None;
+            let waited = std::mem::take(&mut session.waits_for_room);
             let session = link.session;
-            self.unfinished.retain(|waiting| *waiting != session);
+            if waited {
+                self.waiting_for_room.retain(|waiting| *waiting != session);
+            }
             self.tell_window(session);
+            self.tell_those_who_waited_for_others();
         }
     }
 

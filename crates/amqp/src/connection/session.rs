@@ -82,6 +82,8 @@ pub(super) struct Session {
     pub(super) accepted: Option<(u32, u32)>,
     /// The link with a delivery of which the rest waits for the window.
     pub(super) unfinished: Option<LinkId>,
+    /// That delivery has a window, and waits for room in the output.
+    pub(super) waits_for_room: bool,
     /// Somebody was refused because of the window.
     pub(super) wanted: bool,
 }
@@ -104,6 +106,7 @@ impl Session {
             unsettled_in: 0,
             accepted: None,
             unfinished: None,
+            waits_for_room: false,
             wanted: false,
         }
     }
@@ -236,6 +239,7 @@ impl Connection {
 
     fn remove_session(&mut self, session: SessionId) {
         self.forget_links(session);
+        self.waiting_for_others.remove(&session);
         let Some(found) = self.sessions.remove(session) else { return };
         self.channels_out.remove(found.channel);
         if let Some(channel) = found.peer_channel {

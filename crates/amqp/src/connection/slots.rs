@@ -99,14 +99,6 @@ impl<T> Slots<T> {
         self.free.push(key.index);
         slot.value.take()
     }
-
-    /// All keys, in the order of their places.
-    pub(super) fn keys<K: From<Key>>(&self) -> Vec<K> {
-        let key = |(index, slot): (usize, &Slot<T>)| {
-            slot.value.is_some().then(|| K::from(Key { index: index as u32, tenant: slot.tenant }))
-        };
-        self.slots.iter().enumerate().filter_map(key).collect()
-    }
 }
 
 /// The numbers below this lie in a row. Nearly all peers begin at 0.

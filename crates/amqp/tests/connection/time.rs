@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use ephor_amqp::Connection;
-use ephor_amqp::connection::{Closed, Config, Event};
+use ephor_amqp::connection::{Buffered, Closed, Config, Event};
 use ephor_amqp::frame::{HEARTBEAT, Protocol};
-use ephor_amqp::performative::{Open, condition};
+use ephor_amqp::performative::{Attach, Open, condition};
 
 use crate::pair::{Pair, config};
 use crate::raw;
@@ -129,4 +129,54 @@ fn whoever_does_not_read_is_given_up() {
     let Some(Event::Closed(Closed::Lost(why))) = server.next_event() else { panic!() };
     assert_eq!(why, "the peer has read nothing for 60s");
     assert!(server.is_finished());
+}
+
+/// A server with two links on which deliveries have begun.
+fn two_begun() -> Connection {
+    let mut server = raw::begun(Config { idle_time_out: None, ..config("s") });
+    for handle in 0..2 {
+        raw::tell(&mut server, &[&raw::attach(1, handle.into(), Attach::sender("a", "b"))]);
+        raw::tell(&mut server, &[&raw::transfer(1, handle, handle, true, &[0; 1_000])]);
+    }
+    raw::frames(&mut server);
+    server.on_time(Duration::ZERO);
+    server
+}
+
+#[test]
+fn a_delivery_of_which_nothing_more_comes_is_given_up_and_costs_its_link() {
+    let mut server = two_begun();
+    assert_eq!(server.buffered(), Buffered { bytes: 2_000, unended: 2_000, oldest: Some(Duration::ZERO) });
+    assert_eq!(server.next_deadline(), Some(seconds(60)));
+    // The second goes on, slowly; the first does not.
+    server.on_time(seconds(59));
+    raw::tell(&mut server, &[&raw::transfer(1, 1, 1, true, &[0; 1])]);
+    assert!(server.on_time(seconds(60)));
+    let events = raw::tell(&mut server, &[]);
+    let [Event::Detached { error: Some(error), .. }] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
+    let text = "delivery 0 has not ended, and nothing more of it has come for 60s; send it again";
+    assert_eq!(error.description(), text);
+    assert_eq!(server.buffered().unended, 1_001);
+    assert_eq!(server.next_deadline(), Some(seconds(119)));
+    let events = raw::tell(&mut server, &[&raw::transfer(1, 1, 1, false, b"x")]);
+    assert!(matches!(events[..], [Event::Delivery(_)]), "{events:?}");
+    raw::frames(&mut server);
+    assert_eq!(server.buffered(), Buffered::default());
+    server.on_time(seconds(61));
+    assert_eq!(server.next_deadline(), None);
+}
+
+#[test]
+fn nothing_is_held_against_a_peer_that_was_not_read_from() {
+    let mut server = two_begun();
+    server.pause_reading(true);
+    assert!(!server.wants_input());
+    assert!(!server.on_time(seconds(1_000)));
+    server.pause_reading(false);
+    assert!(server.wants_input());
+    assert!(!server.on_time(seconds(1_000)));
+    assert!(!server.on_time(seconds(1_059)));
+    assert!(server.on_time(seconds(1_060)));
+    assert_eq!(raw::tell(&mut server, &[]).len(), 2);
 }

@@ -1,0 +1,101 @@
+//! Counts what a connection keeps for its peer, and gives up deliveries that do not come to their end.
+//!
+//! ```text
+//! the peer ─ parts ─► incoming: until the last part comes, or nothing more for `time_to_finish`
+//! the peer ◄─ parts ─ outgoing: until the peer's window lets the rest go
+//! ```
+//!
+//! Only the peer can end these deliveries. An owner with many connections looks here for who holds how much,
+//! and since when.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::Connection;
+use super::slots::LinkId;
+use crate::performative::{Error, condition};
+
+/// Deliveries are looked through at most so many times within the time that they have.
+const LOOKS: u32 = 16;
+
+/// What a connection keeps in memory for its peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Buffered {
+    /// All of it in bytes: input that is no whole frame yet, output, and deliveries that have not ended.
+    pub bytes: usize,
+    /// The bytes of deliveries that have not ended, in either direction.
+    pub unended: usize,
+    /// When the oldest of those began, in the connection's time.
+    pub oldest: Option<Duration>,
+}
+
+/// The deliveries that have begun and not ended.
+#[derive(Default)]
+pub(super) struct Held {
+    /// The bytes of those that come in.
+    pub(super) incoming_bytes: usize,
+    /// The bytes of those that go out.
+    pub(super) outgoing_bytes: usize,
+    /// By when they began. A link has at most one.
+    begun: BTreeSet<(Duration, LinkId)>,
+    /// None of them can be late before.
+    look_at: Option<Duration>,
+}
+
+impl Held {
+    pub(super) fn begin(&mut self, link: LinkId, now: Duration, time_to_finish: Duration) {
+        self.begun.insert((now, link));
+        self.look_at.get_or_insert(now + time_to_finish);
+    }
+
+    pub(super) fn end(&mut self, link: LinkId, began: Duration) {
+        self.begun.remove(&(began, link));
+        if self.begun.is_empty() {
+            self.look_at = None;
+        }
+    }
+
+    pub(super) fn look_at(&self) -> Option<Duration> {
+        self.look_at
+    }
+}
+
+impl Connection {
+    /// What is kept for the peer, and since when.
+    pub fn buffered(&self) -> Buffered {
+        let unended = self.held.incoming_bytes + self.held.outgoing_bytes;
+        Buffered {
+            bytes: unended + self.input.len() + self.output.len(),
+            unended,
+            oldest: self.held.begun.first().map(|(began, _)| *began),
+        }
+    }
+
+    /// Detaches the links whose delivery has not ended, and of which nothing has come for too long.
+    pub(super) fn give_up_late_deliveries(&mut self, now: Duration) {
+        if self.paused || self.held.look_at.is_none_or(|at| now < at) {
+            return;
+        }
+        let patience = self.config.limits.time_to_finish;
+        let (mut late, mut next) = (Vec::new(), None);
+        for (_, link) in &self.held.begun {
+            let Some(incoming) = self.links.get(*link).and_then(|link| link.incoming.as_ref()) else {
+                continue;
+            };
+            // Nothing could come while nothing was read.
+            let by = incoming.heard_at.max(self.clock.resumed_at) + patience;
+            if now >= by {
+                late.push((*link, incoming.id));
+            } else {
+                next = Some(next.map_or(by, |next: Duration| next.min(by)));
+            }
+        }
+        self.held.look_at = next.map(|next| next.max(now + patience / LOOKS));
+        for (link, delivery) in late {
+            let description = format!(
+                "delivery {delivery} has not ended, and nothing more of it has come for {patience:?}; send it again"
+            );
+            self.fail_link(link, Error::new(condition::RESOURCE_LIMIT_EXCEEDED, description));
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Counts the work that a flow leads to: it concerns its own session, however many others wait.
+
+use std::time::Duration;
+
+use super::{Blocked, Config, Connection, Event, LinkId, Sent, ServerSasl};
+use crate::frame::{self, Protocol};
+use crate::performative::{Attach, Begin, Flow, Open};
+
+const SESSIONS: u16 = 1_000;
+
+fn said(channel: u16, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let start = frame::begin(&mut bytes, frame::TYPE_AMQP, channel);
+    write(&mut bytes);
+    frame::end(&mut bytes, start);
+    bytes
+}
+
+fn tell(server: &mut Connection, bytes: &[u8]) -> Vec<Event> {
+    server.input().extend_from_slice(bytes);
+    std::iter::from_fn(|| server.next_event()).collect()
+}
+
+/// Lets so many frames come after the first `seen`, and messages on link 0.
+fn flow(channel: u16, seen: u32, window: u32) -> Vec<u8> {
+    let flow = Flow {
+        next_incoming_id: Some(1 + seen),
+        incoming_window: window,
+        handle: Some(0),
+        delivery_count: Some(0),
+        link_credit: Some(10),
+        ..Flow::default()
+    };
+    said(channel, |into| flow.write(into))
+}
+
+/// A server with a receiver in each session, and a window for one frame in each.
+fn server() -> (Connection, Vec<LinkId>) {
+    let mut config = Config::new("server");
+    config.limits.sessions = SESSIONS.into();
+    config.limits.channel_max = SESSIONS;
+    config.limits.incomplete = 1 << 30;
+    let mut server = Connection::server(config, ServerSasl::default(), Duration::ZERO);
+    let open = Open { container_id: "raw".into(), ..Open::default() };
+    tell(&mut server, &[&Protocol::Amqp.header()[..], &said(0, |into| open.write(into))].concat());
+    let mut links = Vec::new();
+    for channel in 0..SESSIONS {
+        let begin = Begin { incoming_window: 1, outgoing_window: 1, ..Begin::default() };
+        tell(&mut server, &said(channel, |into| begin.write(into)));
+        let asked = tell(&mut server, &said(channel, |into| Attach::receiver("r", "a").write(into)));
+        let [Event::AttachRequested { link, attach, .. }] = &asked[..] else { panic!("{asked:?}") };
+        server.accept(*link, attach.answer());
+        tell(&mut server, &flow(channel, 0, 1));
+        links.push(*link);
+    }
+    read_all(&mut server);
+    (server, links)
+}
+
+fn read_all(server: &mut Connection) -> usize {
+    let length = server.output().len();
+    server.wrote(length);
+    length
+}
+
+#[test]
+fn a_flow_is_worth_as_much_work_as_its_own_session_whoever_else_waits() {
+    let (mut server, links) = server();
+    // Each has a window for the first of three frames: all of them wait for the rest of theirs.
+    for link in &links {
+        assert!(matches!(server.send(*link, 0, true, &[&[7; 150_000]]), Sent::Sent(_)));
+        assert_eq!(server.obstacle(*link, true), Some(Sent::Blocked(Blocked::Window)));
+        read_all(&mut server);
+    }
+    server.looked_at = 0;
+    for seen in 0..100 {
+        // Says nothing new about the first session, and lets one frame more come of the second.
+        tell(&mut server, &flow(0, 0, 1));
+        tell(&mut server, &flow(1, 1 + seen.min(1), 1));
+        read_all(&mut server);
+    }
+    assert!(server.looked_at <= 100 * 6, "{} sessions were looked at", server.looked_at);
+    // The second has all of its delivery, and its session is open for the next one.
+    let events = tell(&mut server, &flow(1, 3, 1));
+    assert!(events.iter().any(|event| matches!(event, Event::Credit { .. })), "{events:?}");
+    assert_eq!(server.obstacle(links[1], true), None);
+    assert_eq!(server.obstacle(links[2], true), Some(Sent::Blocked(Blocked::Window)));
+}
+
+#[test]
+fn whoever_was_refused_because_of_others_hears_when_they_have_ended() {
+    let (mut server, links) = server();
+    server.config.limits.incomplete = 200_000;
+    assert!(matches!(server.send(links[0], 0, true, &[&[7; 150_000]]), Sent::Sent(_)));
+    let refused = server.send(links[1], 0, true, &[&[7; 150_000]]);
+    assert_eq!(refused, Sent::Blocked(Blocked::Window));
+    read_all(&mut server);
+    let events = tell(&mut server, &flow(0, 1, 10));
+    let concerned = server.session_of(links[1]);
+    let told = |event: &Event| matches!(event, Event::Window { session } if Some(*session) == concerned);
+    assert!(events.iter().any(told), "{events:?}");
+}

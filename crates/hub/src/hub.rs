@@ -29,7 +29,7 @@ use crate::producer::Producer;
 use crate::receiver::{HubReceiver, source_error};
 use crate::reserve::DiskReserve;
 use crate::time::{Reading, TimeKeeper};
-use crate::writer::{Partitions, Stored, Writer};
+use crate::writer::{LogSize, Partitions, Stored, Writer};
 
 /// A hub. Clones are the same hub.
 #[derive(Clone)]
@@ -42,12 +42,15 @@ struct Inner {
     files: Arc<dyn Files>,
     folder: String,
     clock: Arc<dyn Clock>,
-    /// What `hub.json` says.
+    /// Held by whoever changes the record, also while that waits for the disk.
+    changing: Mutex<()>,
+    /// What `hub.json` says. Nobody waits for the disk with it.
     record: Mutex<HubRecord>,
     max_event_bytes: u64,
     log_id: LogId,
     partitions: Partitions,
     log: Arc<Log>,
+    size: Arc<LogSize>,
     door: Door,
     turn: AtomicU32,
     report: RecoveryReport,
@@ -127,6 +130,7 @@ impl Hub {
         let (log, report) = (journal.log().clone(), journal.report().clone());
         let recent = usize::try_from(config.recent_bytes).unwrap_or(usize::MAX);
         let writer = Writer::new(journal, keeper, reserve, partitions.clone(), recent);
+        let size = writer.size();
         let door = match config.durability {
             Durability::Memory => Door::direct(writer, clock.clone()),
             Durability::Disk | Durability::PageCache => {
@@ -139,6 +143,7 @@ impl Hub {
             name: record.name.clone(),
             max_event_bytes: record.max_event_bytes,
             log_id: record.log_id.clone(),
+            changing: Mutex::default(),
             record: Mutex::new(record),
             config,
             files,
@@ -146,6 +151,7 @@ impl Hub {
             clock,
             partitions,
             log,
+            size,
             door,
             turn: AtomicU32::new(0),
             report,
@@ -162,13 +168,10 @@ impl Hub {
         Producer::new(self.clone())
     }
 
-    /// What the hub says of itself.
+    /// What the hub says of itself, as of the last commit. Does not wait for the disk.
     pub fn describe(&self) -> HubDescription {
         let record = self.record().clone();
-        let (log_bytes, segments) = {
-            let writer = self.0.door.writer();
-            (writer.journal.bytes(), writer.journal.segments())
-        };
+        let (log_bytes, segments) = self.0.size.get();
         HubDescription {
             name: record.name,
             log: record.log_id,
@@ -315,7 +318,7 @@ impl Hub {
     pub(crate) fn close(&self, ended: &Ended) -> Result<(), HubError> {
         self.0.door.close(ended.why());
         // Whoever changes the record has finished, and finds the hub closed next time.
-        let _record = self.record();
+        let _changing = self.changing();
         let mut writer = self.0.door.writer();
         writer.end(ended.why());
         self.partitions().iter().for_each(|partition| partition.end(ended));

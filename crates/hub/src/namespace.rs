@@ -35,6 +35,9 @@ pub struct LocalNamespace {
     files: Arc<dyn Files>,
     clock: Arc<dyn Clock>,
     reserve: Arc<DiskReserve>,
+    /// Held by whoever creates or deletes a hub, also while that waits for the disk.
+    changing: Mutex<()>,
+    /// Nobody waits for the disk with it.
     hubs: Mutex<Hubs>,
     _lock: Option<FolderLock>,
 }
@@ -99,7 +102,8 @@ impl LocalNamespace {
         };
         make(HUBS).map_err(HubError::disk("could not make the folder of the hubs"))?;
         let reserve = Arc::new(DiskReserve::new(files.clone(), config.disk_reserve_bytes));
-        let namespace = Self { config, files, clock, reserve, hubs: Mutex::default(), _lock: lock };
+        let (changing, hubs) = (Mutex::default(), Mutex::default());
+        let namespace = Self { config, files, clock, reserve, changing, hubs, _lock: lock };
         namespace.open_all()?;
         for hub in &namespace.config.hubs {
             // One that is damaged has been named; the others are served.
@@ -124,20 +128,22 @@ impl LocalNamespace {
     /// Creates a hub.
     pub fn create_hub(&self, hub: HubConfig) -> Result<Hub, HubError> {
         self.config.validate_hub(&hub)?;
-        let mut hubs = self.hubs();
-        self.create_in(&mut hubs, hub)
+        self.create(&self.changing(), hub)
     }
 
     /// Finds a hub, or creates it. One that is there grows to what is asked for, gets the groups that it lacks,
     /// and the retention. It never shrinks, and the size of its largest event stays as it was created with.
     pub fn ensure_hub(&self, wanted: &HubConfig) -> Result<Hub, HubError> {
         self.config.validate_hub(wanted)?;
-        let mut hubs = self.hubs();
+        let changing = self.changing();
+        let hubs = self.hubs();
         hubs.check_open()?;
-        let Some(hub) = hubs.open.get(&key(wanted.name.as_str())).cloned() else {
-            return self.create_in(&mut hubs, wanted.clone());
-        };
+        let found = hubs.open.get(&key(wanted.name.as_str())).cloned();
         drop(hubs);
+        let Some(hub) = found else {
+            return self.create(&changing, wanted.clone());
+        };
+        drop(changing);
         // One that was grown since stays as it is.
         if wanted.partitions > hub.partition_count() {
             hub.grow(wanted.partitions)?;
@@ -151,7 +157,7 @@ impl LocalNamespace {
         Ok(hub)
     }
 
-    /// The hub of this name, compared without case.
+    /// The hub of this name, compared without case. Does not wait for the disk.
     pub fn hub(&self, name: &str) -> Result<Hub, HubError> {
         let hubs = self.hubs();
         hubs.check_open()?;
@@ -183,11 +189,13 @@ impl LocalNamespace {
 
     /// Deletes a hub and all its events. Its readers and senders are told.
     pub fn delete_hub(&self, name: &str) -> Result<(), HubError> {
+        let _changing = self.changing();
         let mut hubs = self.hubs();
         hubs.check_open()?;
         let Some(hub) = hubs.open.remove(&key(name)) else {
             return Err(hubs.not_open(name));
         };
+        drop(hubs);
         let deleted = Ended::Deleted(Arc::from(format!("hub {:?} was deleted", hub.name())));
         if let Err(error) = hub.close(&deleted) {
             tracing::warn!(hub = %hub.name(), %error, "closed a hub to delete it");
@@ -195,7 +203,7 @@ impl LocalNamespace {
         self.remove(hub.folder())
             // Until it is removed, the name is not free: there would be two hubs of it at the next start.
             .inspect_err(|error| {
-                hubs.refuse(
+                self.hubs().refuse(
                     hub.folder().to_owned(),
                     Some(hub.name().clone()),
                     format!("it was being deleted: {error}"),
@@ -206,6 +214,7 @@ impl LocalNamespace {
 
     /// Closes all hubs in good order: what waits is stored, readers and senders are told.
     pub fn close(&self) -> Result<(), HubError> {
+        let _changing = self.changing();
         let mut hubs = self.hubs();
         hubs.closed = true;
         let open = std::mem::take(&mut hubs.open);
@@ -264,14 +273,8 @@ impl LocalNamespace {
         Ok(())
     }
 
-    fn create_in(&self, hubs: &mut Hubs, hub: HubConfig) -> Result<Hub, HubError> {
-        hubs.check_open()?;
-        if let Some(existing) = hubs.open.get(&key(hub.name.as_str())) {
-            return Err(HubError::Exists { existing: existing.name().clone() });
-        }
-        if let Some(broken) = hubs.broken(hub.name.as_str()) {
-            return Err(broken);
-        }
+    fn create(&self, _alone: &MutexGuard<'_, ()>, hub: HubConfig) -> Result<Hub, HubError> {
+        self.hubs().check_free(hub.name.as_str())?;
         let name = hub.name.clone();
         let log_id = LogId::new(&format!("{:016x}", TokioEnvironment.random()));
         let folder = format!("{HUBS}/{}", folder_name(&name, &log_id));
@@ -294,10 +297,10 @@ impl LocalNamespace {
         let opened = create().inspect_err(|_| {
             if let Err(error) = self.remove(&folder) {
                 let reason = format!("it is left of a creation that failed: {error}");
-                hubs.refuse(folder.clone(), Some(name.clone()), reason);
+                self.hubs().refuse(folder.clone(), Some(name.clone()), reason);
             }
         })?;
-        hubs.open.insert(key(name.as_str()), opened.clone());
+        self.hubs().open.insert(key(name.as_str()), opened.clone());
         Ok(opened)
     }
 
@@ -309,6 +312,11 @@ impl LocalNamespace {
         self.files.remove_folder(&deleted)
     }
 
+    /// One change at a time: two hubs of one name would be one too many.
+    fn changing(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn hubs(&self) -> MutexGuard<'_, Hubs> {
         self.hubs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -317,6 +325,15 @@ impl LocalNamespace {
 impl Hubs {
     fn check_open(&self) -> Result<(), HubError> {
         if self.closed { Err(HubError::Closed("the namespace is closed".into())) } else { Ok(()) }
+    }
+
+    /// Whether a hub of this name can be created.
+    fn check_free(&self, name: &str) -> Result<(), HubError> {
+        self.check_open()?;
+        match self.open.get(&key(name)) {
+            Some(existing) => Err(HubError::Exists { existing: existing.name().clone() }),
+            None => self.broken(name).map_or(Ok(()), Err),
+        }
     }
 
     fn refuse(&mut self, folder: String, hub: Option<HubName>, reason: String) {

@@ -1,6 +1,8 @@
 //! What becomes of a commit: the log first, then the readers, then what need not be kept.
 
 use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -24,10 +26,30 @@ pub(crate) struct Stored {
     pub(crate) enqueued_at: Timestamp,
 }
 
+/// How much the log takes, for those who must not wait for a commit to learn it.
+#[derive(Debug, Default)]
+pub(crate) struct LogSize {
+    bytes: AtomicU64,
+    segments: AtomicUsize,
+}
+
+impl LogSize {
+    /// Bytes and segment files.
+    pub(crate) fn get(&self) -> (u64, usize) {
+        (self.bytes.load(Ordering::Relaxed), self.segments.load(Ordering::Relaxed))
+    }
+
+    fn set(&self, journal: &Journal) {
+        self.bytes.store(journal.bytes(), Ordering::Relaxed);
+        self.segments.store(journal.segments(), Ordering::Relaxed);
+    }
+}
+
 /// The journal and what becomes of its commits.
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) journal: Journal,
+    size: Arc<LogSize>,
     keeper: TimeKeeper,
     reserve: Arc<DiskReserve>,
     /// When people were told that the clock jumps.
@@ -59,8 +81,11 @@ impl Writer {
         partitions: Partitions,
         most_recent_bytes: usize,
     ) -> Self {
+        let size = Arc::<LogSize>::default();
+        size.set(&journal);
         Self {
             journal,
+            size,
             keeper,
             reserve,
             told_of_jump: None,
@@ -72,6 +97,18 @@ impl Writer {
             at_once: false,
             ended: None,
         }
+    }
+
+    /// How much the log takes, as of the last commit.
+    pub(crate) fn size(&self) -> Arc<LogSize> {
+        self.size.clone()
+    }
+
+    /// Begins a new segment.
+    pub(crate) fn roll(&mut self, now: Timestamp) -> io::Result<()> {
+        let rolled = self.journal.roll(now);
+        self.size.set(&self.journal);
+        rolled
     }
 
     /// The same, for a hub without a committer: every commit looks whether something is to be freed.
@@ -131,6 +168,7 @@ impl Writer {
         if rolled || (self.at_once && self.journal.is_overdue(now)) {
             self.enforce_retention(now);
         }
+        self.size.set(&self.journal);
         Ok(stored)
     }
 
@@ -212,6 +250,7 @@ impl Writer {
             self.journal.remove_files(expired)?;
             Ok(freed)
         });
+        self.size.set(&self.journal);
         freed.unwrap_or_else(|error| {
             tracing::warn!(%error, "old segments could not be freed; it will be tried again");
             false

@@ -1,6 +1,6 @@
 //! What changes a hub while it runs: groups, partitions, retention. Every call waits for the disk.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use ephor_core::ids::ConsumerGroup;
 
@@ -16,28 +16,30 @@ impl Hub {
     /// Creates a consumer group, or finds the one that is there; names are compared without case.
     pub fn create_group(&self, name: &str) -> Result<ConsumerGroup, HubError> {
         let group: ConsumerGroup = name.parse()?;
-        let mut record = self.record();
+        let changing = self.changing();
+        let record = self.record().clone();
         if let Some(present) = find_group(&record, &group) {
             return Ok(present);
         }
         let mut config = as_config(&record);
         config.groups.push(group.clone());
         self.0.config.validate_hub(&config)?;
-        self.change(&mut record, |record| record.groups.push(group.clone()))?;
+        self.change(&changing, |record| record.groups.push(group.clone()))?;
         Ok(group)
     }
 
     /// Deletes a consumer group. Its receivers are told.
     pub fn delete_group(&self, name: &str) -> Result<(), HubError> {
-        let mut record = self.record();
+        let changing = self.changing();
+        let record = self.record().clone();
         let asked: ConsumerGroup = name.parse()?;
         let not_found = || HubError::NoSuchGroup { hub: self.0.name.clone(), group: name.to_owned() };
         let group = find_group(&record, &asked).ok_or_else(not_found)?;
         if group == ConsumerGroup::default_group() {
             return Err(HubError::GroupStays(group.to_string()));
         }
-        self.change(&mut record, |record| record.groups.retain(|one| *one != group))?;
-        drop(record);
+        self.change(&changing, |record| record.groups.retain(|one| *one != group))?;
+        drop(changing);
         let why = Arc::from(format!("consumer group {group:?} of hub {:?} was deleted", self.0.name));
         self.partitions().iter().for_each(|partition| partition.cut_group(&group, &why));
         Ok(())
@@ -45,7 +47,8 @@ impl Hub {
 
     /// Adds partitions until there are this many. Keys may choose other partitions from then on.
     pub fn grow(&self, partitions: u32) -> Result<(), HubError> {
-        let mut record = self.record();
+        let changing = self.changing();
+        let record = self.record().clone();
         if partitions < record.partitions {
             let (hub, present) = (self.0.name.clone(), record.partitions);
             return Err(HubError::CannotShrink { hub, present, wanted: partitions });
@@ -53,7 +56,7 @@ impl Hub {
         let config = HubConfig { partitions, ..as_config(&record) };
         self.0.config.validate_hub(&config)?;
         // The record first: a partition that holds events must be known after a crash.
-        self.change(&mut record, |record| record.partitions = partitions)?;
+        self.change(&changing, |record| record.partitions = partitions)?;
         self.0.door.writer().journal.grow(partitions);
         let mut present = self.0.partitions.write().unwrap_or_else(PoisonError::into_inner);
         let new = present.len() as u32..partitions.min(MAX_PARTITIONS);
@@ -63,10 +66,11 @@ impl Hub {
 
     /// From now on this is kept.
     pub fn set_retention(&self, retention: Retention) -> Result<(), HubError> {
-        let mut record = self.record();
+        let changing = self.changing();
+        let record = self.record().clone();
         let config = HubConfig { retention, ..as_config(&record) };
         self.0.config.validate_hub(&config)?;
-        self.change(&mut record, |record| record.retention = retention)?;
+        self.change(&changing, |record| record.retention = retention)?;
         let Retention { age, bytes } = self.0.config.effective_retention(retention);
         self.0.door.writer().journal.retain(age, bytes);
         self.0.door.nudge();
@@ -88,21 +92,29 @@ impl Hub {
         let mut writer = self.0.door.writer();
         writer.check_open()?;
         let now = writer.look(Reading::of(&*self.0.clock));
-        let rolled = writer.journal.roll(now.stamp);
+        let rolled = writer.roll(now.stamp);
         rolled.map_err(HubError::disk("could not begin a new segment"))
     }
 
+    /// One change at a time, since each waits for the disk. Whoever only reads the record waits for none.
+    pub(super) fn changing(&self) -> Changing<'_> {
+        Changing(self.0.changing.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Changes the record, on disk first.
-    fn change(&self, record: &mut HubRecord, change: impl FnOnce(&mut HubRecord)) -> Result<(), HubError> {
+    fn change(&self, _alone: &Changing<'_>, change: impl FnOnce(&mut HubRecord)) -> Result<(), HubError> {
         // Whoever still holds a closed hub must not write into a folder that another may have open.
         self.0.door.writer().check_open()?;
-        let mut changed = record.clone();
+        let mut changed = self.record().clone();
         change(&mut changed);
         changed.store(&*self.0.files, &self.0.folder)?;
-        *record = changed;
+        *self.record() = changed;
         Ok(())
     }
 }
+
+/// Nobody else changes the hub's record.
+pub(super) struct Changing<'a>(#[expect(dead_code, reason = "held, not looked at")] MutexGuard<'a, ()>);
 
 fn as_config(record: &HubRecord) -> HubConfig {
     let HubRecord { name, partitions, retention, max_event_bytes, groups, .. } = record.clone();

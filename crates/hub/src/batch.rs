@@ -174,6 +174,11 @@ impl StoredBatch {
         Self { first: frame.first, count: frame.count, enqueued_at: frame.enqueued_at, records }
     }
 
+    /// How many bytes it takes.
+    pub fn bytes(&self) -> usize {
+        self.records.len()
+    }
+
     /// How many events there are.
     pub fn len(&self) -> usize {
         self.count as usize

@@ -279,6 +279,7 @@ impl Hub {
             cursor: Cursor::at(next),
             not_before,
             ahead: VecDeque::<StoredBatch>::new(),
+            ahead_bytes: 0,
             reading: None,
             last_enqueued: None,
             // What was asked for and is not there any more.

@@ -19,7 +19,7 @@ use crate::batch::StoredBatch;
 use crate::journal::{Cursor, Frame, Log};
 use crate::partition::{Partition, Taken};
 
-/// About so much is read from the log at a time.
+/// About so much is read from the log at a time; or one frame, if that is larger.
 const READ_BYTES: usize = 256 << 10;
 
 /// What was found, and where to go on.
@@ -37,6 +37,8 @@ pub struct HubReceiver {
     pub(crate) not_before: Option<Timestamp>,
     /// What was read from the log and not handed out yet.
     pub(crate) ahead: VecDeque<StoredBatch>,
+    /// The bytes of that, as long as any of it lies there. What the hub keeps in memory anyway does not count.
+    pub(crate) ahead_bytes: usize,
     /// A look into the log that is under way: whoever stops waiting for it finds it again.
     pub(crate) reading: Option<JoinHandle<Read>>,
     pub(crate) last_enqueued: Option<LastEnqueued>,
@@ -52,22 +54,37 @@ impl HubReceiver {
     /// Waits until there is at least one event, and takes at most so many, and about as many bytes.
     /// Dropping the future loses nothing.
     pub async fn next(&mut self, most: usize, most_bytes: usize) -> Result<StoredBatch, ReceiveError> {
+        loop {
+            if let Some(batch) = self.next_in_memory(most, most_bytes).await? {
+                return Ok(batch);
+            }
+            self.read_older(()).await?;
+        }
+    }
+
+    /// The same, but only what is in memory: none if the next event has to be read from the log first, by
+    /// [`Self::read_older`]. Whoever has many receivers says when.
+    pub async fn next_in_memory(
+        &mut self,
+        most: usize,
+        most_bytes: usize,
+    ) -> Result<Option<StoredBatch>, ReceiveError> {
         // A long backlog is always ready; whoever reads it in a loop shall not starve other tasks.
         tokio::task::coop::consume_budget().await;
         let partition = self.partition.clone();
         loop {
             if self.reading.is_some() {
-                self.read_ahead().await?;
+                return Ok(None);
             }
             // Listens before it looks, so that what happens in between still rings.
             let news = partition.news.notified();
             match self.look()? {
                 Taken::Batch(_) => {
                     if let Some(batch) = self.hand_out(most, most_bytes) {
-                        return Ok(batch);
+                        return Ok(Some(batch));
                     }
                 }
-                Taken::Older => self.read_ahead().await?,
+                Taken::Older => return Ok(None),
                 Taken::Nothing => {
                     let _waiting = self.place.as_ref().map(|(_, place)| place.waiting());
                     news.await;
@@ -97,7 +114,20 @@ impl HubReceiver {
     pub fn give_back(&mut self, from: SequenceNumber) {
         self.reading = None;
         self.ahead = VecDeque::new();
+        self.ahead_bytes = 0;
         self.cursor = Cursor::at(from.0);
+    }
+
+    /// Gives back whatever lies ahead, as [`Self::give_back`] does.
+    pub fn give_back_ahead(&mut self) {
+        let from = self.ahead.front().map_or(SequenceNumber(self.cursor.next), StoredBatch::first);
+        self.give_back(from);
+    }
+
+    /// How many bytes of memory this receiver holds for itself: what it has read from the log, and not handed
+    /// out yet.
+    pub fn ahead_bytes(&self) -> usize {
+        self.ahead_bytes
     }
 
     /// Tells from elsewhere whether this receiver has come to the end of what there is, and waits.
@@ -145,12 +175,12 @@ impl HubReceiver {
     fn hand_out(&mut self, most: usize, most_bytes: usize) -> Option<StoredBatch> {
         let front = self.ahead.front_mut()?;
         if self.not_before.is_some_and(|time| front.enqueued_at() < time) {
-            self.ahead.pop_front();
+            self.pop_ahead();
             return None;
         }
         let batch = front.split(most.max(1), most_bytes);
         if front.is_empty() {
-            self.ahead.pop_front();
+            self.pop_ahead();
         }
         self.not_before = None;
         self.last_enqueued = self.partition.last();
@@ -158,14 +188,23 @@ impl HubReceiver {
         Some(batch)
     }
 
-    /// Reads older events from the log: where that may take time, on a thread that may wait.
-    async fn read_ahead(&mut self) -> Result<(), ReceiveError> {
+    fn pop_ahead(&mut self) {
+        self.ahead.pop_front();
+        if self.ahead.is_empty() {
+            self.ahead_bytes = 0;
+        }
+    }
+
+    /// Reads older events from the log, once: about 256 KiB. Where that may take time, a thread that may
+    /// wait does it. `turn` is dropped when the log has been read, also if this future is dropped before.
+    pub async fn read_older(&mut self, turn: impl Send + 'static) -> Result<(), ReceiveError> {
         let from = self.cursor.next;
         if self.reading.is_none() {
             let (log, id) = (self.log.clone(), self.partition.id.0);
             let mut cursor = std::mem::replace(&mut self.cursor, Cursor::at(from));
             let read = move || {
                 let frames = log.read(id, &mut cursor, READ_BYTES);
+                drop(turn);
                 (frames, cursor)
             };
             match tokio::runtime::Handle::try_current().ok().filter(|_| self.log.files.may_block()) {
@@ -193,6 +232,7 @@ impl HubReceiver {
             // Nothing more can be read from the files: what is left is in memory, or still to come.
             self.cursor = Cursor::at(self.partition.recent_or_next().max(from));
         }
+        self.ahead_bytes += frames.iter().map(|frame| frame.payload.len()).sum::<usize>();
         for frame in &frames {
             let mut batch = StoredBatch::of_stored(frame, self.partition.id, &self.partition.left_out);
             batch.skip_to(from);

@@ -1,11 +1,14 @@
 //! How commands find a hub.
 
+use std::path::Path;
 use std::time::Duration;
 
 use ephor_core::BoxError;
 use ephor_eventhubs::{EventHubs, Options};
+use ephor_wire::connection_string::MAX_CONNECTION_STRING_LENGTH;
 
 use crate::arguments::Connection;
+use crate::secret_file;
 
 /// A client of this hub. It connects when it is first used.
 pub(crate) fn open(connection: &Connection, hub: &str) -> Result<EventHubs, BoxError> {
@@ -21,10 +24,29 @@ pub(crate) fn open_impatiently(connection: &Connection, hub: &str) -> Result<Eve
 }
 
 fn open_with(connection: &Connection, hub: &str, options: Options) -> Result<EventHubs, BoxError> {
-    let mut builder = EventHubs::builder(&connection.connection).hub(hub).options(options);
+    let mut builder = EventHubs::builder(&connection.string()?).hub(hub).options(options);
+    if connection.allow_insecure {
+        builder = builder.allow_insecure();
+    }
     if let Some(file) = &connection.trust {
         let pem = std::fs::read(file).map_err(|error| format!("--trust {}: {error}", file.display()))?;
         builder = builder.extra_root(pem);
     }
     Ok(builder.build()?)
+}
+
+impl Connection {
+    /// The connection string, wherever it stands. A file that is named comes before the environment.
+    fn string(&self) -> Result<String, BoxError> {
+        match &self.connection_file {
+            Some(file) => in_file("--connection-file", file),
+            None => Ok(self.connection.clone()),
+        }
+    }
+}
+
+/// The text of a file that an option names in place of a connection string or a URL.
+pub(crate) fn in_file(option: &str, file: &Path) -> Result<String, BoxError> {
+    let text = secret_file::read(file, MAX_CONNECTION_STRING_LENGTH);
+    Ok(text.map_err(|error| format!("{option} {error}"))?.trim().to_owned())
 }

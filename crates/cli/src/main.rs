@@ -5,14 +5,17 @@ mod arguments;
 mod connection;
 mod demo;
 mod dev;
+mod secret_arguments;
+mod secret_file;
 mod send;
 mod tail;
 mod tools;
 mod verify;
 
+use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use ephor_core::BoxError;
 use tracing_subscriber::EnvFilter;
 
@@ -30,7 +33,10 @@ async fn main() -> ExitCode {
         .with_writer(std::io::stderr)
         .log_internal_errors(false)
         .init();
-    let command = Arguments::parse().command;
+    let command = match parsed() {
+        Ok(command) => command,
+        Err(error) => error.exit(),
+    };
     let place = match command {
         Command::Demo(_) => {
             "; EPHOR_DEMO_HUB or --hub say where the hub is; without them the demo starts one"
@@ -44,6 +50,20 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The command, once it is said what is unwise about its arguments.
+fn parsed() -> Result<Command, clap::Error> {
+    let matches = Arguments::command().try_get_matches()?;
+    for warning in secret_arguments::check(&matches)? {
+        say(&warning);
+    }
+    Ok(Arguments::from_arg_matches(&matches)?.command)
+}
+
+/// On stderr, if anybody still listens there.
+fn say(text: &str) {
+    drop(writeln!(std::io::stderr(), "ephor: {text}"));
 }
 
 /// What to do about an error that a newcomer meets first; `place` says how to name another hub.
@@ -94,7 +114,6 @@ mod tests {
         }
         assert!(of("TLS: invalid peer certificate: UnknownIssuer").contains("--trust"));
         assert_eq!(of("TLS: invalid peer certificate: certificate expired"), "");
-        assert_eq!(of("TLS: received corrupt message of type InvalidContentType"), "");
         assert_eq!(advice("the hub refused it: no such hub", "; look elsewhere"), "");
     }
 }

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use crate::city::{City, Ledger, Rounds, Sensors, Switchboard};
 use crate::fleet::{ALARMS, CONSOLIDATE, Fleet, Setting};
 use crate::folder;
-use crate::host::trusting;
+use crate::host::{permitting, trusting};
 use crate::page::{self, Source};
 use crate::reading::PARTITIONS;
 use crate::results::Place;
@@ -56,6 +56,8 @@ pub struct DemoOptions {
     pub hub: Option<String>,
     /// Certificates to trust besides the public ones.
     pub trust: Option<PathBuf>,
+    /// Connects to a hub on another machine without TLS, if its connection string says so.
+    pub allow_insecure: bool,
     /// The connection string of a storage account for the results; none: a folder.
     pub results: Option<String>,
     /// When it began, which tells its results from those of another.
@@ -177,6 +179,9 @@ fn setting(options: &DemoOptions, folder: &Path) -> Setting {
     if let Some(trust) = &options.trust {
         host_arguments.push(format!("--trust={}", trust.display()));
     }
+    if options.allow_insecure {
+        host_arguments.push("--allow-insecure".into());
+    }
     if options.hub.is_some() {
         // What others sent to it before is none of our business.
         host_arguments.push("--from-latest".into());
@@ -204,7 +209,7 @@ fn place(options: &DemoOptions, folder: &Path) -> (String, String) {
 }
 
 async fn connect(hub: &str, options: &DemoOptions) -> Result<EventHubs, BoxError> {
-    let builder = EventHubs::builder(hub).client_name("ephor-demo");
+    let builder = permitting(EventHubs::builder(hub).client_name("ephor-demo"), options.allow_insecure);
     Ok(trusting(builder, options.trust.as_deref()).await?.build()?)
 }
 

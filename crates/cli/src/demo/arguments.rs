@@ -50,12 +50,22 @@ pub(crate) struct Run {
     /// is started here
     #[arg(long, value_name = "STRING", env = "EPHOR_DEMO_HUB", hide_env_values = true)]
     pub(crate) hub: Option<String>,
+    /// A file with that connection string, which nobody else may be able to read
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hub_file: Option<PathBuf>,
+    /// Connect to a hub on another machine without TLS if its connection string says so; for networks that nobody else
+    /// is in
+    #[arg(long)]
+    pub(crate) allow_insecure: bool,
     /// A certificate (PEM) to trust besides the public ones
     #[arg(long, value_name = "FILE", env = "EPHOR_TRUST")]
     pub(crate) trust: Option<PathBuf>,
     /// The connection string of a storage account for the results; without it, they go to a folder
     #[arg(long, value_name = "STRING", env = "EPHOR_DEMO_RESULTS", hide_env_values = true)]
     pub(crate) results: Option<String>,
+    /// A file with that connection string, which nobody else may be able to read
+    #[arg(long, value_name = "FILE")]
+    pub(crate) results_file: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
@@ -140,6 +150,8 @@ pub(crate) struct DemoHost {
     pub(crate) from_latest: bool,
     #[arg(long)]
     pub(crate) trust: Option<PathBuf>,
+    #[arg(long)]
+    pub(crate) allow_insecure: bool,
 }
 
 fn speed(given: &str) -> Result<f64, String> {

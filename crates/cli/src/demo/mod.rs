@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use self::arguments::{At, Demo, DemoCommand, DemoHost, HostAction, Run};
+use crate::connection::in_file;
 use crate::dev::interrupted;
 
 pub(crate) async fn run(options: Demo) -> Result<(), BoxError> {
@@ -33,6 +34,8 @@ pub(crate) async fn run(options: Demo) -> Result<(), BoxError> {
 
 async fn start(options: Run) -> Result<(), BoxError> {
     let seconds = options.seconds.map(Duration::from_secs);
+    let hub = options.hub_file.as_deref().map(|file| in_file("--hub-file", file)).transpose()?;
+    let results = options.results_file.as_deref().map(|file| in_file("--results-file", file)).transpose()?;
     let demo = DemoOptions {
         program: std::env::current_exe()?,
         homes: options.homes,
@@ -41,9 +44,10 @@ async fn start(options: Run) -> Result<(), BoxError> {
         seed: options.seed,
         folder: options.data,
         page: options.page,
-        hub: options.hub,
+        hub: hub.or(options.hub),
         trust: options.trust,
-        results: options.results,
+        allow_insecure: options.allow_insecure,
+        results: results.or(options.results),
         began: SystemClock.wall(),
     };
     let stopping = Notify::new();
@@ -106,6 +110,7 @@ pub(crate) async fn run_host(options: DemoHost) -> Result<(), BoxError> {
         name: options.name,
         hub: options.hub,
         extra_root: options.trust,
+        allow_insecure: options.allow_insecure,
         store: options.store,
         results: options.results,
         container: options.container,

@@ -4,10 +4,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
+use ephor_core::BoxError;
 use ephor_core::ids::{ConsumerGroup, HubName};
+use ephor_stores::StoreUrl;
 
 use super::seek::Aim;
 use crate::arguments::Connection;
+use crate::connection::in_file;
 
 #[derive(Subcommand)]
 pub(crate) enum GroupCommand {
@@ -43,20 +46,50 @@ pub(crate) enum LeaseCommand {
     History(History),
 }
 
-/// Where leases and checkpoints live, and what the answer looks like.
+/// Where leases and checkpoints live, and in which form the answer is given.
 #[derive(Args)]
 pub(crate) struct Common {
-    /// The store: sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE or azblob://ACCOUNT/CONTAINER
-    #[arg(long, value_name = "URL", env = "EPHOR_STORE", hide_env_values = true)]
-    pub(crate) store: String,
+    #[command(flatten)]
+    pub(crate) store: StoreName,
     /// Tables for people, JSON for programs
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub(crate) output: Output,
 }
 
+/// Where leases and checkpoints live.
+#[derive(Args)]
+pub(crate) struct StoreName {
+    /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or azblob://ACCOUNT/CONTAINER. A password is better in the
+    /// environment (EPHOR_STORE, or PGPASSWORD for PostgreSQL), in ~/.pgpass or in a file
+    #[arg(long, value_name = "URL", env = "EPHOR_STORE", hide_env_values = true)]
+    store: Option<String>,
+    /// A file with the store's URL, which nobody else may be able to read
+    #[arg(long, value_name = "FILE")]
+    store_file: Option<PathBuf>,
+}
+
+impl StoreName {
+    /// The store, wherever it is named. A file that is named comes before the environment.
+    pub(crate) fn url(&self) -> Result<StoreUrl, BoxError> {
+        let text = match (&self.store_file, &self.store) {
+            (Some(file), _) => in_file("--store-file", file)?,
+            (None, Some(url)) => url.clone(),
+            // Said before with all ways to name one.
+            (None, None) => String::new(),
+        };
+        Ok(text.parse()?)
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     Table,
+    Json,
+}
+
+/// Where nothing else makes sense.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnlyJson {
     Json,
 }
 
@@ -81,13 +114,20 @@ impl FromStr for HubAndGroup {
 
 /// A group in a store.
 #[derive(Args)]
-pub(crate) struct Look {
+pub(crate) struct GroupName {
     /// The hub and the consumer group
     #[arg(value_name = "HUB/GROUP")]
     pub(crate) group: HubAndGroup,
     /// The namespace, if the store has groups of that name in several
     #[arg(long)]
     pub(crate) namespace: Option<String>,
+}
+
+/// A group, its store, and in which form the answer is given.
+#[derive(Args)]
+pub(crate) struct Look {
+    #[command(flatten)]
+    pub(crate) name: GroupName,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -140,7 +180,12 @@ pub(crate) struct Seek {
 #[derive(Args)]
 pub(crate) struct Export {
     #[command(flatten)]
-    pub(crate) look: Look,
+    pub(crate) name: GroupName,
+    #[command(flatten)]
+    pub(crate) store: StoreName,
+    /// An export is JSON: it is for `import`. `ephor checkpoint list` shows the same as a table
+    #[arg(short, long, value_enum, default_value_t = OnlyJson::Json)]
+    pub(crate) output: OnlyJson,
     /// Export what can be read even if a record cannot: positions may be missing
     #[arg(long)]
     pub(crate) incomplete: bool,
@@ -156,11 +201,17 @@ pub(crate) struct Import {
     #[arg(long)]
     pub(crate) yes: bool,
     /// The connection string of the hub: with it namespace and partitions are checked before anything is written
-    #[arg(long, env = "EPHOR_CONNECTION", hide_env_values = true)]
+    #[arg(long, value_name = "STRING", env = "EPHOR_CONNECTION", hide_env_values = true)]
     pub(crate) connection: Option<String>,
+    /// A file with the connection string, which nobody else may be able to read
+    #[arg(long, value_name = "FILE")]
+    pub(crate) connection_file: Option<PathBuf>,
     /// A certificate (PEM) to trust besides the public ones, such as the one of ephor dev --amqps
     #[arg(long, value_name = "FILE", env = "EPHOR_TRUST")]
     pub(crate) trust: Option<PathBuf>,
+    /// Connect to another machine without TLS if the connection string says so; for networks that nobody else is in
+    #[arg(long)]
+    pub(crate) allow_insecure: bool,
 }
 
 #[derive(Args)]

@@ -15,7 +15,7 @@ use crate::arguments::Connection;
 use crate::connection;
 
 pub(crate) async fn list(options: &Look) -> Result<(), BoxError> {
-    let view = Place::find(options).await?.view().await?;
+    let view = Place::find(&options.name, &options.common.store).await?.view().await?;
     let mut table = Table::new(&["part", "checkpoint", "offset", "epoch", "saved", "saved at", "log"]);
     for (partition, checkpoint) in &view.checkpoints {
         let offset = match &checkpoint.position {
@@ -37,7 +37,7 @@ pub(crate) async fn list(options: &Look) -> Result<(), BoxError> {
 
 /// Always JSON: it is for `import`.
 pub(crate) async fn export(options: &arguments::Export) -> Result<(), BoxError> {
-    let place = Place::find(&options.look).await?;
+    let place = Place::find(&options.name, &options.store).await?;
     let view = place.view().await?;
     check_complete(&view, options.incomplete, place.kind)?;
     if view.checkpoints.is_empty() {
@@ -72,7 +72,9 @@ pub(crate) async fn import(options: &Import) -> Result<(), BoxError> {
     let export = read(options)?;
     check_hub(&export, options)?;
     let check = async |group: &GroupId, new: IsNew| ask_hub(&export, group, new, options).await;
-    let place = Place::find_or_begin(&options.look, &export.group, options.yes, check).await?;
+    let look = &options.look;
+    let place =
+        Place::find_or_begin(&look.name, &look.common.store, &export.group, options.yes, check).await?;
     let view = place.view().await?;
     check_partitions(&export, &view, &place)?;
     let mut table = Table::new(&["part", "now", "new", "outcome"]);
@@ -148,7 +150,7 @@ async fn ask_hub(
     IsNew(new): IsNew,
     options: &Import,
 ) -> Result<(), BoxError> {
-    let Some(connection) = &options.connection else {
+    if options.connection.is_none() && options.connection_file.is_none() {
         if new {
             eprintln!(
                 "ephor: the hub was not asked (--connection): its hosts will find this only if {} is letter for letter \
@@ -157,8 +159,13 @@ async fn ask_hub(
             );
         }
         return Ok(());
+    }
+    let connection = Connection {
+        connection: options.connection.clone().unwrap_or_default(),
+        connection_file: options.connection_file.clone(),
+        trust: options.trust.clone(),
+        allow_insecure: options.allow_insecure,
     };
-    let connection = Connection { connection: connection.clone(), trust: options.trust.clone() };
     let hub = connection::open_impatiently(&connection, group.hub.as_str())?;
     check_namespace(group, hub.namespace())?;
     let there = match hub.hub_properties().await {
@@ -195,7 +202,7 @@ fn no_partition(group: &GroupId, strange: &Exported, there: usize) -> BoxError {
 
 /// Positions of one hub mean nothing in another. Those of another group of the same hub do.
 fn check_hub(export: &Export, options: &Import) -> Result<(), BoxError> {
-    let (theirs, ours) = (&export.group.hub, &options.look.group.hub);
+    let (theirs, ours) = (&export.group.hub, &options.look.name.group.hub);
     // SDKs write it in small letters, whatever it is called.
     if theirs.as_str().eq_ignore_ascii_case(ours.as_str()) {
         return Ok(());

@@ -19,7 +19,7 @@ use super::table::{Cell, SINCE_RESTART, Table, object, pretty, say, thousands, w
 use crate::connection;
 
 pub(crate) async fn list(options: &List) -> Result<(), BoxError> {
-    let store = place::open(&options.common.store.parse()?).await?;
+    let store = place::open(&options.common.store.url()?).await?;
     let mut table = Table::new(&["hub", "group", "namespace", "hosts", "partitions", "owned"]);
     for group in store.groups().await? {
         let view = store.view(&group).await?;
@@ -37,7 +37,7 @@ pub(crate) async fn list(options: &List) -> Result<(), BoxError> {
 }
 
 pub(crate) async fn describe(options: &Describe) -> Result<(), BoxError> {
-    let place = Place::find(&options.look).await?;
+    let place = Place::find(&options.look.name, &options.look.common.store).await?;
     let view = place.view().await?;
     let hub = ask_hub(options, &place).await.unwrap_or_else(|error| {
         eprintln!("ephor: nothing is known of the hub, so neither latest nor lag: {error}");

@@ -9,7 +9,7 @@ use super::place::Place;
 use super::table::{Cell, SINCE_RESTART, Table, say, words};
 
 pub(crate) async fn list(options: &Look) -> Result<(), BoxError> {
-    let view = Place::find(options).await?.view().await?;
+    let view = Place::find(&options.name, &options.common.store).await?.view().await?;
     table(&view.hosts).print(options.common.output)
 }
 
@@ -52,7 +52,7 @@ fn state(host: &HostEntry) -> String {
 }
 
 pub(crate) async fn drain(options: &Drain) -> Result<(), BoxError> {
-    let place = Place::find(&options.look).await?;
+    let place = Place::find(&options.look.name, &options.look.common.store).await?;
     let orders = HostOrders { drain: !options.undo };
     let what =
         if options.undo { "may take partitions again" } else { "is asked to hand over all its partitions" };

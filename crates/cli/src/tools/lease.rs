@@ -11,7 +11,7 @@ use super::place::Place;
 use super::table::{Cell, Table};
 
 pub(crate) async fn history(options: &History) -> Result<(), BoxError> {
-    let place = Place::find(&options.look).await?;
+    let place = Place::find(&options.look.name, &options.look.common.store).await?;
     let partition = options.partition.map(PartitionId);
     if let Some(wanted) = partition {
         check(wanted, &partitions(&place.view().await?, &[]), &place)?;

@@ -9,8 +9,9 @@ use ephor_core::source::EventSource;
 use ephor_core::store::{Store, View};
 use ephor_stores::StoreUrl;
 use ephor_stores::azblob::{BlobAddress, Layout};
+use ephor_wire::connection_string::is_loopback;
 
-use super::arguments::Look;
+use super::arguments::{GroupName, StoreName};
 
 /// A group and the store that it is in.
 pub(crate) struct Place {
@@ -72,8 +73,8 @@ impl Kind {
 
 impl Place {
     /// The group that was asked for; there has to be one. If only the case is different it is found, too.
-    pub(crate) async fn find(look: &Look) -> Result<Self, BoxError> {
-        let url: StoreUrl = look.common.store.parse()?;
+    pub(crate) async fn find(look: &GroupName, store: &StoreName) -> Result<Self, BoxError> {
+        let url: StoreUrl = store.url()?;
         let kind = Kind::of(&url)?;
         let store = open(&url).await?;
         let groups = store.groups().await?;
@@ -87,8 +88,8 @@ impl Place {
 
     /// The group whose positions are to be changed. An SDK's blobs are named in small letters, whatever the hub is
     /// called: there the name stands as it is given, for the hosts will say it so.
-    pub(crate) async fn find_to_change(look: &Look) -> Result<Self, BoxError> {
-        let url: StoreUrl = look.common.store.parse()?;
+    pub(crate) async fn find_to_change(look: &GroupName, store: &StoreName) -> Result<Self, BoxError> {
+        let url: StoreUrl = store.url()?;
         let kind = Kind::of(&url)?;
         kind.must_be_writable(&url)?;
         let store = open(&url).await?;
@@ -103,12 +104,13 @@ impl Place {
     /// The group that an export goes to. A store that knows nothing of it yet begins it, and is made if `make`
     /// says so: an export is there before the hosts are.
     pub(crate) async fn find_or_begin(
-        look: &Look,
+        look: &GroupName,
+        store: &StoreName,
         export: &GroupId,
         make: bool,
         check: impl AsyncFn(&GroupId, IsNew) -> Result<(), BoxError>,
     ) -> Result<Self, BoxError> {
-        let url: StoreUrl = look.common.store.parse()?;
+        let url: StoreUrl = store.url()?;
         let kind = Kind::of(&url)?;
         kind.must_be_writable(&url)?;
         let found = ephor_stores::open_existing(&url).await?;
@@ -160,12 +162,6 @@ pub(crate) fn same_namespace(group: &GroupId, hub: &dyn EventSource) -> Result<(
     .into())
 }
 
-/// This machine has several names.
-fn is_loopback(name: &str) -> bool {
-    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
-    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
-}
-
 /// Opens a store that exists: a tool that makes an empty one would hide a wrong URL.
 pub(crate) async fn open(url: &StoreUrl) -> Result<Arc<dyn Store>, BoxError> {
     let found = ephor_stores::open_existing(url).await?;
@@ -179,14 +175,14 @@ pub(crate) async fn open(url: &StoreUrl) -> Result<Arc<dyn Store>, BoxError> {
     })
 }
 
-fn is_meant(group: &GroupId, look: &Look) -> bool {
+fn is_meant(group: &GroupId, look: &GroupName) -> bool {
     group.hub == look.group.hub
         && group.group == look.group.group
         && look.namespace.as_deref().is_none_or(|name| group.namespace.as_str() == name)
 }
 
 /// The one group that is meant if the case does not count; none if there is one that needs no such thing.
-fn other_case(groups: &[GroupId], look: &Look) -> Option<GroupId> {
+fn other_case(groups: &[GroupId], look: &GroupName) -> Option<GroupId> {
     let wanted = &look.group;
     let alike = |group: &&GroupId| {
         let namespace = look.namespace.as_deref();
@@ -202,7 +198,7 @@ fn other_case(groups: &[GroupId], look: &Look) -> Option<GroupId> {
 }
 
 /// With the names that were given.
-fn as_given(group: &GroupId, look: &Look) -> Result<GroupId, BoxError> {
+fn as_given(group: &GroupId, look: &GroupName) -> Result<GroupId, BoxError> {
     let namespace = match &look.namespace {
         Some(namespace) => namespace.parse()?,
         None => group.namespace.clone(),
@@ -218,7 +214,7 @@ fn written_so(other: &GroupId) -> BoxError {
     .into()
 }
 
-fn choose(groups: &[GroupId], look: &Look, kind: Kind) -> Result<GroupId, BoxError> {
+fn choose(groups: &[GroupId], look: &GroupName, kind: Kind) -> Result<GroupId, BoxError> {
     let wanted = &look.group;
     let found: Vec<&GroupId> = groups.iter().filter(|group| is_meant(group, look)).collect();
     match found[..] {
@@ -248,21 +244,6 @@ fn choose(groups: &[GroupId], look: &Look, kind: Kind) -> Result<GroupId, BoxErr
                 names.join(", ")
             )
             .into())
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_names_of_this_machine_are_one() {
-        for name in ["localhost", "LocalHost", "127.0.0.1", "127.9.9.9", "[::1]", "::1"] {
-            assert!(is_loopback(name), "{name}");
-        }
-        for name in ["contoso", "10.0.0.1", "localhost.example.net", ""] {
-            assert!(!is_loopback(name), "{name}");
         }
     }
 }

@@ -40,8 +40,8 @@ impl FromStr for Aim {
 }
 
 pub(crate) async fn run(options: &Seek) -> Result<(), BoxError> {
-    let place = Place::find_to_change(&options.look).await?;
-    let hub = connection::open(&options.hub, options.look.group.hub.as_str())?;
+    let place = Place::find_to_change(&options.look.name, &options.look.common.store).await?;
+    let hub = connection::open(&options.hub, options.look.name.group.hub.as_str())?;
     same_namespace(&place.group, &hub)?;
     let admin = Admin::new(place.store.clone(), Arc::new(hub), place.group.clone(), who());
     let partitions: Vec<PartitionId> = options.partitions.iter().copied().map(PartitionId).collect();

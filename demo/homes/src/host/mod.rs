@@ -42,6 +42,8 @@ pub struct HostOptions {
     pub hub: String,
     /// Certificates in PEM that are trusted besides those of the web, for a hub with one of its own.
     pub extra_root: Option<PathBuf>,
+    /// Connects to a hub on another machine without TLS, if its connection string says so.
+    pub allow_insecure: bool,
     /// The store of leases and checkpoints, such as `sqlite:PATH`.
     pub store: String,
     /// Where results go: a folder, or the connection string of a storage account.
@@ -118,7 +120,13 @@ impl Job<'_> {
 /// The hub of the connection string. It is connected when it is first used.
 async fn connect(options: &HostOptions) -> Result<EventHubs, BoxError> {
     let builder = EventHubs::builder(&options.hub).options(settings::connecting()).client_name(&options.name);
+    let builder = permitting(builder, options.allow_insecure);
     Ok(trusting(builder, options.extra_root.as_deref()).await?.build()?)
+}
+
+/// Connects without TLS to another machine, too, if that is said.
+pub(crate) fn permitting(builder: Builder, insecure: bool) -> Builder {
+    if insecure { builder.allow_insecure() } else { builder }
 }
 
 /// Trusts the certificates of a file, too, if there is one.

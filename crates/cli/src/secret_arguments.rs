@@ -1,0 +1,141 @@
+//! Warns of secrets on the command line, where everybody on the machine can read them, and names the other ways.
+//!
+//! A warning and no refusal: when we see it, it has been seen, and scripts that work go on working.
+
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Error};
+use ephor_wire::connection_string::DEVELOPMENT_KEY;
+
+/// An argument that may hold a secret, and where to put it instead.
+struct Argument {
+    id: &'static str,
+    /// The option that names a file in its place.
+    file: &'static str,
+    option: &'static str,
+    file_option: &'static str,
+    variable: &'static str,
+}
+
+const ARGUMENTS: [Argument; 4] = [
+    Argument {
+        id: "store",
+        file: "store_file",
+        option: "--store",
+        file_option: "--store-file FILE",
+        variable: "EPHOR_STORE",
+    },
+    Argument {
+        id: "connection",
+        file: "connection_file",
+        option: "--connection",
+        file_option: "--connection-file FILE",
+        variable: "EPHOR_CONNECTION",
+    },
+    Argument {
+        id: "hub",
+        file: "hub_file",
+        option: "--hub",
+        file_option: "--hub-file FILE",
+        variable: "EPHOR_DEMO_HUB",
+    },
+    Argument {
+        id: "results",
+        file: "results_file",
+        option: "--results",
+        file_option: "--results-file FILE",
+        variable: "EPHOR_DEMO_RESULTS",
+    },
+];
+
+/// The names of secrets in connection strings and URLs, with what separates them from the secret.
+const NAMES: [&str; 5] = ["sharedaccesskey=", "sharedaccesssignature=", "accountkey=", "sig=", "password="];
+
+/// What is to be said about the command's arguments before it begins; an error if one of them is given twice, as a
+/// value and as a file, or a store is needed and not named.
+pub(crate) fn check(matches: &ArgMatches) -> Result<Vec<String>, Error> {
+    let mut command = matches;
+    while let Some((_, inner)) = command.subcommand() {
+        command = inner;
+    }
+    let mut warnings = Vec::new();
+    for argument in ARGUMENTS.iter().filter(|argument| has(command, argument.file)) {
+        let from_line = |id| command.value_source(id) == Some(ValueSource::CommandLine);
+        let Argument { id, file, option, file_option, variable } = argument;
+        if from_line(id) && from_line(file) {
+            let text = format!("{option} and {file_option} say the same thing twice: leave one out\n");
+            return Err(Error::raw(ErrorKind::ArgumentConflict, text));
+        }
+        let given = command.try_get_one::<String>(id).ok().flatten();
+        if *id == "store" && given.is_none() && command.value_source(file).is_none() {
+            let text = format!("no store is named: give {option} URL, {file_option}, or set {variable}\n");
+            return Err(Error::raw(ErrorKind::MissingRequiredArgument, text));
+        }
+        if from_line(id) && given.is_some_and(|given| holds_secret(given)) {
+            warnings.push(format!(
+                "there is a secret in {option}, and everybody on this machine can read the arguments of a process; put it \
+                 into {variable}, or into a file and give {file_option}"
+            ));
+        }
+    }
+    Ok(warnings)
+}
+
+/// Whether a command knows this argument.
+fn has(command: &ArgMatches, id: &str) -> bool {
+    command.try_contains_id(id).is_ok()
+}
+
+/// Whether a connection string or a URL has in it what others must not know. The key for development is no secret.
+fn holds_secret(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    let named = NAMES.iter().any(|name| {
+        lower.match_indices(name).any(|(at, _)| {
+            let value = text[at + name.len()..].split([';', '&', '#']).next().unwrap_or_default().trim();
+            !value.is_empty() && value != DEVELOPMENT_KEY
+        })
+    });
+    named || has_password(text)
+}
+
+/// `scheme://user:password@host`.
+fn has_password(url: &str) -> bool {
+    let Some((_, rest)) = url.split_once("://") else { return false };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    // A password may contain what ends an authority elsewhere; then the @ comes later.
+    let user = authority.rsplit_once('@').or_else(|| rest.rsplit_once('@')).map(|(user, _)| user);
+    user.is_some_and(|user| user.split_once(':').is_some_and(|(_, password)| !password.is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_must_not_know_is_found_in_every_form_and_nothing_else_is() {
+        for secret in [
+            "Endpoint=sb://h;SharedAccessKeyName=n;SharedAccessKey=abc",
+            "endpoint=sb://h;sharedaccesskey = x;SHAREDACCESSKEY=abc",
+            "Endpoint=sb://h;SharedAccessSignature=SharedAccessSignature sr=x&sig=abc",
+            "postgres://ada:secret@db.example/fleet",
+            "postgres://ada:se/cret@db.example/fleet",
+            "postgres://db.example/fleet?user=ada&password=secret",
+            "AccountName=a;AccountKey=abc==;Container=c",
+            "azblob://account/container?sv=2024&sig=abc",
+        ] {
+            assert!(holds_secret(secret), "{secret}");
+        }
+        for open in [
+            "Endpoint=sb://localhost;SharedAccessKeyName=n;SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true",
+            "Endpoint=sb://localhost;SharedAccessKey=",
+            "sqlite:a:b@c.db",
+            "postgres://ada@db.example:5432/fleet",
+            "postgres://db.example:5432/fleet",
+            "azblob://account/container",
+            "UseDevelopmentStorage=true",
+            "homes",
+        ] {
+            assert!(!holds_secret(open), "{open}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Reads files that hold secrets, and refuses those that others can read.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+/// The text of a file that is at most so long.
+///
+/// A file of this user's that others can read is refused, as `ssh` does: to make it private without a word would hide
+/// that the secret may be known by now. One that belongs to somebody else, as those that a container is given, is theirs to
+/// protect.
+pub(crate) fn read(path: &Path, longest: usize) -> Result<String, String> {
+    let shown = path.display();
+    let failed = |error: io::Error| format!("{shown}: {error}");
+    let file = open(path)?;
+    let mut text = String::new();
+    file.take(longest as u64 + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() > longest {
+        return Err(format!("{shown} is longer than {longest} bytes: is it the right file?"));
+    }
+    Ok(text)
+}
+
+/// Says what is wrong with a file that somebody else reads.
+pub(crate) fn check(path: &Path) -> Result<(), String> {
+    open(path).map(drop)
+}
+
+/// Of the opened file, not of its name: nobody can put another in its place in between.
+fn open(path: &Path) -> Result<File, String> {
+    let shown = path.display();
+    let failed = |error: io::Error| format!("{shown}: {error}");
+    let file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    let mode = metadata.permissions().mode() & 0o777;
+    let ours = metadata.uid() == rustix::process::geteuid().as_raw();
+    // Pipes and terminals are not kept.
+    if metadata.is_file() && ours && mode & 0o077 != 0 {
+        return Err(format!(
+            "{shown} holds a secret, and others on this machine can read or change it (mode {mode:04o}); chmod 600 {shown}, \
+             and replace the secret if somebody may have seen it"
+        ));
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_secret_that_others_can_read_is_refused_and_not_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("secret");
+        fs::write(&file, "canary").unwrap();
+        for (mode, is_private) in
+            [(0o600, true), (0o400, true), (0o640, false), (0o604, false), (0o620, false)]
+        {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            let read = read(&file, 100);
+            assert_eq!(read.is_ok(), is_private, "{mode:o}: {read:?}");
+            if let Err(error) = read {
+                assert!(error.contains("chmod 600") && !error.contains("canary"), "{error}");
+            }
+        }
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(read(&file, 5).unwrap_err().contains("longer than 5 bytes"));
+        assert_eq!(read(Path::new("/dev/null"), 5).unwrap(), "");
+        assert!(read(&folder.path().join("none"), 5).unwrap_err().contains("No such file"));
+    }
+}

@@ -6,7 +6,9 @@ mod common;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-use common::{Dev, ephor};
+use common::{Dev, ephor, write_secret};
+use ephor_gateway::Tls;
+use serde_json::Value;
 
 fn bodies(output: &Output) -> Vec<String> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -43,6 +45,10 @@ fn what_is_sent_is_seen_and_survives_a_restart() {
         text.starts_with("doors: 4 events in 1 segments") && text.ends_with("1 hubs, all intact\n"),
         "{text}"
     );
+    let verified = ephor(here).args(["verify", "ephor-data", "-o", "json"]).output().unwrap();
+    let found: Value = serde_json::from_slice(&verified.stdout).unwrap();
+    assert_eq!((&found[0]["hub"], &found[0]["events"]), (&"doors".into(), &4.into()));
+    assert_eq!((&found[0]["intact"], &found[0]["damage"]), (&true.into(), &Value::Array(vec![])));
 }
 
 #[test]
@@ -223,6 +229,134 @@ fn over_tls_with_a_certificate_that_survives_a_restart() {
         dev.stop();
     }
     assert_eq!(certificates[0], certificates[1], "clients need not be told anew");
+}
+
+fn secure(host: &str, port: &str) -> String {
+    format!(
+        "Endpoint=sb://{host}:{port};SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE"
+    )
+}
+
+#[test]
+fn a_certificate_for_other_machines_has_a_name_that_they_can_verify() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    write_secret(&here.join("own.key"), "0123456789abcdef0123456789abcdef");
+    let everywhere = ["--memory", "--amqps", "0.0.0.0:0", "--key-file", "own.key", "--hub", "homes:1"];
+    let free = ["dev", "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    let fails = |more: &[&str], words: &str| {
+        let output = ephor(here).args(free).args(everywhere).args(more).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && text.contains(words), "{more:?}: {text}");
+    };
+    fails(&[], "add --name HOST with the name or address by which clients reach this machine");
+    fails(&["--name", "0.0.0.0"], "such as hub.example or 10.0.0.7");
+    fails(&["--name", "../hub"], "such as hub.example or 10.0.0.7");
+    fails(&["--cert", "own.pem"], "--cert-key");
+
+    let dev =
+        Dev::start(here, &[&everywhere[..], &["--name", "Hub.example", "--name", "127.0.0.7"]].concat());
+    let port = dev.value("amqps ").rsplit(':').next().unwrap();
+    assert!(dev.banner().contains(&format!("Endpoint=sb://hub.example:{port};")), "{}", dev.banner());
+    let pem = dev.value("trust").split(',').next().unwrap();
+    for host in ["127.0.0.7", "localhost"] {
+        let string = secure(host, port).replace("SAS_KEY_VALUE", "0123456789abcdef0123456789abcdef");
+        let mut send = ephor(here);
+        send.args(["send", "homes", "x", "--trust", pem]).env("EPHOR_CONNECTION", string);
+        let output = send.output().unwrap();
+        assert!(output.status.success(), "{host}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn a_certificate_of_ones_own_is_served_and_replaced_without_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let made = |name: &str| {
+        std::fs::create_dir(here.join(name)).unwrap();
+        let (_, pem) = Tls::for_development(&here.join(name), &["localhost"]).unwrap();
+        (pem.with_extension("key"), pem)
+    };
+    let ((key, pem), (next_key, next_pem)) = (made("first"), made("next"));
+    let [first, next] = [&pem, &next_pem].map(|pem| std::fs::read(pem).unwrap());
+    std::fs::write(here.join("first.pem"), first).unwrap();
+    std::fs::write(here.join("next.pem"), next).unwrap();
+    let own = ["--cert", pem.to_str().unwrap(), "--cert-key", key.to_str().unwrap()];
+    let dev =
+        Dev::start(here, &[&["--memory", "--amqps", "127.0.0.1:0", "--hub", "homes:1"][..], &own].concat());
+    assert_eq!(dev.value("cert"), format!("{}, read again when it changes", pem.display()));
+    let port = dev.value("amqps ").rsplit(':').next().unwrap();
+    let trusting = |pem: &str| {
+        let mut send = ephor(here);
+        send.args(["send", "homes", "x", "--trust", pem]).env("EPHOR_CONNECTION", secure("localhost", port));
+        send.output().unwrap().status.success()
+    };
+    assert!(trusting("first.pem"));
+    std::fs::rename(next_key, &key).unwrap();
+    std::fs::rename(next_pem, &pem).unwrap();
+    // It is looked at every second, and a client tries for longer.
+    assert!((0..30).any(|_| trusting("next.pem")), "the new one is not served");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let log = dev.stop_and_read_log();
+    assert!(log.contains("the certificate was replaced"), "{log}");
+
+    let refused = ephor(here).args(["dev", "--memory", "--amqps", "127.0.0.1:0"]).args(own).output().unwrap();
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(text.contains("--cert-key ") && text.contains("chmod 600"), "{text}");
+}
+
+#[test]
+fn a_hub_that_is_there_grows_only_if_that_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let counted = |more: &[&str]| {
+        let dev = Dev::start(here, more);
+        let (hub, banner) = (dev.value("hub").to_owned(), dev.banner().to_owned());
+        dev.stop();
+        (hub.split(" partitions").next().unwrap().to_owned(), banner)
+    };
+    assert_eq!(counted(&["--hub", "meters:8"]).0, "meters, 8");
+    let mut refused = ephor(here);
+    refused.args(["dev", "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--hub", "meters:16"]);
+    let refused = refused.output().unwrap();
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success(), "it grew without being told to");
+    assert!(text.contains("the hub meters has 8 partitions, and 16 are asked for"), "{text}");
+    assert!(text.contains("add --grow to do it, or ask for 8, as in --hub meters:8"), "{text}");
+    assert_eq!(counted(&["--hub", "meters"]).0, "meters, 8");
+    let (hub, banner) = counted(&["--hub", "meters:4"]);
+    assert_eq!(hub, "meters, 8");
+    assert!(
+        banner.contains("note       meters keeps its 8 partitions, although 4 are asked for"),
+        "{banner}"
+    );
+    let (hub, banner) = counted(&["--hub", "meters:16", "--grow"]);
+    assert_eq!(hub, "meters, 16");
+    assert!(
+        banner.contains("note       meters grew from 8 to 16 partitions for good; keys choose other"),
+        "{banner}"
+    );
+}
+
+#[test]
+fn who_disagrees_with_the_hub_about_tls_is_told_what_to_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let dev = Dev::start(here, &["--memory", "--amqps", "127.0.0.1:0", "--hub", "homes:1"]);
+    for (port, emulator, words) in [
+        ("amqp ", "", "add UseDevelopmentEmulator=true to the connection string"),
+        ("amqps ", ";UseDevelopmentEmulator=true", "the port speaks TLS; leave UseDevelopmentEmulator=true"),
+    ] {
+        let port = dev.value(port).rsplit(':').next().unwrap();
+        for command in [&["send", "homes", "x"][..], &["tail", "homes"]] {
+            let mut command_line = ephor(here);
+            command_line.args(command).env("EPHOR_CONNECTION", secure("127.0.0.1", port) + emulator);
+            let output = command_line.output().unwrap();
+            let text = String::from_utf8(output.stderr).unwrap();
+            assert!(!output.status.success() && text.contains(words), "{text}");
+            assert!(!text.contains("attempts"), "it tried what cannot help: {text}");
+        }
+    }
 }
 
 #[test]

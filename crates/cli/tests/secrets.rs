@@ -5,6 +5,7 @@
 mod common;
 
 use std::fmt::Debug;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use ephor_core::time::Timestamp;
@@ -14,7 +15,7 @@ use ephor_hub::{LocalNamespace, NamespaceConfig};
 use ephor_wire::connection_string::ConnectionString;
 use ephor_wire::sas::{Key, KeyRing, Token, sign};
 
-use common::{Dev, ephor};
+use common::{Dev, ephor, write_secret};
 
 const CANARY: &str = "canary+key/of+the+tests0123456789abcdef=";
 
@@ -130,8 +131,8 @@ fn a_configuration_that_is_wrong_does_not_show_what_is_in_it() {
         let arguments = ["dev", "--memory", "--config", "bad.json", "--amqp", "127.0.0.1:0"];
         assert_fails(folder.path(), &arguments, "", words);
     }
-    for (text, words) in [(CANARY.repeat(40), "no key"), (format!("{CANARY} {CANARY}"), "one line")] {
-        std::fs::write(folder.path().join("bad.key"), &text).unwrap();
+    for (text, words) in [(CANARY.repeat(40), "longer than"), (format!("{CANARY} {CANARY}"), "one line")] {
+        write_secret(&folder.path().join("bad.key"), &text);
         assert_fails(folder.path(), &["dev", "--memory", "--key-file", "bad.key"], "", words);
     }
 }
@@ -140,14 +141,13 @@ fn a_configuration_that_is_wrong_does_not_show_what_is_in_it() {
 fn a_hub_with_a_key_of_its_own_shows_it_to_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    std::fs::write(here.join("own.key"), format!("{CANARY}\n")).unwrap();
+    write_secret(&here.join("own.key"), &format!("{CANARY}\n"));
     let dev = Dev::start_with(
         ephor(here).env("RUST_LOG", "trace"),
         &["--key-file", "own.key", "--amqps", "127.0.0.1:0", "--hub", "homes:1"],
     );
     assert_hidden(dev.banner(), "the banner");
     assert!(dev.banner().contains("SharedAccessKey=hidden"), "{}", dev.banner());
-    assert!(dev.banner().contains("chmod 600 own.key"), "{}", dev.banner());
     let certificate = dev.value("trust").split(',').next().unwrap().to_owned();
     let plain = format!("{};UseDevelopmentEmulator=true", string(dev.value("amqp ")));
     let secure = string(dev.value("amqps ")).replace("127.0.0.1", "localhost");
@@ -168,4 +168,155 @@ fn a_hub_with_a_key_of_its_own_shows_it_to_nobody() {
         assert_hidden(&dev.ask(&request), "an answer over HTTP");
     }
     assert_hidden(&dev.stop_and_read_log(), "the log");
+}
+
+#[test]
+fn a_key_that_others_can_read_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("own.key");
+    for (option, text) in [("--key-file", CANARY.to_owned()), ("--keys", format!("ops manage {CANARY}"))] {
+        write_secret(&file, &text);
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let arguments = ["dev", "--memory", option, "own.key"];
+        assert_fails(folder.path(), &arguments, "", &format!("ephor: {option} own.key holds a secret"));
+        assert_fails(folder.path(), &arguments, "", "(mode 0644); chmod 600 own.key");
+    }
+}
+
+#[test]
+fn a_secret_in_an_argument_is_warned_of_with_the_other_ways_and_is_not_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    // All of them fail at once: it is about what is said before.
+    let connection = format!("{};oops", string("127.0.0.1:1"));
+    let database = format!("mysql://ada:{CANARY}@127.0.0.1:1/fleet");
+    let account = format!("AccountName=a;AccountKey={CANARY};BlobEndpoint=http://127.0.0.1:1/a");
+    let send = |value| ["send", "homes", "x", "--connection", value];
+    for (arguments, option, variable) in [
+        (&send(&connection)[..], "--connection", "EPHOR_CONNECTION"),
+        (&["group", "list", "--store", &database], "--store", "EPHOR_STORE"),
+        (&["checkpoint", "export", "homes/$Default", "--store", &database], "--store", "EPHOR_STORE"),
+        (&["group", "list", "--store", "sqlite:none.db"], "", ""),
+        (&["demo", "--page", "0.0.0.0:0", "--hub", &connection], "--hub", "EPHOR_DEMO_HUB"),
+        (&["demo", "--page", "0.0.0.0:0", "--results", &account], "--results", "EPHOR_DEMO_RESULTS"),
+        (&send(&connection.replace(CANARY, "SAS_KEY_VALUE")), "", ""),
+    ] {
+        let output = ephor(here).args(arguments).output().unwrap();
+        assert!(!output.status.success());
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert_hidden(&text, &arguments.join(" "));
+        match option {
+            "" => assert!(!text.contains("there is a secret in"), "{text}"),
+            _ => {
+                let words = format!(
+                    "there is a secret in {option}, and everybody on this machine can read the arguments of a process; put it \
+                     into {variable}, or into a file and give {option}-file FILE"
+                );
+                assert!(text.contains(&words), "{arguments:?}: {text}");
+            }
+        }
+    }
+    let (_, text) = said(here, &["send", "homes", "x"], &connection);
+    assert!(!text.contains("there is a secret in"), "{text}");
+}
+
+#[test]
+fn a_connection_and_a_store_come_from_files_that_nobody_else_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let dev = Dev::start(here, &["--memory", "--hub", "homes:1"]);
+    let run = |arguments: &[&str]| {
+        let mut command = ephor(here);
+        // What the environment says counts for less than what is on the command line.
+        command
+            .args(arguments)
+            .env("EPHOR_CONNECTION", "Endpoint=sb://nowhere")
+            .env("EPHOR_STORE", "nonsense");
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    write_secret(&here.join("connection"), &format!("{}\n", dev.connection()));
+    write_secret(&here.join("store"), "sqlite:none.db\n");
+    let send = ["send", "homes", "x", "--connection-file", "connection"];
+    assert_eq!(run(&send), (Some(0), "1 event sent to homes\n".to_owned()));
+    let list = ["group", "list", "--store-file", "store"];
+    let (code, text) = run(&list);
+    assert!(code == Some(1) && text.contains("there is no store at sqlite:none.db"), "{text}");
+
+    let (code, text) = run(&[&list[..], &["--store", "sqlite:other.db"]].concat());
+    assert!(code == Some(2) && text.contains("say the same thing twice"), "{text}");
+    let output = ephor(here).args(["group", "list"]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        output.status.code() == Some(2) && text.contains("--store-file FILE, or set EPHOR_STORE"),
+        "{text}"
+    );
+
+    for (file, arguments) in [("connection", &send[..]), ("store", &list)] {
+        std::fs::set_permissions(here.join(file), std::fs::Permissions::from_mode(0o640)).unwrap();
+        let (code, text) = run(arguments);
+        assert!(code == Some(1) && text.contains(&format!("chmod 600 {file}")), "{text}");
+    }
+}
+
+#[test]
+fn a_list_of_keys_permits_what_each_line_says_and_shows_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    write_secret(
+        &here.join("keys"),
+        &format!(
+            "# who may do what\nsensors send {CANARY}1 homes\nboard listen {CANARY}2\nold send {CANARY}3 gone\n"
+        ),
+    );
+    let dev = Dev::start_with(
+        ephor(here).env("RUST_LOG", "trace"),
+        &["--memory", "--keys", "keys", "--hub", "homes:1", "--hub", "doors:1"],
+    );
+    assert_hidden(dev.banner(), "the banner");
+    for words in [
+        "key        sensors: Send, for homes",
+        "key        board: Listen, for all hubs",
+        "the key \"old\" is for the hub \"gone\", which is not there",
+        "SharedAccessKeyName=sensors;SharedAccessKey=hidden;",
+    ] {
+        assert!(dev.banner().contains(words), "{words}: {}", dev.banner());
+    }
+    let by = |name: &str, number: u32| {
+        let string = format!("{}{number};UseDevelopmentEmulator=true", string(dev.value("amqp ")));
+        string.replace("RootManageSharedAccessKey", name)
+    };
+    assert!(said(here, &["send", "homes", "hello"], &by("sensors", 1)).0);
+    assert_fails(here, &["send", "doors", "hello"], &by("sensors", 1), "InvalidSignature");
+    assert_fails(here, &["send", "homes", "hello"], &by("board", 2), "'Send' claim(s) are required");
+    let tail = ["tail", "homes", "--from-beginning", "-n", "1"];
+    assert!(said(here, &tail, &by("board", 2)).1.contains("hello"));
+    assert_fails(here, &tail, &by("sensors", 1), "'Listen' claim(s) are required");
+    assert_fails(here, &tail, &by("board", 1), "InvalidSignature");
+    assert_hidden(&dev.stop_and_read_log(), "the log");
+
+    for (text, words) in [
+        (format!("ops manage {CANARY}\n{CANARY} ops manage"), "--keys keys: line 2: the name (column 1)"),
+        (format!("ops {CANARY}"), "--keys keys: line 1: it has 2 columns"),
+        (String::new(), "--keys keys: there is no key in it"),
+    ] {
+        write_secret(&here.join("keys"), &text);
+        assert_fails(here, &["dev", "--memory", "--keys", "keys"], "", words);
+    }
+}
+
+#[test]
+fn a_key_goes_in_plaintext_to_another_machine_only_if_that_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let dev = Dev::start(here, &["--memory", "--hub", "homes:1"]);
+    let send = ["send", "homes", "x"];
+    let elsewhere = format!("{};UseDevelopmentEmulator=true", string("eventhubs-emulator"));
+    assert_fails(here, &send, &elsewhere, "eventhubs-emulator is not this machine");
+    assert_fails(here, &send, &elsewhere, "allow it: --allow-insecure on the command line");
+    // An address that leads here and does not say so.
+    let unnamed = dev.connection().replace("127.0.0.1", "0.0.0.0");
+    assert_fails(here, &send, &unnamed, "0.0.0.0 is not this machine");
+    let (sent, text) = said(here, &[&send[..], &["--allow-insecure"]].concat(), &unnamed);
+    assert!(sent, "{text}");
 }

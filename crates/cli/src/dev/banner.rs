@@ -10,16 +10,21 @@ use std::time::Duration;
 
 use ephor_core::BoxError;
 use ephor_hub::{Durability, LocalNamespace};
-use ephor_wire::connection_string::{ConnectionString, DEVELOPMENT_KEY, DEVELOPMENT_KEY_NAME, PLAIN_PORT};
-use ephor_wire::sas::Key;
+use ephor_wire::connection_string::{ConnectionString, PLAIN_PORT};
+use ephor_wire::sas::SharedKey;
+
+use super::certificate;
+use super::keys::{self, Keys};
 
 pub(super) struct Banner<'a> {
     pub(super) amqp: SocketAddr,
     pub(super) amqps: Option<SocketAddr>,
-    pub(super) certificate: Option<&'a Path>,
+    pub(super) certificate: Option<&'a certificate::Source>,
+    /// By which clients reach this machine.
+    pub(super) names: &'a [String],
     pub(super) http: SocketAddr,
     pub(super) data: &'a Path,
-    pub(super) key_file: Option<&'a Path>,
+    pub(super) keys: &'a Keys,
     pub(super) notes: &'a [String],
 }
 
@@ -43,8 +48,14 @@ impl Banner<'_> {
         if let Some(address) = self.amqps {
             line("amqps", format!("{address}"))?;
         }
-        if let Some(pem) = self.certificate {
-            line("trust", format!("{}, the certificate (PEM) for clients over TLS", pem.display()))?;
+        match self.certificate {
+            Some(certificate::Source::Made(pem)) => {
+                line("trust", format!("{}, the certificate (PEM) for clients over TLS", pem.display()))?;
+            }
+            Some(certificate::Source::Own(pem)) => {
+                line("cert", format!("{}, read again when it changes", pem.display()))?;
+            }
+            None => {}
         }
         line("health", format!("http://{}/health", self.http))?;
         line("data", self.persistence(namespace.config().durability))?;
@@ -59,6 +70,12 @@ impl Banner<'_> {
         for (hub, reason) in namespace.broken() {
             line("BROKEN", format!("{hub}: {reason}"))?;
         }
+        if let keys::Source::List(_) = self.keys.from {
+            for SharedKey { name, claims, hub, .. } in &self.keys.keys {
+                let place = hub.as_ref().map_or("all hubs".to_owned(), ToString::to_string);
+                line("key", format!("{name}: {claims}, for {place}"))?;
+            }
+        }
         for note in self.notes {
             line("note", note.clone())?;
         }
@@ -68,37 +85,63 @@ impl Banner<'_> {
     /// What to paste.
     fn strings(&self, text: &mut String) -> Result<(), BoxError> {
         let host = paste_host(self.amqp.ip()).parse()?;
-        let plain = ConnectionString::development(&host, self.amqp.port(), None);
+        let plain = self.with_key(ConnectionString::development(&host, self.amqp.port(), None));
         writeln!(text, "\n  connect any Azure Event Hubs SDK with\n  {}", self.shown(&plain))?;
         if let Some(address) = self.amqps {
-            let endpoint = format!("Endpoint=sb://{}:{}", paste_host(address.ip()), address.port());
-            let key = Key::new(DEVELOPMENT_KEY);
-            let secure = ConnectionString::parse(&endpoint)?.with_key(DEVELOPMENT_KEY_NAME, key);
+            let host = match self.names.first() {
+                Some(name) if name.contains(':') => format!("[{name}]"),
+                Some(name) => name.clone(),
+                None => paste_host(address.ip()),
+            };
+            let endpoint = format!("Endpoint=sb://{host}:{}", address.port());
+            let secure = self.with_key(ConnectionString::parse(&endpoint)?);
             writeln!(text, "  or, over TLS,\n  {}", self.shown(&secure))?;
         }
-        if let Some(file) = self.key_file {
-            writeln!(text, "  with the key in {} in place of the word hidden", file.display())?;
+        match &self.keys.from {
+            keys::Source::Development => {}
+            keys::Source::KeyFile(file) => {
+                writeln!(text, "  with the key in {} in place of the word hidden", file.display())?;
+            }
+            keys::Source::List(file) => {
+                writeln!(text, "  with a name and its key from {} in place of these", file.display())?;
+            }
         }
         Ok(())
     }
 
+    /// With the first of the keys.
+    fn with_key(&self, string: ConnectionString) -> ConnectionString {
+        match self.keys.keys.first() {
+            Some(first) => string.with_key(&first.name, first.key.clone()),
+            None => string,
+        }
+    }
+
     /// Our own commands look at the usual port, with the key for development, unless they are told otherwise.
     fn first_of_all(&self, text: &mut String) -> Result<(), BoxError> {
-        if self.key_file.is_none() && self.amqp.port() == PLAIN_PORT && self.amqp.ip().is_ipv4() {
+        if self.keys.from == keys::Source::Development
+            && self.amqp.port() == PLAIN_PORT
+            && self.amqp.ip().is_ipv4()
+        {
             return Ok(());
         }
         let host = paste_host(self.amqp.ip()).parse()?;
-        let mut string = self.shown(&ConnectionString::development(&host, self.amqp.port(), None));
-        if let Some(file) = self.key_file {
-            string = string.replace("=hidden", &format!("=$(cat '{}')", file.display()));
+        let string = self.with_key(ConnectionString::development(&host, self.amqp.port(), None));
+        let mut string = self.shown(&string);
+        match &self.keys.from {
+            keys::Source::Development => {}
+            keys::Source::KeyFile(file) => {
+                string = string.replace("=hidden", &format!("=$(cat '{}')", file.display()));
+            }
+            keys::Source::List(_) => string = string.replace("=hidden", "=KEY"),
         }
         Ok(writeln!(text, "             after export EPHOR_CONNECTION=\"{string}\"")?)
     }
 
     fn shown(&self, string: &ConnectionString) -> String {
-        match self.key_file {
-            None => string.reveal(),
-            Some(_) => string.to_string(),
+        match self.keys.from {
+            keys::Source::Development => string.reveal(),
+            keys::Source::KeyFile(_) | keys::Source::List(_) => string.to_string(),
         }
     }
 

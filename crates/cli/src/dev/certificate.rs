@@ -1,26 +1,59 @@
-//! The certificate of `--amqps`: made at the first start, and kept in the data folder.
+//! The certificate of `--amqps`: one's own, or made at the first start and kept in the data folder.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ephor_core::BoxError;
 use ephor_gateway::Tls;
 
 use crate::arguments::Dev;
+use crate::{say, secret_file};
 
 /// The folder for certificates made for development, inside the data folder.
 const FOLDER: &str = "certificates";
 /// What every such certificate is good for.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+/// How often the files are looked at: a new certificate counts soon, and a look costs next to nothing.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// A certificate, and where clients find it.
+/// A certificate, and where it is from.
 pub(super) struct Certificate {
     pub(super) tls: Tls,
-    pub(super) pem: PathBuf,
+    pub(super) from: Source,
     /// Without a data folder it goes with the process.
     _until_the_end: Option<tempfile::TempDir>,
 }
 
+/// Where a certificate is from.
+pub(super) enum Source {
+    /// Made for development: clients have to trust it.
+    Made(PathBuf),
+    /// One's own.
+    Own(PathBuf),
+}
+
+/// One's own certificate, if the options name one; an error if nobody could verify the one that would be made. Touches
+/// nothing, and so comes before anything that does.
+pub(super) fn own(options: &Dev) -> Result<Option<Certificate>, BoxError> {
+    let Some(address) = options.amqps else { return Ok(None) };
+    if let (Some(cert), Some(key)) = (&options.cert, &options.cert_key) {
+        secret_file::check(key).map_err(|error| format!("--cert-key {error}"))?;
+        let tls = Tls::from_files(cert, key).map_err(|error| format!("--cert, --cert-key: {error}"))?;
+        return Ok(Some(Certificate { tls, from: Source::Own(cert.clone()), _until_the_end: None }));
+    }
+    if address.ip().is_unspecified() && options.names.is_empty() {
+        return Err(format!(
+            "--amqps {address} serves other machines, and the certificate would be for localhost alone, so that none of \
+             them could verify it; add --name HOST with the name or address by which clients reach this machine, or \
+             give a certificate of your own with --cert FILE --cert-key FILE"
+        )
+        .into());
+    }
+    Ok(None)
+}
+
+/// The one made for development.
 pub(super) fn for_development(options: &Dev, address: SocketAddr) -> Result<Certificate, BoxError> {
     let (folder, until_the_end) = match options.memory {
         true => {
@@ -30,25 +63,59 @@ pub(super) fn for_development(options: &Dev, address: SocketAddr) -> Result<Cert
         }
         false => (options.data.join(FOLDER), None),
     };
-    let (folder, names) = of_address(&folder, address.ip());
+    let (folder, names) = place(&folder, address.ip(), &options.names);
     std::fs::create_dir_all(&folder)
         .map_err(|error| format!("cannot make {} for certificates: {error}", folder.display()))?;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let (tls, pem) = Tls::for_development(&folder, &names)?;
     let pem = std::path::absolute(&pem).unwrap_or(pem);
-    Ok(Certificate { tls, pem, _until_the_end: until_the_end })
+    Ok(Certificate { tls, from: Source::Made(pem), _until_the_end: until_the_end })
 }
 
-/// An address that is not in every certificate has one of its own.
-fn of_address(folder: &Path, ip: IpAddr) -> (PathBuf, Vec<String>) {
+/// The folder of a certificate, and its names. One that names more than this machine has a folder of its own, so that
+/// clients that trust another one go on doing so.
+fn place(folder: &Path, ip: IpAddr, given: &[String]) -> (PathBuf, Vec<String>) {
     let mut names: Vec<String> = NAMES.map(str::to_owned).to_vec();
-    let own = ip.to_string();
-    if ip.is_unspecified() || names.contains(&own) {
-        return (folder.to_owned(), names);
+    let own = (!ip.is_unspecified()).then(|| ip.to_string());
+    for name in own.into_iter().chain(given.iter().cloned()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
     }
-    let folder = folder.join(own.replace(':', "-"));
-    names.push(own);
-    (folder, names)
+    match names.get(NAMES.len()) {
+        Some(first) => (folder.join(first.replace(':', "-")), names),
+        None => (folder.to_owned(), names),
+    }
+}
+
+/// Takes a certificate that is replaced in its files, until it is dropped. What goes wrong is said once.
+pub(super) async fn keep_fresh<T>(tls: &Tls) -> T {
+    let mut said = None;
+    loop {
+        pause().await;
+        let tls = tls.clone();
+        let looked = tokio::task::spawn_blocking(move || tls.reload_if_changed()).await;
+        let problem = match looked {
+            Ok(Ok(false)) => None,
+            Ok(Ok(true)) => {
+                say("the certificate was replaced: who connects from now on is shown the new one");
+                None
+            }
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(problem) = problem.as_ref().filter(|problem| said.as_ref() != Some(*problem)) {
+            say(&format!(
+                "the certificate changed and cannot be used, so the old one is still shown: {problem}"
+            ));
+        }
+        said = problem;
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the outermost shell: files change in real time")]
+async fn pause() {
+    tokio::time::sleep(LOOK_EVERY).await;
 }
 
 #[cfg(test)]
@@ -56,13 +123,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_certificate_for_this_machine_and_one_for_each_other_address() {
-        let of = |ip: &str| of_address(Path::new("c"), ip.parse().unwrap());
+    fn one_certificate_for_this_machine_and_one_for_each_other_name() {
+        let of = |ip: &str, names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            place(Path::new("c"), ip.parse().unwrap(), &names)
+        };
         for usual in ["127.0.0.1", "::1", "0.0.0.0", "::"] {
-            assert_eq!(of(usual), (PathBuf::from("c"), NAMES.map(str::to_owned).to_vec()), "{usual}");
+            assert_eq!(of(usual, &["localhost"]), (PathBuf::from("c"), NAMES.map(str::to_owned).to_vec()));
         }
-        let (folder, names) = of("127.0.0.5");
+        let (folder, names) = of("127.0.0.5", &[]);
         assert_eq!((folder, names.last().unwrap().as_str()), (PathBuf::from("c/127.0.0.5"), "127.0.0.5"));
-        assert_eq!(of("fe80::1").0, PathBuf::from("c/fe80--1"));
+        assert_eq!(of("fe80::1", &[]).0, PathBuf::from("c/fe80--1"));
+        let (folder, names) = of("0.0.0.0", &["hub.example", "localhost", "10.0.0.7"]);
+        assert_eq!(folder, PathBuf::from("c/hub.example"));
+        assert_eq!(names[NAMES.len()..], ["hub.example", "10.0.0.7"]);
     }
 }

@@ -1,19 +1,35 @@
 //! Which hubs there shall be: from the options, a file, or the one that a newcomer gets.
 
+use std::cmp::Ordering;
 use std::fmt::Display;
 
 use ephor_core::BoxError;
 use ephor_core::ids::{DEFAULT_CONSUMER_GROUP, InvalidName};
 use ephor_hub::config::{ConfigFile, DEFAULT_PARTITIONS};
-use ephor_hub::{Durability, HubConfig, LocalNamespace, NamespaceConfig};
+use ephor_hub::{Durability, HubConfig, HubError, LocalNamespace, NamespaceConfig};
 
 use crate::arguments::Dev;
 
 /// The hub of those who ask for none.
 const FIRST_HUB: &str = "homes";
 
-/// The configuration that the options ask for, and what is to be said about it.
-pub(super) fn configuration(options: &Dev) -> Result<(NamespaceConfig, Vec<String>), BoxError> {
+/// What the options ask for.
+pub(super) struct Configuration {
+    /// Everything but the hubs.
+    pub(super) namespace: NamespaceConfig,
+    pub(super) hubs: Vec<Wanted>,
+    /// What is to be said about it.
+    pub(super) notes: Vec<String>,
+}
+
+/// A hub that there shall be.
+pub(super) struct Wanted {
+    hub: HubConfig,
+    /// Whether somebody wrote its number of partitions.
+    counted: bool,
+}
+
+pub(super) fn configuration(options: &Dev) -> Result<Configuration, BoxError> {
     let (mut config, notes) = match &options.config {
         Some(file) => {
             let ConfigFile { config, notes } = NamespaceConfig::from_file(file)?;
@@ -21,6 +37,7 @@ pub(super) fn configuration(options: &Dev) -> Result<(NamespaceConfig, Vec<Strin
         }
         None => (NamespaceConfig::default(), Vec::new()),
     };
+    let in_file = config.hubs.len();
     if options.memory {
         config.durability = Durability::Memory;
     } else if options.relaxed {
@@ -31,7 +48,11 @@ pub(super) fn configuration(options: &Dev) -> Result<(NamespaceConfig, Vec<Strin
     }
     config.validate()?;
     check_groups(&config, options)?;
-    Ok((config, notes))
+    // A file has a number for every hub, be it the default; an option may have none.
+    let counted = |index: usize| index.checked_sub(in_file).is_none_or(|at| options.hubs[at].contains(':'));
+    let hubs = std::mem::take(&mut config.hubs).into_iter().enumerate();
+    let hubs = hubs.map(|(index, hub)| Wanted { hub, counted: counted(index) }).collect();
+    Ok(Configuration { namespace: config, hubs, notes })
 }
 
 /// What can be said of `--group` before there is a namespace.
@@ -80,12 +101,59 @@ fn hub_of(given: &str) -> Result<HubConfig, BoxError> {
     Ok(HubConfig::new(name, partitions).map_err(|error| format!("--hub {given}: {error}"))?)
 }
 
-/// A namespace without any hub gets one: there shall be something to send to.
-pub(super) fn ensure_one(namespace: &LocalNamespace) -> Result<(), BoxError> {
+impl Wanted {
+    /// How many partitions a hub that is there shall have, and what should be known of it.
+    fn resolve_partitions(&self, present: u32, grow: bool, notes: &mut Vec<String>) -> Result<u32, String> {
+        let (name, wanted) = (&self.hub.name, self.hub.partitions);
+        match wanted.cmp(&present) {
+            Ordering::Less if self.counted => notes.push(format!(
+                "{name} keeps its {present} partitions, although {wanted} are asked for: a hub never shrinks"
+            )),
+            Ordering::Greater if self.counted && grow => {
+                notes.push(format!(
+                    "{name} grew from {present} to {wanted} partitions for good; keys choose other partitions from now on"
+                ));
+                return Ok(wanted);
+            }
+            Ordering::Greater if self.counted => {
+                return Err(format!(
+                    "the hub {name} has {present} partitions, and {wanted} are asked for; to grow is for good, and keys \
+                     choose other partitions from then on: add --grow to do it, or ask for {present}, as in --hub \
+                     {name}:{present}"
+                ));
+            }
+            _ => {}
+        }
+        Ok(present)
+    }
+}
+
+/// Makes the hubs that are asked for; without any hub there shall be one to send to. Those that are there grow only if
+/// that is said: it is for good, and keys choose other partitions from then on. Nothing is changed if one may not grow.
+/// What should be known of it is given back.
+pub(super) fn ensure(
+    namespace: &LocalNamespace,
+    wanted: &[Wanted],
+    grow: bool,
+) -> Result<Vec<String>, BoxError> {
+    let mut notes = Vec::new();
+    let mut hubs = Vec::new();
+    for asked in wanted {
+        let partitions = match namespace.hub(asked.hub.name.as_str()) {
+            Ok(there) => asked.resolve_partitions(there.describe().partitions, grow, &mut notes)?,
+            // One that cannot be opened has been named; the others are served.
+            Err(HubError::Broken { .. }) => continue,
+            Err(_) => asked.hub.partitions,
+        };
+        hubs.push(HubConfig { partitions, ..asked.hub.clone() });
+    }
+    for hub in &hubs {
+        namespace.ensure_hub(hub)?;
+    }
     if namespace.hubs_open().is_empty() && namespace.broken().is_empty() {
         namespace.create_hub(HubConfig::new(FIRST_HUB, DEFAULT_PARTITIONS)?)?;
     }
-    Ok(())
+    Ok(notes)
 }
 
 /// Makes the groups that were asked for.
@@ -119,10 +187,33 @@ mod tests {
     }
 
     #[test]
+    fn a_hub_that_is_there_grows_only_if_that_is_said_and_never_shrinks() {
+        let namespace = LocalNamespace::in_memory(NamespaceConfig::default()).unwrap();
+        let ensure = |asked: &str, grow| {
+            let wanted = Wanted { hub: hub_of(asked).unwrap(), counted: asked.contains(':') };
+            let notes = ensure(&namespace, &[wanted], grow).map_err(|error| error.to_string());
+            (notes, namespace.hub("meters").unwrap().describe().partitions)
+        };
+        assert_eq!(ensure("meters:8", false), (Ok(vec![]), 8));
+        assert_eq!(ensure("Meters:8", false), (Ok(vec![]), 8));
+        // Four is what one without a number would begin with.
+        assert_eq!(ensure("meters", true), (Ok(vec![]), 8));
+        let (refused, count) = ensure("meters:16", false);
+        assert!(refused.as_ref().is_err_and(|error| error.contains("--grow")), "{refused:?}");
+        assert_eq!(count, 8);
+        let (notes, count) = ensure("meters:4", true);
+        assert!(notes.as_ref().is_ok_and(|notes| notes[0].contains("never shrinks")), "{notes:?}");
+        assert_eq!(count, 8);
+        let (notes, count) = ensure("meters:16", true);
+        assert!(notes.as_ref().is_ok_and(|notes| notes[0].contains("from 8 to 16")), "{notes:?}");
+        assert_eq!(count, 16);
+    }
+
+    #[test]
     fn a_namespace_without_hubs_gets_one_and_groups_are_made() {
         let namespace = LocalNamespace::in_memory(NamespaceConfig::default()).unwrap();
-        ensure_one(&namespace).unwrap();
-        ensure_one(&namespace).unwrap();
+        ensure(&namespace, &[], false).unwrap();
+        ensure(&namespace, &[], false).unwrap();
         assert_eq!(namespace.hubs_open().len(), 1);
         ensure_groups(&namespace, &["homes/alarms".to_owned()]).unwrap();
         assert_eq!(namespace.hub("homes").unwrap().describe().groups.len(), 2);

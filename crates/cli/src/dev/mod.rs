@@ -4,7 +4,7 @@ mod banner;
 mod certificate;
 mod health;
 mod hubs;
-mod key;
+mod keys;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -20,6 +20,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use self::banner::Banner;
+use self::hubs::Configuration;
+use self::keys::Keys;
 use crate::arguments::Dev;
 
 pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
@@ -28,16 +30,16 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
     }
     check_exposure(options.http, options.allow_insecure)?;
     let began = SystemClock.now();
-    let (config, mut notes) = hubs::configuration(&options)?;
-    let key = key::chosen(options.key_file.as_deref())?;
-    notes.extend(key::note(options.key_file.as_deref()));
+    let Configuration { namespace: config, hubs: wanted, mut notes } = hubs::configuration(&options)?;
+    let keys = Keys::chosen(&options)?;
+    let own_certificate = certificate::own(&options)?;
     let folder = options.data.clone();
-    let opened = config.clone();
     // Opening waits for the disk.
-    let namespace = tokio::task::spawn_blocking(move || LocalNamespace::open(folder, opened)).await??;
+    let namespace = tokio::task::spawn_blocking(move || LocalNamespace::open(folder, config)).await??;
     let namespace = Arc::new(namespace);
-    hubs::ensure_one(&namespace)?;
+    notes.extend(hubs::ensure(&namespace, &wanted, options.grow)?);
     hubs::ensure_groups(&namespace, &options.groups)?;
+    notes.extend(keys.notes(&namespace));
 
     let amqp = bind(options.amqp, "--amqp")?;
     let amqps = match options.amqps {
@@ -45,21 +47,26 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
         None => None,
     };
     let http = bind(options.http, "--http")?;
-    let keys = vec![key];
-    let config = GatewayConfig { keys, allow_insecure: options.allow_insecure, ..GatewayConfig::default() };
+    let config = GatewayConfig {
+        keys: keys.keys.clone(),
+        allow_insecure: options.allow_insecure,
+        ..GatewayConfig::default()
+    };
     let gateway = Gateway::new(namespace.clone(), config)?;
-    let certificate = match &amqps {
-        Some(listener) => Some(certificate::for_development(&options, listener.local_addr()?)?),
-        None => None,
+    let certificate = match (&amqps, own_certificate) {
+        (Some(_), Some(own)) => Some(own),
+        (Some(listener), None) => Some(certificate::for_development(&options, listener.local_addr()?)?),
+        (None, _) => None,
     };
 
     let banner = Banner {
         amqp: amqp.local_addr()?,
         amqps: amqps.as_ref().map(TcpListener::local_addr).transpose()?,
-        certificate: certificate.as_ref().map(|certificate| certificate.pem.as_path()),
+        certificate: certificate.as_ref().map(|certificate| &certificate.from),
+        names: &options.names,
         http: http.local_addr()?,
         data: &options.data,
-        key_file: options.key_file.as_deref(),
+        keys: &keys,
         notes: &notes,
     };
 
@@ -77,7 +84,12 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
     let secure = async {
         match (amqps, &certificate) {
             (Some(listener), Some(certificate)) => {
-                gateway.serve_tls(listener, &certificate.tls, stopped(stopping.clone())).await
+                let serving = gateway.serve_tls(listener, &certificate.tls, stopped(stopping.clone()));
+                tokio::select! {
+                    biased;
+                    served = serving => served,
+                    never = certificate::keep_fresh(&certificate.tls) => never,
+                }
             }
             _ => Ok(()),
         }
@@ -118,8 +130,8 @@ pub(crate) async fn interrupted() {
 fn advised(error: ServeError) -> BoxError {
     match error {
         ServeError::Insecure { address, missing } => format!(
-            "{address} can be reached from other machines, and {missing}; use --amqps with --key-file, listen on \
-             127.0.0.1, or add --allow-insecure if nobody else is in that network"
+            "{address} can be reached from other machines, and {missing}; use --amqps with --key-file or --keys, listen \
+             on 127.0.0.1, or add --allow-insecure if nobody else is in that network"
         )
         .into(),
         other => other.into(),

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -87,6 +88,12 @@ impl Drop for Dev {
         drop(self.child.kill());
         drop(self.child.wait());
     }
+}
+
+/// A file that nobody else can read.
+pub(crate) fn write_secret(file: &Path, text: &str) {
+    std::fs::write(file, text).unwrap();
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 /// The command, in a folder and with nothing of the environment that would change it.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ephor_testkit::azurite_server::{Azurite, KEY as ACCOUNT_KEY};
 
-use crate::common::{Dev, ephor};
+use crate::common::{Dev, ephor, write_secret};
 use crate::processes::{arguments, children_of};
 use crate::running::{Demo, Outcome};
 
@@ -38,7 +38,7 @@ fn assert_said_nothing(outcome: &Outcome, folder: &Path) {
 fn over_tls_with_a_key_and_a_storage_account_it_is_as_exact() {
     let place = tempfile::tempdir().unwrap();
     let here = place.path();
-    fs::write(here.join("own.key"), HUB_KEY).unwrap();
+    write_secret(&here.join("own.key"), HUB_KEY);
     let dev = Dev::start_with(
         &mut ephor(here),
         &[

@@ -58,7 +58,9 @@ impl KeyRing {
     }
 
     /// What a token permits at `audience`, the name that it was put under. The token may be for more: what
-    /// counts is that it covers the audience.
+    /// counts is that it covers the audience. The host in both is the client's word: clients reach one hub by many
+    /// names, and it is compared with no name of ours. So a token counts wherever its key is known, and hubs that shall
+    /// not take each other's tokens need keys of their own.
     pub fn authorize(&self, token: &str, audience: &str, now: Timestamp) -> Result<Grant, InvalidToken> {
         let token = Token::parse(token)?;
         let scope = token.scope().ok_or(InvalidToken::Malformed)?;

@@ -1,0 +1,73 @@
+//! The keys that clients have to know: the one for development, which everybody knows, or one's own.
+//!
+//! One's own come from a file and never from the command line, where everybody on the machine could read them.
+//! Nothing here, and nothing that is printed, repeats one.
+
+use std::path::{Path, PathBuf};
+
+use ephor_core::BoxError;
+use ephor_gateway::keys::{MAX_KEY_LENGTH, MAX_KEYS};
+use ephor_gateway::{SharedKey, development_key, parse_key, parse_keys};
+use ephor_hub::LocalNamespace;
+
+use crate::arguments::Dev;
+use crate::secret_file;
+
+/// As many keys as are allowed, each with a long name, a long hub and a comment.
+const LONGEST_LIST: usize = MAX_KEYS * 2048;
+
+/// Who may do what, and where that was written.
+pub(super) struct Keys {
+    pub(super) keys: Vec<SharedKey>,
+    pub(super) from: Source,
+}
+
+/// Where keys are from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// Everybody knows the key.
+    Development,
+    /// One key, in a file that holds nothing else.
+    KeyFile(PathBuf),
+    /// A list.
+    List(PathBuf),
+}
+
+impl Keys {
+    /// The key for development unless the options name others.
+    pub(super) fn chosen(options: &Dev) -> Result<Self, BoxError> {
+        match (&options.keys, &options.key_file) {
+            (Some(file), _) => {
+                let keys = read(file, LONGEST_LIST, parse_keys);
+                let keys = keys.map_err(|error| format!("--keys {error}"))?;
+                Ok(Self { keys, from: Source::List(file.clone()) })
+            }
+            (None, Some(file)) => {
+                // The end of the line, and blanks.
+                let key = read(file, MAX_KEY_LENGTH + 16, parse_key);
+                let key = key.map_err(|error| format!("--key-file {error}"))?;
+                let keys = vec![SharedKey { key, ..development_key() }];
+                Ok(Self { keys, from: Source::KeyFile(file.clone()) })
+            }
+            (None, None) => Ok(Self { keys: vec![development_key()], from: Source::Development }),
+        }
+    }
+
+    /// What whoever wrote the list should know: a key for a hub that is not there opens nothing.
+    pub(super) fn notes(&self, namespace: &LocalNamespace) -> Vec<String> {
+        let missing = |key: &SharedKey| {
+            let hub = key.hub.as_ref().filter(|hub| namespace.hub(hub.as_str()).is_err())?;
+            Some(format!("the key {:?} is for the hub {hub:?}, which is not there", key.name))
+        };
+        self.keys.iter().filter_map(missing).collect()
+    }
+}
+
+fn read<T, E: ToString>(
+    file: &Path,
+    longest: usize,
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<T, String> {
+    let text = secret_file::read(file, longest)?;
+    parse(&text).map_err(|error| format!("{}: {}", file.display(), error.to_string()))
+}

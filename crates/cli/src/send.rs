@@ -11,6 +11,8 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 use crate::arguments::Send;
 use crate::connection;
+use crate::tools::arguments::Output;
+use crate::tools::table::{object, pretty, say};
 
 /// Lines that are sent together, if they come fast enough.
 const LINES_AT_A_TIME: usize = 100;
@@ -23,14 +25,26 @@ pub(crate) async fn run(options: Send) -> Result<(), BoxError> {
         (None, None) => Target::Any,
     };
     let mut sending = Sending { producer: hub.producer(), target, sent: 0 };
-    if options.bodies.is_empty() {
-        sending.send_lines(BufReader::new(tokio::io::stdin())).await?;
-    } else {
-        let events: Vec<_> = options.bodies.into_iter().map(NewEvent::new).collect();
-        sending.send(&events, "event").await?;
+    let outcome = match options.bodies.is_empty() {
+        true => sending.send_lines(BufReader::new(tokio::io::stdin())).await,
+        false => {
+            let events: Vec<_> = options.bodies.into_iter().map(NewEvent::new).collect();
+            sending.send(&events, "event").await.map_err(BoxError::from)
+        }
+    };
+    match options.output {
+        // Also where it failed: who goes on has to know from where.
+        Output::Json => say(&pretty(&object([
+            ("hub", options.hub.as_str().into()),
+            ("sent", sending.sent.into()),
+            ("done", outcome.is_ok().into()),
+        ])))?,
+        Output::Table if outcome.is_ok() => {
+            eprintln!("{} sent to {}", counted(sending.sent), options.hub);
+        }
+        Output::Table => {}
     }
-    eprintln!("{} sent to {}", counted(sending.sent), options.hub);
-    Ok(())
+    outcome
 }
 
 /// What has come of it so far.

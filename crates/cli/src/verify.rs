@@ -4,18 +4,43 @@ use std::process::ExitCode;
 
 use ephor_core::BoxError;
 use ephor_hub::{HubVerification, verify_folder};
+use serde_json::Value;
 
 use crate::arguments::Verify;
+use crate::tools::arguments::Output;
+use crate::tools::table::{object, pretty, say};
 
 pub(crate) fn run(options: &Verify) -> Result<ExitCode, BoxError> {
     let hubs = verify_folder(&options.data)?;
-    hubs.iter().for_each(show);
     let damaged = hubs.iter().filter(|hub| !hub.is_intact()).count();
-    match damaged {
-        0 => println!("{} hubs, all intact", hubs.len()),
-        _ => println!("{} hubs, {damaged} damaged", hubs.len()),
+    if options.output == Output::Json {
+        say(&pretty(&hubs.iter().map(described).collect()))?;
+    } else {
+        hubs.iter().for_each(show);
+        match damaged {
+            0 => println!("{} hubs, all intact", hubs.len()),
+            _ => println!("{} hubs, {damaged} damaged", hubs.len()),
+        }
     }
     Ok(if damaged == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What `show` says, for programs.
+fn described(hub: &HubVerification) -> Value {
+    let log = hub.log.as_ref().ok();
+    let damage = log.into_iter().flat_map(|log| &log.damage).map(ToString::to_string);
+    let errors = hub.record.as_ref().err().into_iter().chain(hub.log.as_ref().err());
+    object([
+        ("hub", hub.hub.as_ref().map(|name| name.as_str()).into()),
+        ("folder", hub.folder.as_str().into()),
+        ("intact", hub.is_intact().into()),
+        ("events", log.map(|log| log.events).into()),
+        ("segments", log.map(|log| log.segments).into()),
+        ("bytes", log.map(|log| log.bytes).into()),
+        ("torn_bytes", log.map(|log| log.torn_bytes).into()),
+        ("damage", damage.collect()),
+        ("errors", errors.map(String::as_str).collect()),
+    ])
 }
 
 fn show(hub: &HubVerification) {

@@ -139,3 +139,44 @@ fn an_event_stays_on_one_line() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.ends_with(" 0/0 key=a\\nb c\\r\\nd\\u{1b}[2J é\n"), "{text}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn beside_a_host_it_says_how_to_read_in_a_group_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let dev = Dev::start(here, &["--memory", "--hub", "homes:1", "--group", "homes/mine"]);
+    let hub = EventHubs::builder(&dev.connection()).hub("homes").build().unwrap();
+    let request = OpenRequest {
+        epoch: Some(Epoch::from_stored(13)),
+        ..OpenRequest::probe(&ConsumerGroup::default_group(), PartitionId(0), "host")
+    };
+    let _owner = hub.open(request).await.unwrap();
+    let kept_out = dev.run(here, &["tail", "homes"], "");
+    assert!(!kept_out.status.success());
+    let text = String::from_utf8(kept_out.stderr).unwrap();
+    assert!(
+        text.starts_with("ephor: a host reads homes in the group $Default, and keeps other readers out"),
+        "{text}"
+    );
+    assert!(text.contains("--group NAME (with ephor dev, --group homes/NAME makes one)"), "{text}");
+    assert!(dev.run(here, &["send", "homes", "one"], "").status.success());
+    let read = dev.run(here, &["tail", "homes", "--group", "mine", "--from-beginning", "-n", "1"], "");
+    assert!(String::from_utf8(read.stdout).unwrap().ends_with(" one\n"));
+}
+
+#[test]
+fn for_programs_an_event_is_an_object_on_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let dev = Dev::start(here, &["--memory", "--hub", "homes:1"]);
+    let sent = dev.run(here, &["send", "homes", "--key", "home-7", "-o", "json"], b"one\n\xff\n");
+    let told: serde_json::Value = serde_json::from_slice(&sent.stdout).unwrap();
+    assert_eq!(told, serde_json::json!({"hub": "homes", "sent": 2, "done": true}));
+    assert_eq!(String::from_utf8(sent.stderr).unwrap(), "");
+    let read = dev.run(here, &["tail", "homes", "--from-beginning", "-n", "2", "-o", "json"], "");
+    let lines = String::from_utf8(read.stdout).unwrap();
+    let events: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&events[0]["body"], &events[0]["key"]), (&"one".into(), &"home-7".into()));
+    assert_eq!((&events[1]["body_base64"], &events[1]["sequence"]), (&"/w==".into(), &1.into()));
+}

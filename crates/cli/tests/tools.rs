@@ -208,7 +208,9 @@ async fn a_drained_host_hands_everything_over() {
     let said = scene.text(&["host", "drain", "homes/$Default", "vm-1"]);
     assert!(said.contains("is asked to hand over"), "{said}");
     until("it drains", || scene.json(&["host", "list", "homes/$Default"])[0]["state"] == "draining").await;
-    scene.text(&["host", "drain", "homes/$Default", "vm-1", "--undo"]);
+    let told = scene.json(&["host", "drain", "homes/$Default", "vm-1", "--undo"]);
+    assert_eq!((&told[0]["host"], &told[0]["drain"]), (&"vm-1".into(), &false.into()));
+    assert_eq!(told[0]["silent_for"], Value::Null);
     until("it takes part", || scene.json(&["host", "list", "homes/$Default"])[0]["state"] == "active").await;
     let text = scene.error(&["host", "drain", "homes/$Default", "vm-7"]);
     assert!(text.contains("no host \"vm-7\"") && text.contains("vm-1"), "{text}");

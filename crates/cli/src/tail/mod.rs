@@ -8,13 +8,14 @@ use std::pin::pin;
 
 use ephor_core::BoxError;
 use ephor_core::ids::PartitionId;
-use ephor_core::source::{EventSource, OpenRequest};
+use ephor_core::source::{EventSource, OpenError, OpenRequest};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use self::follow::Found;
 use crate::arguments::Tail;
 use crate::connection;
+use crate::tools::arguments::Output;
 
 /// So many events wait to be printed.
 const AHEAD: usize = 1_000;
@@ -37,20 +38,35 @@ pub(crate) async fn run(options: Tail) -> Result<(), BoxError> {
             prefetch_events: AHEAD,
             prefetch_bytes: 1 << 20,
         };
-        let receiver = hub.open(request.clone()).await?;
+        let receiver = hub.open(request.clone()).await.map_err(|error| kept_out(error, &options))?;
         readers.spawn(follow::follow(hub.clone(), request, receiver, found.clone()));
     }
     drop(found);
     say(&format!("reading {} of {}; Ctrl-C to stop", options.group, options.hub));
-    match print_all(events, options.count).await {
+    match print_all(events, options.count, options.output).await {
         // Whoever read along has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         other => Ok(other?),
     }
 }
 
+/// A reader without an epoch beside a host: what to do, before what the hub said.
+fn kept_out(error: OpenError, options: &Tail) -> BoxError {
+    let OpenError::Refused { message, .. } = &error else { return error.into() };
+    let Tail { hub, group, .. } = options;
+    format!(
+        "a host reads {hub} in the group {group}, and keeps other readers out of it; give tail a group of its own with \
+         --group NAME (with ephor dev, --group {hub}/NAME makes one). The hub said: {message}"
+    )
+    .into()
+}
+
 /// Until there are so many, or Ctrl-C.
-async fn print_all(mut events: mpsc::Receiver<Found>, count: Option<u64>) -> std::io::Result<()> {
+async fn print_all(
+    mut events: mpsc::Receiver<Found>,
+    count: Option<u64>,
+    output: Output,
+) -> std::io::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut interrupted = pin!(tokio::signal::ctrl_c());
     let mut left = count;
@@ -62,7 +78,10 @@ async fn print_all(mut events: mpsc::Receiver<Found>, count: Option<u64>) -> std
             biased;
             _ = &mut interrupted => break,
             event = events.recv() => match event {
-                Some((partition, event)) => writeln!(out, "{}", print::line(partition, &event))?,
+                Some((partition, event)) => match output {
+                    Output::Table => writeln!(out, "{}", print::line(partition, &event))?,
+                    Output::Json => writeln!(out, "{}", print::json(partition, &event))?,
+                },
                 None => break,
             },
         }

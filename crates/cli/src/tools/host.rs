@@ -1,10 +1,13 @@
 //! `ephor host list` and `ephor host drain`.
 
+use std::time::Duration;
+
 use ephor_core::BoxError;
 use ephor_core::host_record::HostState;
+use ephor_core::ids::HostId;
 use ephor_core::store::{HostEntry, HostOrders};
 
-use super::arguments::{Drain, Look};
+use super::arguments::{Drain, Look, Output};
 use super::place::Place;
 use super::table::{Cell, SINCE_RESTART, Table, say, words};
 
@@ -37,10 +40,8 @@ fn state(host: &HostEntry) -> String {
     if !host.age_known {
         return format!("not heard {SINCE_RESTART}");
     }
-    if let Some(silent) = host.age.checked_sub(host.record.lease_duration)
-        && !silent.is_zero()
-    {
-        return format!("silent for {}", words(host.age));
+    if let Some(silent) = silence(host) {
+        return format!("silent for {}", words(silent));
     }
     match host.record.state {
         HostState::Active => "active",
@@ -51,23 +52,71 @@ fn state(host: &HostEntry) -> String {
     .into()
 }
 
+/// How long a host has said nothing, if that is longer than its leases last: then it is taken for dead.
+fn silence(host: &HostEntry) -> Option<Duration> {
+    (host.age_known && host.age > host.record.lease_duration).then_some(host.age)
+}
+
 pub(crate) async fn drain(options: &Drain) -> Result<(), BoxError> {
     let place = Place::find(&options.look.name, &options.look.common.store).await?;
+    let hosts = place.view().await?.hosts;
     let orders = HostOrders { drain: !options.undo };
-    let what =
-        if options.undo { "may take partitions again" } else { "is asked to hand over all its partitions" };
-    for id in ephor::admin::order(&*place.store, &place.group, &options.host, orders).await? {
-        say(&format!("{id} {what}; it hears of it with its next heartbeat\n"))?;
+    let ordered = ephor::admin::order(&*place.store, &place.group, &options.host, orders).await?;
+    let silence = |id: &HostId| hosts.iter().find(|host| host.record.id == *id).and_then(silence);
+    let ordered: Vec<Ordered> = ordered.into_iter().map(|id| (id.clone(), silence(&id))).collect();
+    match options.look.common.output {
+        Output::Json => {
+            let mut table = Table::new(&["host", "id", "drain", "silent for"]);
+            for (id, silent) in &ordered {
+                table.row(vec![
+                    Cell::text(&id.name),
+                    Cell::text(id),
+                    Cell::both(orders.drain, orders.drain),
+                    Cell::or_none(silent.map(Cell::duration)),
+                ]);
+            }
+            table.print(Output::Json)?;
+        }
+        Output::Table => {
+            for (id, silent) in &ordered {
+                say(&format!("{}\n", told(id, orders, *silent)))?;
+            }
+        }
     }
-    Ok(())
+    heard(&options.host, &ordered)
+}
+
+/// A host that was told something, and how long it has been silent if it is taken for dead.
+type Ordered = (HostId, Option<Duration>);
+
+/// An order that nobody hears is a failure.
+fn heard(host: &str, ordered: &[Ordered]) -> Result<(), BoxError> {
+    match ordered.iter().all(|(_, silent)| silent.is_some()) {
+        true => Err(format!("{host} is dead: nobody hears what is wanted of it").into()),
+        false => Ok(()),
+    }
+}
+
+/// What becomes of an order.
+fn told(id: &HostId, orders: HostOrders, silent: Option<Duration>) -> String {
+    let what = match orders.drain {
+        true => "is asked to hand over all its partitions",
+        false => "may take partitions again",
+    };
+    match silent {
+        None => format!("{id} {what}; it hears of it with its next heartbeat"),
+        Some(silent) => format!(
+            "{id} has been silent for {} and is taken for dead: it {what} and hears of it only if it comes back; others \
+             take its partitions over when its leases run out, if they have not yet",
+            words(silent)
+        ),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use ephor_core::host_record::{HostRecord, HostStatistics};
-    use ephor_core::ids::{HostId, Incarnation};
+    use ephor_core::ids::Incarnation;
 
     use super::*;
 
@@ -94,5 +143,27 @@ mod tests {
         assert_eq!(state(&entry(0, false)), "not heard since the store's restart");
         let heard = |entry| table(&[entry]).json()[0]["heard"].clone();
         assert_eq!((heard(entry(3, true)), heard(entry(0, false))), (3.0.into(), serde_json::Value::Null));
+    }
+
+    #[test]
+    fn who_drains_a_dead_host_is_told_that_it_is_dead() {
+        let id = entry(0, true).record.id;
+        let drain = HostOrders { drain: true };
+        assert_eq!(silence(&entry(30, true)), None);
+        assert_eq!(silence(&entry(90, false)), None, "nobody knows");
+        let silent = silence(&entry(163, true));
+        let text = told(&id, drain, silent);
+        assert!(text.contains("silent for 2m43s and is taken for dead"), "{text}");
+        assert!(!text.contains("next heartbeat"), "{text}");
+        let text = told(&id, drain, None);
+        assert!(
+            text.ends_with(
+                "is asked to hand over all its partitions; it hears of it with its next heartbeat"
+            )
+        );
+        let (alive, dead) = ((id.clone(), None), (id, silent));
+        assert!(heard("vm-1", &[alive.clone(), dead.clone()]).is_ok());
+        assert!(heard("vm-1", &[dead]).unwrap_err().to_string().contains("vm-1 is dead"));
+        assert!(heard("vm-1", &[alive]).is_ok());
     }
 }

@@ -79,8 +79,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(()) })?; Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! A string without TLS (`UseDevelopmentEmulator=true`, `amqp://`) leads to this machine alone, unless
+//! [`Builder::allow_insecure`] says otherwise.
+//!
 //! Who has an identity of Entra ID instead of a key switches the feature `entra` on, and gives `EntraId` with any
-//! credential of `azure_identity` to [`EventHubs::at`].
+//! credential of `azure_identity` to [`EventHubs::at`]. Its tokens never go out without TLS.
 //!
 //! # What is promised
 //!

@@ -115,7 +115,8 @@ impl Connection {
         if transfer.more {
             return Ok(None);
         }
-        let Some(Incomplete { id: delivery, format, settled, bytes, began, .. }) = link.incoming.take() else {
+        let Some(Incomplete { id: delivery, format, settled, bytes, began, .. }) = link.incoming.take()
+        else {
             return Ok(None);
         };
         self.held.incoming_bytes -= bytes.len();

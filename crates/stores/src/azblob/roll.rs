@@ -323,6 +323,14 @@ mod tests {
     }
 
     #[test]
+    fn a_host_renews_however_high_its_beat_was_made() {
+        let mut metadata = renewed(&Roll::empty(2), 1_000, &[(700, 3)]).written_by_its_host();
+        metadata.insert(BEAT.into(), u64::MAX.to_string());
+        let roll = renewed(&read_at(metadata, 2_000).unwrap(), 3_000, &[(700, 3)]);
+        assert_eq!(roll.renewal(P, epoch(3)), Some(Renewed { beat: u64::MAX, at: Timestamp(3_000) }));
+    }
+
+    #[test]
     fn what_is_past_is_dropped() {
         let mut roll = renewed(&Roll::empty(2), 1_000, &[(700, 3), (701, 4)]);
         roll.strike(P, epoch(3));

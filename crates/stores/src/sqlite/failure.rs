@@ -93,6 +93,13 @@ mod tests {
     }
 
     #[test]
+    fn a_value_that_no_table_lets_in_is_damage() {
+        let error = rusqlite::Error::InvalidColumnType(0, "drain".into(), rusqlite::types::Type::Text);
+        let told = of_step(StepError::Sqlite(error), Path::new("/data/ephor.db"));
+        assert!(matches!(&told, StoreError::Refused { message } if message.contains("is damaged")), "{told}");
+    }
+
+    #[test]
     fn what_passes_by_itself_is_unavailable_and_what_needs_a_person_is_refused() {
         for (code, passes, words) in [
             (ffi::SQLITE_BUSY, true, "write lock"),

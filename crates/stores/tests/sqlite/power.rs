@@ -28,6 +28,9 @@ struct Disk {
     pages: Mutex<Pages>,
 }
 
+/// Is shown the pages and the log as the cache has it.
+type Watch = Box<dyn FnMut(&Pages, &[u8]) + Send>;
+
 #[derive(Default)]
 struct Pages {
     /// What a power failure leaves of the log.
@@ -38,7 +41,7 @@ struct Pages {
     again: BTreeSet<usize>,
     failing: bool,
     /// Called when something is written again.
-    watch: Option<Box<dyn FnMut(&Pages, &[u8]) + Send>>,
+    watch: Option<Watch>,
 }
 
 fn page(bytes: &[u8], number: usize) -> &[u8] {

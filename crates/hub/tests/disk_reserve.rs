@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 #[path = "kill_parts/small_disk.rs"]
+#[expect(dead_code, reason = "another test has more to do with it")]
 mod small_disk;
 
 use std::time::Duration;

@@ -2,7 +2,6 @@
 //!
 //! It is a tmpfs. Where this process may not mount one, the test runs again under `unshare`, as the root of
 //! a user namespace of its own; where that is not allowed either, it fails and says so.
-#![allow(dead_code, reason = "each test uses its own part")]
 
 use std::fs;
 use std::io::Write;

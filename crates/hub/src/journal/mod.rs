@@ -9,6 +9,7 @@
 //! is on disk; the next commit begins a new one.
 
 mod damage;
+mod dating;
 mod index;
 pub(crate) mod layout;
 mod log;
@@ -29,6 +30,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ephor_core::time::Timestamp;
 
+use self::dating::is_from_the_future;
 use self::index::Index;
 use self::layout::{
     FRAME_HEADER, FrameHeader, Kind, MAX_NUMBER, PartitionStart, Place, SegmentHeader, encode_reservation,
@@ -36,11 +38,10 @@ use self::layout::{
 };
 use self::log::Entry;
 use self::mark::{Mark, MarkFile};
-use self::retention::{Newest, Sealed, newest_between};
+use self::retention::{Newest, Sealed};
 use self::segment::Segment;
 use self::time_file::TimeFile;
 use crate::files::File;
-use crate::time::TOLERANCE;
 
 pub use self::damage::Damage;
 pub(crate) use self::log::{Cursor, Log, invalid};
@@ -310,38 +311,6 @@ impl Journal {
         }
     }
 
-    fn note_time(&mut self) {
-        let noted = self.proven.map_or(Ok(()), |proven| self.time.note(&*self.log.files, proven));
-        if let Err(error) = noted {
-            tracing::debug!(%error, "the time was not written");
-        }
-    }
-
-    /// It is at least this late.
-    pub(crate) fn time_is_proven(&mut self, proven: Timestamp) {
-        self.proven = Some(proven);
-    }
-
-    /// The time that was proven when the log was written last.
-    pub(crate) fn proven(&self) -> Option<Timestamp> {
-        self.time.proven()
-    }
-
-    /// The latest stamp in the newest segment that holds events.
-    pub(crate) fn newest_stamp(&self) -> Option<Timestamp> {
-        if let Some(newest) = self.newest {
-            return Some(newest.stamp);
-        }
-        // Not of all partitions: one of them may have been silent since a clock was ahead.
-        let mut after = self.active.header.partitions.clone();
-        self.sealed.iter().rev().find_map(|sealed| {
-            let before = self.log.header(sealed.number).ok()?.partitions;
-            let newest = newest_between(&before, &after);
-            after = before;
-            newest
-        })
-    }
-
     /// Seals the active segment and begins the next.
     pub(crate) fn roll(&mut self, now: Timestamp) -> io::Result<()> {
         self.roll_for(0, now)
@@ -397,10 +366,7 @@ impl Journal {
         self.active.file.set_len(self.end)?;
         self.active.file.sync()?;
         self.log.store_index(self.active.number, self.end, &self.active.index());
-        let stored = self.proven.map_or(Ok(()), |proven| self.time.store(&*self.log.files, proven));
-        if let Err(error) = stored {
-            tracing::warn!(%error, "the time was not written; events may be kept a little longer");
-        }
+        self.store_time();
         self.mark.write(Mark { segment: self.active.number, position: self.end })?;
         self.mark.sync()?;
         self.log.files.sync_folder(&self.log.folder)
@@ -420,11 +386,6 @@ impl Journal {
     pub(crate) fn segments(&self) -> usize {
         self.sealed.len() + 1
     }
-}
-
-/// Whether a stamp is later than it can be now: a clock that was ahead left it.
-fn is_from_the_future(stamp: Timestamp, now: Timestamp) -> bool {
-    stamp > now + TOLERANCE
 }
 
 fn frame(header: &FrameHeader, payload: &Payload) -> Frame {

@@ -90,26 +90,6 @@ impl Journal {
         Ok(())
     }
 
-    /// The stamps' clock jumped while the hub ran: what is there did not become older or younger.
-    pub(crate) fn time_jumped(&mut self, from: Timestamp, to: Timestamp) {
-        self.time.redate(from, to);
-        if to < from {
-            return self.nothing_is_later_than(to);
-        }
-        let by = to.since(from);
-        self.bounds().for_each(|not_after| *not_after = *not_after + by);
-    }
-
-    /// It is this late: nothing that is there was stored later.
-    pub(crate) fn nothing_is_later_than(&mut self, now: Timestamp) {
-        self.bounds().for_each(|not_after| *not_after = (*not_after).min(now));
-    }
-
-    fn bounds(&mut self) -> impl Iterator<Item = &mut Timestamp> {
-        let active = self.newest.iter_mut().map(|newest| &mut newest.not_after);
-        self.sealed.iter_mut().map(|sealed| &mut sealed.not_after).chain(active)
-    }
-
     /// When the oldest segment will be past its time; none if it never will.
     pub(crate) fn due(&mut self) -> Option<Timestamp> {
         let age = self.config.retention_age?;

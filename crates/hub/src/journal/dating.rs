@@ -1,0 +1,75 @@
+//! Keeps the log's side of the time: what is proven, what its stamps say, and what a jump of the clock does to them.
+
+use ephor_core::time::Timestamp;
+
+use super::Journal;
+use super::retention::newest_between;
+use crate::time::TOLERANCE;
+
+impl Journal {
+    /// Writes down how late it is; waits for the disk only after a jump.
+    pub(super) fn note_time(&mut self) {
+        let noted = self.proven.map_or(Ok(()), |proven| self.time.note(&*self.log.files, proven));
+        if let Err(error) = noted {
+            tracing::debug!(%error, "the time was not written");
+        }
+    }
+
+    /// The same when the log is closed, and waits.
+    pub(super) fn store_time(&mut self) {
+        let stored = self.proven.map_or(Ok(()), |proven| self.time.store(&*self.log.files, proven));
+        if let Err(error) = stored {
+            tracing::warn!(%error, "the time was not written; events may be kept a little longer");
+        }
+    }
+
+    /// It is at least this late.
+    pub(crate) fn time_is_proven(&mut self, proven: Timestamp) {
+        self.proven = Some(proven);
+    }
+
+    /// The time that was proven when the log was written last.
+    pub(crate) fn proven(&self) -> Option<Timestamp> {
+        self.time.proven()
+    }
+
+    /// The latest stamp in the newest segment that holds events.
+    pub(crate) fn newest_stamp(&self) -> Option<Timestamp> {
+        if let Some(newest) = self.newest {
+            return Some(newest.stamp);
+        }
+        // Not of all partitions: one of them may have been silent since a clock was ahead.
+        let mut after = self.active.header.partitions.clone();
+        self.sealed.iter().rev().find_map(|sealed| {
+            let before = self.log.header(sealed.number).ok()?.partitions;
+            let newest = newest_between(&before, &after);
+            after = before;
+            newest
+        })
+    }
+
+    /// The stamps' clock jumped while the hub ran: what is there did not become older or younger.
+    pub(crate) fn time_jumped(&mut self, from: Timestamp, to: Timestamp) {
+        self.time.redate(from, to);
+        if to < from {
+            return self.nothing_is_later_than(to);
+        }
+        let by = to.since(from);
+        self.bounds().for_each(|not_after| *not_after = *not_after + by);
+    }
+
+    /// It is this late: nothing that is there was stored later.
+    pub(crate) fn nothing_is_later_than(&mut self, now: Timestamp) {
+        self.bounds().for_each(|not_after| *not_after = (*not_after).min(now));
+    }
+
+    fn bounds(&mut self) -> impl Iterator<Item = &mut Timestamp> {
+        let active = self.newest.iter_mut().map(|newest| &mut newest.not_after);
+        self.sealed.iter_mut().map(|sealed| &mut sealed.not_after).chain(active)
+    }
+}
+
+/// Whether a stamp is later than it can be now: a clock that was ahead left it.
+pub(super) fn is_from_the_future(stamp: Timestamp, now: Timestamp) -> bool {
+    stamp > now + TOLERANCE
+}

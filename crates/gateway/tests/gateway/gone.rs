@@ -8,7 +8,7 @@ use ephor::environment::TokioEnvironment;
 use ephor_amqp::performative::Outcome;
 use ephor_core::event::NewEvent;
 use ephor_gateway::GatewayConfig;
-use ephor_hub::files::{File, Files, MemoryFiles};
+use ephor_hub::files::{DiskSpace, File, Files, MemoryFiles};
 use ephor_hub::{HubConfig, LocalNamespace, NamespaceConfig};
 
 use crate::client::{Client, encoded, rejection};
@@ -47,8 +47,8 @@ async fn a_sender_to_a_hub_that_was_made_anew_has_to_attach_anew() {
 
 #[tokio::test]
 async fn a_full_disk_is_a_busy_server_until_there_is_room() {
-    let full = Arc::new(AtomicBool::new(false));
-    let files = Arc::new(SmallDisk { files: MemoryFiles::default(), full: full.clone() });
+    let (full, low) = (Arc::new(AtomicBool::new(false)), Arc::default());
+    let files = Arc::new(SmallDisk { files: MemoryFiles::default(), full: full.clone(), low });
     let namespace =
         LocalNamespace::on(files, NamespaceConfig::default(), Arc::new(TokioEnvironment)).unwrap();
     let server = Server::over(namespace, GatewayConfig::default(), Arc::new(TokioEnvironment)).await;
@@ -65,11 +65,34 @@ async fn a_full_disk_is_a_busy_server_until_there_is_room() {
     assert_eq!(client.send(sender, 0, &message).await, Outcome::Accepted, "on the same link");
 }
 
-/// Files in memory, on a disk that can be full.
+#[tokio::test]
+async fn a_nearly_full_disk_is_a_busy_server_until_there_is_room() {
+    let (full, low) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+    let files = Arc::new(SmallDisk { files: MemoryFiles::default(), full, low: low.clone() });
+    let namespace =
+        LocalNamespace::on(files, NamespaceConfig::default(), Arc::new(TokioEnvironment)).unwrap();
+    let server = Server::over(namespace, GatewayConfig::default(), Arc::new(TokioEnvironment)).await;
+    let mut client = Client::of(&server).await;
+    let sender = client.sender(HUB).await;
+    let message = encoded(&NewEvent::new("x"));
+    assert_eq!(client.send(sender, 0, &message).await, Outcome::Accepted);
+    low.store(true, Ordering::SeqCst);
+    // The hub looks at its disk now and then.
+    let mut outcome = Outcome::Accepted;
+    while outcome == Outcome::Accepted {
+        outcome = client.send(sender, 0, &message).await;
+    }
+    assert_eq!(rejection(outcome).0, "com.microsoft:server-busy");
+    low.store(false, Ordering::SeqCst);
+    assert_eq!(client.send(sender, 0, &message).await, Outcome::Accepted, "on the same link");
+}
+
+/// Files in memory, on a disk that can be full, or nearly.
 #[derive(Debug)]
 struct SmallDisk {
     files: MemoryFiles,
     full: Arc<AtomicBool>,
+    low: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -92,6 +115,11 @@ impl SmallDisk {
 }
 
 impl Files for SmallDisk {
+    fn space(&self) -> io::Result<Option<DiskSpace>> {
+        let free = if self.low.load(Ordering::SeqCst) { 0 } else { 1 << 40 };
+        Ok(Some(DiskSpace { free, total: 1 << 40 }))
+    }
+
     fn create(&self, path: &str) -> io::Result<Arc<dyn File>> {
         room(&self.full)?;
         Ok(self.wrap(self.files.create(path)?))

@@ -19,7 +19,7 @@
 //! | [`batches`] | a batch | every event lies in it; the key found by a short cut is the key |
 //! | [`selectors`] | a filter set, or text | what is understood says the same when it is written |
 //! | [`addresses`] | text | likewise; a scope covers itself |
-//! | [`secrets`] | a token, or a connection string | nobody is let in by what nobody signed; no secret is shown |
+//! | [`secrets`] | a token, a connection string, or a list of keys | nobody is let in by what nobody signed; no secret is shown |
 //! | [`holders`] | an epoch and two names | whatever a reader calls itself, a client reads its epoch from the hub's sentence, or nothing |
 //! | [`requests`] | a request, or a response | what is understood can be answered and asked again |
 //! | [`deliveries`] | a message | what a hub says of an event is what a client reads |

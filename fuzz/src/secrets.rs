@@ -1,7 +1,8 @@
-//! Tokens and connection strings: read without showing what is secret, and never believed.
+//! Tokens, connection strings and lists of keys: read without showing what is secret, and never believed.
 
 use ephor_core::time::Timestamp;
-use ephor_wire::connection_string::{ConnectionString, Credential};
+use ephor_gateway::{parse_key, parse_keys};
+use ephor_wire::connection_string::{ConnectionString, Credential, is_loopback};
 use ephor_wire::sas::{Claims, Key, KeyRing, SharedKey, Token, sign};
 
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
@@ -14,6 +15,7 @@ pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     token(text);
     connection_string(text);
+    keys(text);
     signed(text);
 }
 
@@ -46,12 +48,45 @@ fn connection_string(text: &str) {
     assert_eq!(again(&shown).to_string(), shown);
     assert_eq!(again(&whole).port(), parsed.port());
     assert_eq!((again(&whole).tls(), again(&whole).hub), (parsed.tls(), parsed.hub.clone()));
+    // What decides about plaintext is the same before and after, in any case.
+    let host = parsed.host().as_str();
+    assert_eq!(is_loopback(again(&whole).host().as_str()), is_loopback(host));
+    assert_eq!(is_loopback(&host.to_ascii_uppercase()), is_loopback(host));
     if let Some(Credential::Key { key, .. }) = &parsed.credential
         && key.reveal().len() > LONG_ENOUGH
         && text.matches(key.reveal()).count() == 1
     {
         assert!(!format!("{parsed:?} {shown}").contains(key.reveal()), "a key is shown");
     }
+}
+
+/// What is read permits something, lets its key in and can be written again; what is refused is not repeated.
+fn keys(text: &str) {
+    if let Ok(key) = parse_key(text) {
+        assert_eq!(key.reveal(), text.trim());
+    }
+    let keys = match parse_keys(text) {
+        Ok(keys) => keys,
+        Err(refused) => return assert!(refused.to_string().len() < 256, "{refused}"),
+    };
+    assert!(!keys.is_empty());
+    let mut written = String::new();
+    for key in &keys {
+        assert!(key.claims != Claims::NONE && parse_key(key.key.reveal()).is_ok());
+        let shown = format!("{key:?}");
+        let secret = key.key.reveal();
+        assert!(text.matches(secret).count() > 1 || !shown.contains(secret), "a key is shown");
+        let claims = key.claims.to_string().replace(", ", ",");
+        let hub = key.hub.as_ref().map(ToString::to_string).unwrap_or_default();
+        written += &format!("{} {claims} {secret} {hub}\n", key.name);
+    }
+    let again = parse_keys(&written).expect("what was written can be read");
+    let told = |keys: &[SharedKey]| -> Vec<_> {
+        keys.iter()
+            .map(|key| (key.name.clone(), key.key.reveal().to_owned(), key.claims, key.hub.clone()))
+            .collect()
+    };
+    assert_eq!(told(&again), told(&keys));
 }
 
 /// Any name can be signed for, and the signature counts for it alone.

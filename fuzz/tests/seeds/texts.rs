@@ -1,4 +1,4 @@
-//! What is written as text: selectors, addresses, tokens, connection strings, names of readers.
+//! What is written as text: selectors, addresses, tokens, connection strings, lists of keys, names of readers.
 
 use ephor_core::position::{Offset, SequenceNumber};
 use ephor_core::time::Timestamp;
@@ -58,6 +58,9 @@ pub(crate) fn secrets() -> Seeds {
         "Endpoint=sb://[::1];SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true;",
         " endpoint = amqp://host/ ; ; OperationTimeout=5 ",
         "Endpoint=https://ns.servicebus.windows.net:443/",
+        "Endpoint=ws://LOCALHOST:5672;SharedAccessKeyName=a;SharedAccessKey=b;EntityPath=c",
+        "# name claims key hub\nsensors send bm9ib2R5J3Mga2V5IGF0IGFsbA== homes\n\nops listen,send c29tZWJvZHkncyBrZXkhIQ==\n",
+        "root manage 0123456789abcdef a/b\nroot Manage 0123456789abcdeg",
     ])
 }
 

@@ -79,3 +79,17 @@ fn an_input_that_cannot_be_read_and_a_hub_that_is_not_there() {
     assert!(text.starts_with("ephor: 0 events sent; line 1: the hub refused it: "), "{text}");
     assert!(!output.status.success());
 }
+
+#[test]
+fn the_log_of_a_connection_names_the_hub_and_beside_it_the_peer() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let dev = Dev::start(here, &["--memory", "--hub", "homes:1"]);
+    let mut send = ephor(here);
+    send.args(["send", "homes", "x"])
+        .env("EPHOR_CONNECTION", dev.connection())
+        .env("RUST_LOG", "ephor_eventhubs=info");
+    let output = send.output().unwrap();
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert!(log.contains("namespace=127.0.0.1 hub=homes container="), "{log}");
+}

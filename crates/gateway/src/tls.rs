@@ -50,6 +50,9 @@ pub enum InvalidTls {
     /// A certificate and a key that do not go together.
     #[error("the certificate cannot be used: {0}")]
     Certificate(#[from] rustls::Error),
+    /// A certificate that nobody could ask for.
+    #[error("{0:?} is no name and no address that a certificate can be for")]
+    Name(String),
     /// A certificate that could not be made.
     #[error("could not make a certificate: {0}")]
     Making(#[from] rcgen::Error),
@@ -78,6 +81,9 @@ impl Tls {
     /// `folder`, and made anew if it is not there, lacks one of the names, or is not whole: its two files are nobody
     /// else's. The path is that of the PEM file for clients to trust.
     pub fn for_development(folder: &Path, names: &[&str]) -> Result<(Self, PathBuf), InvalidTls> {
+        if let Some(name) = names.iter().find(|name| ServerName::try_from(**name).is_err()) {
+            return Err(InvalidTls::Name((*name).to_owned()));
+        }
         let certificates = folder.join(DEVELOPMENT_CERTIFICATE);
         let files = PairFiles { certificates: certificates.clone(), key: folder.join(DEVELOPMENT_KEY) };
         let found = match files.certificates.exists() && files.key.exists() {

@@ -33,11 +33,15 @@ const LONGEST_REST: Duration = Duration::from_secs(60);
 /// The same, while senders are refused for lack of room.
 const REST_WITHOUT_ROOM: Duration = Duration::from_secs(1);
 
+/// Is told once what became of a batch, also when its sender has gone away. It is dropped untold if nobody will store
+/// the batch.
+pub(crate) type Answer = Box<dyn FnOnce(Result<Stored, SendError>) + Send>;
+
 /// A batch that waits to be stored.
 struct Waiting {
     partition: u32,
     payload: Payload,
-    answer: oneshot::Sender<Result<Stored, SendError>>,
+    answer: Answer,
     _room: OwnedSemaphorePermit,
 }
 
@@ -105,26 +109,43 @@ impl Door {
 
     /// Stores a batch. Once it waits in the queue, dropping the future does not take it back.
     pub(crate) async fn store(&self, partition: u32, payload: Payload) -> Result<Stored, SendError> {
+        let Some(committer) = &self.committer else { return self.store_now(partition, payload) };
+        let (answer, answered) = oneshot::channel();
+        // Whoever has gone away has taken its answer with it.
+        self.enqueue(partition, payload, Box::new(|stored| drop(answer.send(stored)))).await?;
+        answered.await.unwrap_or_else(|_| Err(committer.queue().closed()))
+    }
+
+    /// Puts a batch into the queue as soon as there is room. Dropping the future before that takes the batch back and
+    /// drops `answer`; afterwards `answer` is told what becomes of it, by whoever stores it.
+    pub(crate) async fn enqueue(
+        &self,
+        partition: u32,
+        payload: Payload,
+        answer: Answer,
+    ) -> Result<(), SendError> {
         let Some(committer) = &self.committer else {
-            let stored = self.writer().commit(&[(partition, payload)], Reading::of(&*self.clock))?;
-            return stored.first().copied().ok_or(SendError::EmptyBatch);
+            answer(self.store_now(partition, payload));
+            return Ok(());
         };
         let bytes = u32::try_from(payload.bytes.len()).unwrap_or(u32::MAX).min(committer.queue_bytes);
         let room = committer.room.clone().acquire_many_owned(bytes).await;
         let room = room.map_err(|_| committer.queue().closed())?;
-        let (answer, answered) = oneshot::channel();
-        {
-            let ready = &committer.queue.1;
-            let mut queue = committer.queue();
-            if queue.closing.is_some() {
-                return Err(queue.closed());
-            }
-            queue.waiting.push_back(Waiting { partition, payload, answer, _room: room });
-            if queue.waiting.len() >= queue.wanted {
-                ready.notify_one();
-            }
+        let mut queue = committer.queue();
+        if queue.closing.is_some() {
+            return Err(queue.closed());
         }
-        answered.await.unwrap_or_else(|_| Err(committer.queue().closed()))
+        queue.waiting.push_back(Waiting { partition, payload, answer, _room: room });
+        if queue.waiting.len() >= queue.wanted {
+            committer.queue.1.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Stores a batch in the sender's own task.
+    fn store_now(&self, partition: u32, payload: Payload) -> Result<Stored, SendError> {
+        let stored = self.writer().commit(&[(partition, payload)], Reading::of(&*self.clock))?;
+        stored.first().copied().ok_or(SendError::EmptyBatch)
     }
 
     /// The writer, between two commits.
@@ -303,16 +324,13 @@ impl Committing {
         self.health.end(&result, began);
         let count = answers.len();
         match result {
-            // Whoever has gone away has taken its answer with it.
-            Ok(stored) => {
-                answers.into_iter().zip(stored).for_each(|((answer, _), one)| drop(answer.send(Ok(one))))
-            }
+            Ok(stored) => answers.into_iter().zip(stored).for_each(|((answer, _), one)| answer(Ok(one))),
             Err(error) => {
                 // That the disk is nearly full is told when it begins and when it ends.
                 if !matches!(error, SendError::LowOnDisk { .. }) {
                     tracing::warn!(batches = count, %error, "a commit failed");
                 }
-                answers.into_iter().for_each(|(answer, _)| drop(answer.send(Err(error.clone()))));
+                answers.into_iter().for_each(|(answer, _)| answer(Err(error.clone())));
             }
         }
         count

@@ -18,7 +18,7 @@ use ephor_wire::address::same_name;
 
 use crate::batch::{StoredBatch, number_of};
 use crate::catalog::HubRecord;
-use crate::committer::Door;
+use crate::committer::{Answer, Door};
 use crate::config::{Durability, NamespaceConfig, Retention};
 use crate::error::{HubError, SendError};
 use crate::files::Files;
@@ -313,6 +313,15 @@ impl Hub {
 
     pub(crate) async fn store(&self, partition: PartitionId, payload: Payload) -> Result<Stored, SendError> {
         self.0.door.store(partition.0, payload).await
+    }
+
+    pub(crate) async fn enqueue(
+        &self,
+        partition: PartitionId,
+        payload: Payload,
+        answer: Answer,
+    ) -> Result<(), SendError> {
+        self.0.door.enqueue(partition.0, payload, answer).await
     }
 
     /// Ends the hub in good order: stores what waits, tells the readers, closes the log.

@@ -10,6 +10,7 @@ use crate::batch::Batch;
 use crate::config::Durability;
 use crate::error::SendError;
 use crate::hub::Hub;
+use crate::writer::Stored;
 
 /// Room is made beforehand for at most so many events: the first may be unlike the others.
 const MOST_EXPECTED: usize = 256;
@@ -100,6 +101,30 @@ impl Producer {
 
     /// Sends a batch. With [`Target::Key`] the key only chooses the partition: each event has its own already.
     pub async fn send_encoded(&self, target: Target<'_>, batch: Batch) -> Result<Receipt, SendError> {
+        let addressed = self.address(target, &batch)?;
+        let stored = self.hub.store(addressed.partition, batch.finish()).await?;
+        Ok(addressed.receipt(stored))
+    }
+
+    /// Hands a batch over, and returns when it is in the queue of what is to be stored, not when it is stored.
+    ///
+    /// Dropping the future before it returns takes the batch back, and drops `settled`. From then on nothing takes
+    /// the batch back, and `settled` is told whether it is stored, before anybody else is. That is for whoever has to
+    /// know it even if nobody is left to wait; it must not block. It is dropped untold if the hub ends in a panic.
+    pub async fn enqueue(
+        &self,
+        target: Target<'_>,
+        batch: Batch,
+        settled: impl FnOnce(Result<Receipt, SendError>) + Send + 'static,
+    ) -> Result<(), SendError> {
+        let addressed = self.address(target, &batch)?;
+        let answer =
+            move |stored: Result<Stored, SendError>| settled(stored.map(|stored| addressed.receipt(stored)));
+        self.hub.enqueue(addressed.partition, batch.finish(), Box::new(answer)).await
+    }
+
+    /// Where a batch goes.
+    fn address(&self, target: Target<'_>, batch: &Batch) -> Result<Addressed, SendError> {
         if batch.is_empty() {
             return Err(SendError::EmptyBatch);
         }
@@ -116,9 +141,21 @@ impl Producer {
             Target::Key(key) => partition_key::partition_for(key, partitions),
             Target::Any => self.hub.next_in_turn(partitions),
         };
-        let count = batch.len();
-        let stored = self.hub.store(partition, batch.finish()).await?;
-        let durability = self.hub.durability();
-        Ok(Receipt { partition, first: stored.first, count, enqueued_at: stored.enqueued_at, durability })
+        Ok(Addressed { partition, count: batch.len(), durability: self.hub.durability() })
+    }
+}
+
+/// What is known of a batch before it is stored.
+#[derive(Clone, Copy)]
+struct Addressed {
+    partition: PartitionId,
+    count: usize,
+    durability: Durability,
+}
+
+impl Addressed {
+    fn receipt(self, Stored { first, enqueued_at }: Stored) -> Receipt {
+        let Self { partition, count, durability } = self;
+        Receipt { partition, first, count, enqueued_at, durability }
     }
 }

@@ -1,6 +1,7 @@
 //! What a link is for, and whether it may be.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use ephor_amqp::connection::{LinkId, SessionId};
 use ephor_amqp::performative::{Attach, Role};
@@ -16,7 +17,7 @@ use ephor_wire::sas::Claims;
 use ephor_wire::selector::Start;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::link::{Link, Node, ReceiverLink, ReplyLink, RequestLink, SenderLink};
+use super::link::{Link, Node, NumberedLink, ReceiverLink, ReplyLink, RequestLink, SenderLink};
 use super::receiving::{News, READ_BYTES};
 use super::standing::{LARGEST_REQUEST, LINKS_OF_A_STRANGER};
 use super::{Conversation, not_allowed};
@@ -138,13 +139,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             (false, _) => None,
             (true, Some(partition)) => {
                 let properties = attach.properties.as_ref();
-                let random = || self.shared.environment.random();
-                Some(self.shared.producers.attach(
-                    &idempotence::scope(&hub),
-                    partition,
-                    properties,
-                    random,
-                )?)
+                let (producers, random) = (&self.shared.producers, || self.shared.environment.random());
+                let (producer, epoch) =
+                    producers.attach(&idempotence::scope(&hub), partition, properties, random)?;
+                Some(NumberedLink { producer, epoch, turn: Arc::default() })
             }
             (true, None) => {
                 return Err(not_allowed(
@@ -152,7 +150,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 ));
             }
         };
-        let properties = numbered.as_ref().map(|(numbered, _)| numbered.properties());
+        let properties = numbered.as_ref().map(|numbered| numbered.producer.properties());
         let limit = self.shared.hubs.of(&hub).max_event_bytes;
         self.accept(link, attach, limit, properties.into_iter().flatten());
         self.driver.connection().grant(link, SENDER_CREDIT);

@@ -9,7 +9,7 @@ use ephor_hub::{Hub, HubReceiver, Lookout, Producer, StoredBatch};
 use ephor_wire::address::Address;
 use ephor_wire::annotations::RuntimeMetrics;
 use futures_util::future::AbortHandle;
-use tokio::sync::oneshot;
+use tokio::sync::{Mutex, oneshot};
 
 use crate::access::Cover;
 use crate::idempotence::Numbered;
@@ -59,8 +59,19 @@ pub(super) struct SenderLink {
     pub(super) producer: Producer,
     /// The one partition that it sends to.
     pub(super) partition: Option<PartitionId>,
-    /// Who numbers its events, and the epoch of this link.
-    pub(super) numbered: Option<(Arc<Numbered>, i16)>,
+    /// Who numbers its events.
+    pub(super) numbered: Option<NumberedLink>,
+}
+
+/// A link of a producer that numbers its events.
+#[derive(Clone)]
+pub(super) struct NumberedLink {
+    pub(super) producer: Arc<Numbered>,
+    /// The epoch of this link.
+    pub(super) epoch: i16,
+    /// Held by the delivery whose numbers are looked at. The next one has its turn when it is known where the one
+    /// before it goes, so numbers are looked at in the order in which they came.
+    pub(super) turn: Arc<Mutex<()>>,
 }
 
 pub(super) struct ReceiverLink {

@@ -8,16 +8,16 @@ use ephor_amqp::connection::{Delivery, Event, LinkId};
 use ephor_amqp::performative::Outcome;
 use ephor_core::BoxFuture;
 use ephor_core::time::Monotonic;
-use ephor_hub::{Batch, Target};
+use ephor_hub::{Batch, Producer, Receipt, SendError, Target};
 use ephor_wire::batch::{Envelope, InvalidKeyType, MESSAGE_FORMAT, partition_key};
 use ephor_wire::condition::{Condition, Refusal};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::attach::SENDER_CREDIT;
-use super::link::{Link, SenderLink};
+use super::link::{Link, NumberedLink, SenderLink};
 use super::requests::Reply;
 use super::{Conversation, rejected};
-use crate::idempotence::{Numbers, number_of};
+use crate::idempotence::{Claimed, number_of};
 use crate::refusals::of_send;
 
 /// What a delivery takes beside its payload, roughly: many small ones are much as well.
@@ -119,24 +119,48 @@ fn send(
     let prepared = prepare(sender, delivery);
     async move {
         let Prepared { batch, key, first } = prepared?;
-        let numbers = match (&numbered, first) {
-            (Some((numbered, epoch)), Some(first)) => Some(numbered.claim(*epoch, first, batch.len())?),
-            _ => None,
-        };
-        if numbers == Some(Numbers::Repeated) {
-            return Ok(());
-        }
         let target = match (partition, &key) {
             (Some(partition), _) => Target::Partition(partition),
             (None, Some(key)) => Target::Key(key),
             (None, None) => Target::Any,
         };
-        let sent = producer.send_encoded(target, batch).await;
-        if let (Err(_), Some(Numbers::New { before }), Some((numbered, _))) = (&sent, numbers, &numbered) {
-            numbered.take_back(before);
-        }
-        sent.map(drop).map_err(|error| of_send(&error, id))
+        let Some((numbered, first)) = numbered.zip(first) else {
+            let sent = producer.send_encoded(target, batch).await;
+            return sent.map(drop).map_err(|error| of_send(&error, id));
+        };
+        send_numbered(&numbered, first, &producer, target, batch, id).await
     }
+}
+
+/// Hands a delivery with numbers to the hub, unless another one has brought them; then that one's end is this one's.
+async fn send_numbered(
+    numbered: &NumberedLink,
+    first: i32,
+    producer: &Producer,
+    target: Target<'_>,
+    batch: Batch,
+    delivery: u32,
+) -> Result<(), Refusal> {
+    let refused = |error| of_send(&error, delivery);
+    let turn = numbered.turn.lock().await;
+    let claim = loop {
+        match numbered.producer.claim(numbered.epoch, first, batch.len())? {
+            Claimed::New(claim) => break claim,
+            Claimed::Stored => return Ok(()),
+            Claimed::Pending(commit) => {
+                // If the other one was dropped before the hub had it, this one is looked at anew.
+                if let Some(Err(error)) = commit.settled().await {
+                    return Err(refused(error));
+                }
+            }
+        }
+    };
+    let commit = claim.commit();
+    let settle = move |sent: Result<Receipt, SendError>| claim.settle(sent.map(drop));
+    producer.enqueue(target, batch, settle).await.map_err(refused)?;
+    drop(turn);
+    let lost = || SendError::Closed("the hub is gone, and with it what was about to be stored".into());
+    commit.settled().await.unwrap_or_else(|| Err(lost())).map_err(refused)
 }
 
 /// Takes a delivery apart. Each event is kept byte for byte.

@@ -30,6 +30,8 @@ pub(crate) struct Client {
     driver: Driver<Box<dyn Stream>>,
     session: Option<SessionId>,
     deliveries: VecDeque<Delivery>,
+    /// Outcomes that came by: the first and the last delivery that each is about.
+    settled: VecDeque<(u32, u32, Option<Outcome>)>,
     requests: u64,
 }
 
@@ -66,7 +68,8 @@ impl Client {
     async fn with(config: Config, stream: impl Stream + 'static, sasl: ClientSasl) -> Result<Self, Closed> {
         let connection = Connection::client(config, sasl, Duration::ZERO);
         let driver = Driver::new(Box::new(stream) as Box<dyn Stream>, connection);
-        let mut client = Self { driver, session: None, deliveries: VecDeque::new(), requests: 0 };
+        let (deliveries, settled) = (VecDeque::new(), VecDeque::new());
+        let mut client = Self { driver, session: None, deliveries, settled, requests: 0 };
         let opened = client
             .wait(|event| match event {
                 Event::Opened(_) => Some(Ok(())),
@@ -83,7 +86,7 @@ impl Client {
         self.driver.connection()
     }
 
-    /// Waits for an event; deliveries that come by are kept.
+    /// Waits for an event; deliveries and outcomes that come by are kept.
     pub(crate) async fn wait<T>(&mut self, mut wanted: impl FnMut(&Event) -> Option<T>) -> T {
         within(async {
             loop {
@@ -91,8 +94,12 @@ impl Client {
                 if let Some(found) = wanted(&event) {
                     return found;
                 }
-                if let Event::Delivery(delivery) = event {
-                    self.deliveries.push_back(delivery);
+                match event {
+                    Event::Delivery(delivery) => self.deliveries.push_back(delivery),
+                    Event::Settled { first, last, outcome, .. } => {
+                        self.settled.push_back((first, last, outcome));
+                    }
+                    _ => {}
                 }
             }
         })
@@ -134,6 +141,21 @@ impl Client {
             _ => None,
         })
         .await
+    }
+
+    /// The next outcome of what was sent and not waited for, and how many deliveries have it.
+    pub(crate) async fn outcome(&mut self) -> (u32, Option<Outcome>) {
+        let (first, last, outcome) = match self.settled.pop_front() {
+            Some(settled) => settled,
+            None => {
+                self.wait(|event| match event {
+                    Event::Settled { first, last, outcome, .. } => Some((*first, *last, outcome.clone())),
+                    _ => None,
+                })
+                .await
+            }
+        };
+        (last - first + 1, outcome)
     }
 
     /// The next delivery, of which the link and the payload are told.

@@ -1,4 +1,4 @@
-//! Files in memory whose reads or syncs wait while a gate is shut: a disk that takes its time.
+//! Files whose reads or syncs wait while a gate is shut, and fail if they are told to: a disk that takes its time.
 #![allow(dead_code, reason = "each test uses its own part")]
 
 use std::io;
@@ -9,28 +9,51 @@ use ephor_hub::files::{File, Files, MemoryFiles};
 /// Shut it, and whoever comes waits.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
-    /// Whether it is shut, and how many wait before it.
-    state: Mutex<(bool, usize)>,
+    state: Mutex<State>,
     moved: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    shut: bool,
+    /// How many wait before it.
+    waiting: usize,
+    /// How many of those who come through fail.
+    failing: usize,
 }
 
 impl Gate {
     pub(crate) fn set_shut(&self, shut: bool) {
-        self.state.lock().unwrap().0 = shut;
+        self.state.lock().unwrap().shut = shut;
         self.moved.notify_all();
+    }
+
+    /// The next one who comes through fails.
+    pub(crate) fn fail_next(&self) {
+        self.state.lock().unwrap().failing += 1;
+    }
+
+    /// Whoever was to fail and has not come yet does not.
+    pub(crate) fn fail_no_more(&self) {
+        self.state.lock().unwrap().failing = 0;
     }
 
     /// Waits until somebody waits, and tells how many do.
     pub(crate) fn waiting(&self) -> usize {
-        self.moved.wait_while(self.state.lock().unwrap(), |state| state.1 == 0).unwrap().1
+        self.moved.wait_while(self.state.lock().unwrap(), |state| state.waiting == 0).unwrap().waiting
     }
 
-    fn pass(&self) {
+    fn pass(&self) -> io::Result<()> {
         let mut state = self.state.lock().unwrap();
-        state.1 += 1;
+        state.waiting += 1;
         self.moved.notify_all();
-        let mut state = self.moved.wait_while(state, |state| state.0).unwrap();
-        state.1 -= 1;
+        let mut state = self.moved.wait_while(state, |state| state.shut).unwrap();
+        state.waiting -= 1;
+        if state.failing > 0 {
+            state.failing -= 1;
+            return Err(io::Error::other("the gate lets this one fail"));
+        }
+        Ok(())
     }
 }
 
@@ -44,14 +67,19 @@ pub(crate) struct Gates {
 #[derive(Debug)]
 pub(crate) struct Gated<T>(T, Gates);
 
-impl Gated<MemoryFiles> {
+impl Gated<Arc<dyn Files>> {
+    /// In memory.
     pub(crate) fn new() -> (Arc<Self>, Gates) {
+        Self::over(Arc::new(MemoryFiles::default()))
+    }
+
+    pub(crate) fn over(files: Arc<dyn Files>) -> (Arc<Self>, Gates) {
         let gates = Gates::default();
-        (Arc::new(Self(MemoryFiles::default(), gates.clone())), gates)
+        (Arc::new(Self(files, gates.clone())), gates)
     }
 }
 
-impl Files for Gated<MemoryFiles> {
+impl Files for Gated<Arc<dyn Files>> {
     fn create(&self, path: &str) -> io::Result<Arc<dyn File>> {
         Ok(Arc::new(Gated(self.0.create(path)?, self.1.clone())))
     }
@@ -86,7 +114,7 @@ impl File for Gated<Arc<dyn File>> {
         self.0.write_at(position, parts)
     }
     fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.1.reads.pass();
+        self.1.reads.pass()?;
         self.0.read_at(position, into)
     }
     fn set_len(&self, length: u64) -> io::Result<()> {
@@ -99,7 +127,7 @@ impl File for Gated<Arc<dyn File>> {
         self.0.reserve(length)
     }
     fn sync(&self) -> io::Result<()> {
-        self.1.syncs.pass();
+        self.1.syncs.pass()?;
         self.0.sync()
     }
 }

@@ -1,0 +1,192 @@
+//! Producers that number their events, so that a batch that is sent twice is stored once.
+//!
+//! A producer is known by its id, its epoch and the number of the last event that is on disk. All three are
+//! told in the answer to its attach. What is known of producers lives as long as the gateway, not as long as
+//! the log: after a restart a producer goes on with the number that it brings along, and a batch whose answer
+//! was lost in that very moment can be stored twice. The service documents the same feature as best effort.
+//! Nothing is acknowledged that is not on disk, whatever was sent again, dropped or failed before.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `sequence.rs` | which numbers are stored, on their way, and next: pure |
+//! | `producer.rs` | a producer, and the claim of a batch on its numbers |
+
+mod producer;
+mod sequence;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ephor_amqp::{Encoded, Malformed, Reader, Sections, Value};
+use ephor_core::ids::PartitionId;
+use ephor_hub::Hub;
+use ephor_wire::condition::{Condition, Refusal};
+
+use crate::facts::identity;
+use sequence::NONE_YET;
+
+pub(crate) use producer::{Claimed, Numbered};
+
+/// What a sender asks for, and what is not offered to those who do not.
+pub(crate) const CAPABILITY: &str = "com.microsoft:idempotent-producer";
+const PRODUCER_ID: &str = "com.microsoft:producer-id";
+const PRODUCER_EPOCH: &str = "com.microsoft:producer-epoch";
+const PRODUCER_SEQUENCE: &str = "com.microsoft:producer-sequence-number";
+
+/// Producers of one hub. More are forgotten: first those without a link, and of these the one that attached
+/// least recently.
+const MOST_PRODUCERS: usize = 4_096;
+/// Hubs whose producers are known. More are forgotten, the one that was used least recently first.
+const MOST_HUBS: usize = 256;
+
+/// All producers that number their events, hub by hub: what happens in one is nothing to the others.
+#[derive(Debug, Default)]
+pub(crate) struct Producers {
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// By what names the hub's log.
+    hubs: BTreeMap<String, Producing>,
+    /// Goes up with every attach, to tell what was used least recently.
+    uses: u64,
+}
+
+/// The producers of one hub.
+#[derive(Debug, Default)]
+struct Producing {
+    producers: BTreeMap<Name, Entry>,
+    used: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    producer: Arc<Numbered>,
+    used: u64,
+}
+
+/// A producer, in one partition.
+type Name = (i64, PartitionId);
+
+impl Producers {
+    /// A sender with these link properties attaches: who it is, and with which epoch. Whoever has no id yet
+    /// gets one that nobody can guess.
+    pub(crate) fn attach(
+        &self,
+        hub: &str,
+        partition: PartitionId,
+        properties: Option<&Encoded>,
+        random: impl Fn() -> u64,
+    ) -> Result<(Arc<Numbered>, i16), Refusal> {
+        let asked = Asked::read(properties)?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.uses += 1;
+        let used = known.uses;
+        let hub = known.hub(hub, used);
+        let id = asked.id.unwrap_or_else(|| hub.fresh_id(partition, random));
+        let Asked { epoch, last, .. } = asked;
+        let made = || Arc::new(Numbered::new(id, epoch, last));
+        let entry = hub.producers.entry((id, partition)).or_insert_with(|| Entry { producer: made(), used });
+        entry.used = used;
+        let producer = entry.producer.clone();
+        hub.forget_some();
+        drop(known);
+        producer.enter(epoch, last)?;
+        Ok((producer, epoch))
+    }
+}
+
+/// What a sender says of itself.
+struct Asked {
+    id: Option<i64>,
+    epoch: i16,
+    last: i32,
+}
+
+impl Asked {
+    fn read(properties: Option<&Encoded>) -> Result<Self, Refusal> {
+        let number = |name| properties?.get(name)?.integer();
+        let (id, epoch, last) = (number(PRODUCER_ID), number(PRODUCER_EPOCH), number(PRODUCER_SEQUENCE));
+        if last.is_some() && (id.is_none() || epoch.is_none()) {
+            let text = "A producer gives its id, its epoch and its sequence number, or none of them.";
+            return Err(Refusal::new(Condition::ArgumentError, text));
+        }
+        let bad = || Refusal::new(Condition::ArgumentError, "The producer's numbers are out of range.");
+        let id = id.map(|id| if id >= 0 { Ok(id) } else { Err(bad()) }).transpose()?;
+        let epoch = i16::try_from(epoch.unwrap_or(0)).ok().filter(|epoch| *epoch >= 0).ok_or_else(bad)?;
+        let last = last.unwrap_or(NONE_YET.into());
+        let last = i32::try_from(last).ok().filter(|last| *last >= NONE_YET).ok_or_else(bad)?;
+        Ok(Self { id, epoch, last })
+    }
+}
+
+impl Known {
+    fn hub(&mut self, name: &str, used: u64) -> &mut Producing {
+        if !self.hubs.contains_key(name) && self.hubs.len() >= MOST_HUBS {
+            let idle = self.hubs.iter().min_by_key(|(_, hub)| hub.used).map(|(name, _)| name.clone());
+            idle.map(|name| self.hubs.remove(&name));
+        }
+        let hub = self.hubs.entry(name.to_owned()).or_default();
+        hub.used = used;
+        hub
+    }
+}
+
+impl Producing {
+    /// An id that no producer of this partition has. JavaScript can tell numbers of 53 bits apart.
+    fn fresh_id(&self, partition: PartitionId, random: impl Fn() -> u64) -> i64 {
+        loop {
+            let id = (random() >> 12) as i64;
+            if id > 0 && !self.producers.contains_key(&(id, partition)) {
+                return id;
+            }
+        }
+    }
+
+    fn forget_some(&mut self) {
+        while self.producers.len() > MOST_PRODUCERS {
+            let in_use = |entry: &Entry| Arc::strong_count(&entry.producer) > 1;
+            let least = self.producers.iter().min_by_key(|(_, entry)| (in_use(entry), entry.used));
+            let Some(name) = least.map(|(name, _)| *name) else { return };
+            self.producers.remove(&name);
+        }
+    }
+}
+
+impl Numbered {
+    /// What the answer to an attach says beside the tracking id. What is on its way does not count yet: it may fail.
+    pub(crate) fn properties(&self) -> [(&'static str, Value<'static>); 3] {
+        let (epoch, last) = self.standing();
+        [
+            (PRODUCER_ID, Value::Long(self.id)),
+            (PRODUCER_EPOCH, Value::Short(epoch)),
+            (PRODUCER_SEQUENCE, Value::Int(last)),
+        ]
+    }
+}
+
+/// What names the log of a hub: one that is created anew has other producers.
+pub(crate) fn scope(hub: &Hub) -> String {
+    match identity(hub).1 {
+        Some(log) => log.to_string(),
+        None => hub.name().as_str().to_ascii_lowercase(),
+    }
+}
+
+/// The number that an event carries, in its annotations. One that cannot be any is negative.
+pub(crate) fn number_of(message: &[u8]) -> Result<Option<i32>, Malformed> {
+    let Some(section) = Sections::scan(message)?.message_annotations else { return Ok(None) };
+    let mut items = Reader::starting(&message[..section.end], section.value).map()?;
+    while let Some(key) = items.next()? {
+        let value = items.next()?;
+        if key.text() == Some(PRODUCER_SEQUENCE) {
+            let number = value.and_then(Value::integer);
+            return Ok(number.map(|number| i32::try_from(number).unwrap_or(-1)));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,336 @@
+//! Who a producer is, and what becomes of its numbers when deliveries are dropped, repeated and lost.
+
+use ephor_hub::SendError;
+use futures_util::FutureExt;
+use proptest::prelude::*;
+
+use super::producer::{Claim, Commit};
+use super::*;
+
+fn attach(producers: &Producers, properties: Option<Encoded>) -> Result<(Arc<Numbered>, i16), Refusal> {
+    producers.attach("hub", PartitionId(0), properties.as_ref(), || 7 << 40)
+}
+
+fn properties(id: i64, epoch: i16, last: i32) -> Option<Encoded> {
+    Some(Encoded::map([
+        (PRODUCER_ID, Value::Long(id)),
+        (PRODUCER_EPOCH, Value::Short(epoch)),
+        (PRODUCER_SEQUENCE, Value::Int(last)),
+    ]))
+}
+
+fn last_told(producer: &Numbered) -> Value<'static> {
+    producer.properties()[2].1
+}
+
+/// Numbers that come next.
+fn new(producer: &Arc<Numbered>, epoch: i16, first: i32, count: usize) -> Claim {
+    match producer.claim(epoch, first, count) {
+        Ok(Claimed::New(claim)) => claim,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Numbers that are on their way.
+fn pending(producer: &Arc<Numbered>, epoch: i16, first: i32, count: usize) -> Commit {
+    match producer.claim(epoch, first, count) {
+        Ok(Claimed::Pending(commit)) => commit,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn is_stored(producer: &Arc<Numbered>, epoch: i16, first: i32, count: usize) -> bool {
+    matches!(producer.claim(epoch, first, count), Ok(Claimed::Stored))
+}
+
+fn refusal(producer: &Arc<Numbered>, epoch: i16, first: i32) -> Condition {
+    producer.claim(epoch, first, 1).unwrap_err().condition
+}
+
+fn failed() -> SendError {
+    SendError::Closed("the disk failed".into())
+}
+
+#[test]
+fn what_was_stored_is_not_stored_again_and_gaps_are_refused() {
+    let producers = Producers::default();
+    let (producer, epoch) = attach(&producers, None).unwrap();
+    new(&producer, epoch, 0, 3).settle(Ok(()));
+    new(&producer, epoch, 3, 1).settle(Ok(()));
+    assert!(is_stored(&producer, epoch, 0, 3) && is_stored(&producer, epoch, 3, 1));
+    assert_eq!(refusal(&producer, epoch, 5), Condition::OutOfOrderSequence);
+    assert_eq!(last_told(&producer), Value::Int(3));
+}
+
+#[test]
+fn whoever_repeats_what_is_on_its_way_waits_for_it_and_is_told_the_same() {
+    let producers = Producers::default();
+    let (producer, epoch) = attach(&producers, None).unwrap();
+    let (first, second) = (new(&producer, epoch, 0, 1), new(&producer, epoch, 1, 1));
+    let (one, other) = (pending(&producer, epoch, 0, 1), pending(&producer, epoch, 1, 1));
+    assert!(one.clone().settled().now_or_never().is_none());
+    assert_eq!(last_told(&producer), Value::Int(-1), "it may still fail");
+    first.settle(Ok(()));
+    assert!(matches!(one.settled().now_or_never(), Some(Some(Ok(())))));
+    assert_eq!(last_told(&producer), Value::Int(0));
+    second.settle(Err(failed()));
+    assert!(matches!(other.settled().now_or_never(), Some(Some(Err(_)))));
+    // It failed for all: whoever comes now begins anew.
+    new(&producer, epoch, 1, 1).settle(Ok(()));
+}
+
+#[test]
+fn whatever_is_dropped_before_the_hub_has_it_is_free_for_whoever_waits() {
+    let producers = Producers::default();
+    let (producer, epoch) = attach(&producers, None).unwrap();
+    let claim = new(&producer, epoch, 0, 2);
+    let waiting = pending(&producer, epoch, 0, 2);
+    drop(claim);
+    assert!(matches!(waiting.settled().now_or_never(), Some(None)));
+    new(&producer, epoch, 0, 2).settle(Ok(()));
+    assert!(is_stored(&producer, epoch, 0, 2));
+}
+
+#[test]
+fn a_producer_that_comes_back_goes_on_and_a_newer_epoch_takes_over() {
+    let producers = Producers::default();
+    let (first, epoch) = attach(&producers, properties(5, 1, 41)).unwrap();
+    new(&first, epoch, 42, 1).settle(Ok(()));
+    let (again, _) = attach(&producers, properties(5, 1, 41)).unwrap();
+    assert!(is_stored(&again, 1, 42, 1));
+    let late = new(&first, epoch, 43, 1);
+    let (newer, _) = attach(&producers, properties(5, 2, -1)).unwrap();
+    assert_eq!(refusal(&first, epoch, 43), Condition::ProducerEpochStolen);
+    let refused = attach(&producers, properties(5, 1, 42)).unwrap_err();
+    assert_eq!(refused.condition, Condition::ProducerEpochStolen);
+    // What the older epoch had on its way says nothing of the numbers of the newer one.
+    late.settle(Ok(()));
+    assert_eq!(last_told(&newer), Value::Int(-1));
+    new(&newer, 2, 0, 1).settle(Ok(()));
+    assert_eq!(last_told(&newer), Value::Int(0));
+}
+
+#[test]
+fn numbers_go_round() {
+    let producers = Producers::default();
+    let (producer, epoch) = attach(&producers, properties(1, 0, i32::MAX - 1)).unwrap();
+    new(&producer, epoch, i32::MAX, 2).settle(Ok(()));
+    assert_eq!(last_told(&producer), Value::Int(0));
+    let failing = new(&producer, epoch, 1, 1);
+    failing.settle(Err(failed()));
+    assert_eq!(last_told(&producer), Value::Int(0));
+    assert!(is_stored(&producer, epoch, i32::MAX, 2));
+    new(&producer, epoch, 1, 1).settle(Ok(()));
+}
+
+#[test]
+fn a_producer_of_another_hub_is_another_one() {
+    let producers = Producers::default();
+    let (here, epoch) = attach(&producers, properties(5, 3, 41)).unwrap();
+    let there = producers.attach("other", PartitionId(0), properties(5, 0, -1).as_ref(), || 1).unwrap();
+    new(&here, epoch, 42, 1);
+    new(&there.0, there.1, 0, 1);
+}
+
+#[test]
+fn ids_are_drawn_and_not_counted_and_never_twice() {
+    let producers = Producers::default();
+    let draws = std::cell::RefCell::new(vec![u64::MAX, u64::MAX, 0x1234_5678_9abc_def0, 0]);
+    let random = || draws.borrow_mut().pop().unwrap();
+    let id = || producers.attach("hub", PartitionId(0), None, random).unwrap().0.id;
+    assert_eq!(id(), 0x0001_2345_6789_abcd, "0 is none");
+    assert_eq!(id(), (1 << 52) - 1);
+    draws.borrow_mut().extend([9 << 20, u64::MAX]);
+    assert_eq!(id(), 9 << 8, "one that is used already is drawn again");
+}
+
+#[test]
+fn negative_numbers_are_refused() {
+    let producers = Producers::default();
+    for (id, epoch, last) in [(-1, 0, 0), (1, -1, 0), (1, 0, -2), (1, 0, i32::MIN)] {
+        let refused = attach(&producers, properties(id, epoch, last)).unwrap_err();
+        assert_eq!(refused.condition, Condition::ArgumentError, "{id} {epoch} {last}");
+    }
+    let (producer, epoch) = attach(&producers, None).unwrap();
+    for first in [-1, -5, i32::MIN] {
+        assert_eq!(refusal(&producer, epoch, first), Condition::ArgumentError, "none is stored already");
+    }
+    new(&producer, epoch, 0, 1);
+}
+
+#[test]
+fn what_is_known_of_producers_is_bounded_and_those_in_use_stay() {
+    let producers = Producers::default();
+    let used = attach(&producers, properties(0, 1, 5)).unwrap();
+    // A batch that the hub has not stored yet is a use, though its connection is gone.
+    let (producer, epoch) = attach(&producers, properties(1, 0, 5)).unwrap();
+    let queued = new(&producer, epoch, 6, 1);
+    drop(producer);
+    for id in 2..=2 * MOST_PRODUCERS as i64 {
+        attach(&producers, properties(id, 0, -1)).unwrap();
+    }
+    assert_eq!(producers.known.lock().unwrap().hubs["hub"].producers.len(), MOST_PRODUCERS);
+    assert!(Arc::ptr_eq(&used.0, &attach(&producers, properties(0, 1, 5)).unwrap().0));
+    queued.settle(Ok(()));
+    assert_eq!(last_told(&attach(&producers, properties(1, 0, 5)).unwrap().0), Value::Int(6));
+    for hub in 0..2 * MOST_HUBS {
+        producers.attach(&hub.to_string(), PartitionId(0), None, || 1 << 30).unwrap();
+    }
+    assert_eq!(producers.known.lock().unwrap().hubs.len(), MOST_HUBS);
+}
+
+/// One thing that happens; numbers choose among what there is.
+#[derive(Clone, Debug)]
+enum Happening {
+    /// The client sends so many events on a connection, so many numbers before what it would send next.
+    Send { connection: usize, back: usize, count: usize },
+    /// There is room in the hub's queue for a delivery.
+    Queue { delivery: usize },
+    /// The hub commits so many batches of its queue, and that works or fails.
+    Commit { batches: usize, works: bool },
+    /// A connection is lost, and with it all deliveries that the hub does not have yet.
+    Lose { connection: usize },
+    /// The gateway's process ends. The client attaches again with the last number that it knows to be stored.
+    Crash,
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let connection = 0..3usize;
+    prop_oneof![
+        6 => (connection.clone(), 0..6usize, 1..4usize)
+            .prop_map(|(connection, back, count)| Happening::Send { connection, back, count }),
+        5 => (0..8usize).prop_map(|delivery| Happening::Queue { delivery }),
+        4 => (1..4usize, proptest::bool::weighted(0.7))
+            .prop_map(|(batches, works)| Happening::Commit { batches, works }),
+        2 => connection.prop_map(|connection| Happening::Lose { connection }),
+        1 => Just(Happening::Crash),
+    ]
+}
+
+/// A delivery whose numbers have been looked at.
+struct Sent {
+    connection: usize,
+    numbers: std::ops::Range<i32>,
+    /// Until the hub has it.
+    claim: Option<Claim>,
+    commit: Commit,
+}
+
+/// A client, its connections, the gateway's knowledge, and a hub with its disk.
+struct World {
+    producers: Producers,
+    deliveries: Vec<Sent>,
+    queue: std::collections::VecDeque<(std::ops::Range<i32>, Claim)>,
+    /// How often each number was stored since the last crash, and whether it was before.
+    disk: BTreeMap<i32, (usize, bool)>,
+    acknowledged: std::collections::BTreeSet<i32>,
+    /// What the client would send next.
+    next: i32,
+}
+
+impl World {
+    fn producer(&self) -> (Arc<Numbered>, i16) {
+        let known = (0..).take_while(|number| self.acknowledged.contains(number)).count() as i32 - 1;
+        attach(&self.producers, properties(1, 0, known)).unwrap()
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Send { connection, back, count } => {
+                let first = (self.next - back as i32).max(0);
+                self.send(connection, first..first + count as i32);
+            }
+            Happening::Queue { delivery } => {
+                let mut waiting = self.deliveries.iter_mut().filter(|sent| sent.claim.is_some());
+                if let Some(sent) = waiting.nth(delivery) {
+                    self.queue.push_back((sent.numbers.clone(), sent.claim.take().unwrap()));
+                }
+            }
+            Happening::Commit { batches, works } => {
+                let taken: Vec<_> = self.queue.drain(..batches.min(self.queue.len())).collect();
+                for (numbers, claim) in taken {
+                    if works {
+                        numbers.for_each(|number| self.disk.entry(number).or_default().0 += 1);
+                        claim.settle(Ok(()));
+                    } else {
+                        claim.settle(Err(failed()));
+                    }
+                }
+            }
+            Happening::Lose { connection } => self.deliveries.retain(|sent| sent.connection != connection),
+            Happening::Crash => {
+                self.deliveries.clear();
+                self.queue.clear();
+                self.producers = Producers::default();
+                self.disk.values_mut().for_each(|stored| *stored = (0, true));
+            }
+        }
+        self.tell();
+    }
+
+    fn send(&mut self, connection: usize, numbers: std::ops::Range<i32>) {
+        let (producer, epoch) = self.producer();
+        match producer.claim(epoch, numbers.start, numbers.len()) {
+            Ok(Claimed::Stored) => self.acknowledge(numbers.clone()),
+            Ok(Claimed::New(claim)) => {
+                let commit = claim.commit();
+                self.deliveries.push(Sent {
+                    connection,
+                    numbers: numbers.clone(),
+                    claim: Some(claim),
+                    commit,
+                });
+            }
+            Ok(Claimed::Pending(commit)) => {
+                self.deliveries.push(Sent { connection, numbers: numbers.clone(), claim: None, commit });
+            }
+            Err(refusal) => return assert_eq!(refusal.condition, Condition::OutOfOrderSequence),
+        }
+        self.next = self.next.max(numbers.end);
+    }
+
+    /// What the connections hear of their deliveries.
+    fn tell(&mut self) {
+        for sent in std::mem::take(&mut self.deliveries) {
+            match sent.commit.clone().settled().now_or_never() {
+                None => self.deliveries.push(sent),
+                // It may be on its way with yet another delivery, or be new now.
+                Some(None | Some(Ok(()))) => self.send(sent.connection, sent.numbers),
+                // The client begins again where it failed.
+                Some(Some(Err(_))) => self.next = self.next.min(sent.numbers.start),
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, numbers: std::ops::Range<i32>) {
+        for number in numbers {
+            let known = self.disk.get(&number);
+            assert!(known.is_some(), "{number} was acknowledged and is not on disk");
+            self.acknowledged.insert(number);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_acknowledged_is_on_disk_whatever_is_dropped_repeated_failed_or_lost(
+        happenings in proptest::collection::vec(happening(), 1..80),
+    ) {
+        let mut world = World {
+            producers: Producers::default(),
+            deliveries: Vec::new(),
+            queue: Default::default(),
+            disk: BTreeMap::new(),
+            acknowledged: Default::default(),
+            next: 0,
+        };
+        for happening in happenings {
+            world.happen(happening);
+            for (number, (times, _)) in &world.disk {
+                prop_assert!(*times <= 1, "{} was stored {} times in one life of the gateway", number, times);
+            }
+        }
+    }
+}

@@ -28,6 +28,8 @@
 //! | [`exports`] | a file of checkpoints, or the text of a record | likewise |
 //! | [`gateway`] | what a peer says | the gateway ends the conversation, and serves everybody else |
 //! | [`logs`] | the files of a hub | they are opened or refused, read to their end, written to and opened again |
+//! | [`stored`] | a message in a log | what a hub takes can be decoded in every section; what it delivers is valid, whatever is stored |
+//! | [`producers`] | what happens to a producer that numbers its events, its connections and the disk | what is acknowledged is stored, once |
 //!
 //! **To add a target**: a function here with its line in [`TARGETS`], its seeds in `tests/seeds`, a file and a `[[bin]]` in
 //! `targets`. A test says what is missing.
@@ -46,12 +48,14 @@ pub mod logs;
 pub mod messages;
 pub mod mutate;
 pub mod performatives;
+pub mod producers;
 pub mod requests;
 pub mod rows;
 pub mod sasl;
 pub mod secrets;
 pub mod sections;
 pub mod selectors;
+pub mod stored;
 pub mod values;
 
 /// A function of bytes that panics when a promise is broken.
@@ -88,7 +92,7 @@ pub fn turn(targets: &[Target], case: u64) -> usize {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 20] = [
+pub const TARGETS: [Target; 22] = [
     Target::parser("values", values::run),
     Target::parser("sections", sections::run),
     Target::parser("frames", frames::run),
@@ -109,4 +113,7 @@ pub const TARGETS: [Target; 20] = [
     Target::parser("exports", exports::run),
     Target::conversation("gateway", gateway::run),
     Target::parser("logs", logs::run),
+    Target::parser("stored", stored::run),
+    // Each waits for a disk, if only one in memory.
+    Target::parser("producers", producers::run),
 ];

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use ephor_amqp::Sections;
+use ephor_amqp::validate::validate;
 use ephor_core::event::NewEvent;
 use ephor_wire::message::{Decoded, decode, decode_leniently, encode, size_bound};
 
@@ -32,6 +33,7 @@ pub fn run(data: &[u8]) {
 /// What can be sent comes back as it was.
 fn encode_again(decoded: Decoded) {
     let Some((event, first)) = encoded(decoded) else { return };
+    validate(&first).expect("what is encoded is valid in every section");
     assert!(first.len() <= size_bound(&event), "larger than its bound");
     let again = decode(&Bytes::from(first.clone())).expect("what was encoded can be decoded");
     assert_eq!(again.body, event.body);

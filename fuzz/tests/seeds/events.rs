@@ -79,6 +79,36 @@ pub(crate) fn messages() -> Seeds {
     .into()
 }
 
+/// Messages, and some with what readers cannot decode in one section.
+pub(crate) fn stored() -> Seeds {
+    let footer = |value: &[u8]| {
+        let size = value.len() as u8 + 4;
+        [BODY, b"\x00\x53\x78\xc1", &[size, 2], b"\xa3\x01k", value].concat()
+    };
+    let header = |list: &[u8]| [b"\x00\x53\x70", list, BODY].concat();
+    let nested = (0..40)
+        .fold(vec![0x45], |inside: Vec<u8>, _| [&[0xc0, inside.len() as u8 + 1, 1][..], &inside].concat());
+    let described = [[0x00, 0x44].repeat(40), vec![0x40]].concat();
+    let mut seeds = messages();
+    seeds.extend(
+        [
+            ("header-of-wrong-types", header(b"\xc0\x06\x03\xa1\x01y\x52\x04\x41")),
+            ("header-of-all-types", header(b"\xc0\x0a\x05\x41\x50\x04\x52\x09\x56\x00\x43")),
+            ("header-of-six-fields", header(b"\xc0\x07\x06\x40\x40\x40\x40\x40\x40")),
+            ("footer-nested", footer(&nested)),
+            ("footer-described", footer(&described)),
+            ("footer-of-many-nulls", footer(b"\xf0\0\0\0\x05\xff\xff\xff\xff\x40")),
+            ("footer-of-an-array", footer(b"\xe0\x06\x02\xa3\x01a\x01b")),
+            (
+                "body-of-an-array-with-a-descriptor",
+                b"\x00\x53\x77\xe0\x07\x02\x00\x53\x05\x50\x07\x08".to_vec(),
+            ),
+        ]
+        .map(|(name, bytes)| (name.to_owned(), bytes)),
+    );
+    seeds
+}
+
 pub(crate) fn deliveries() -> Seeds {
     let offset = Offset::new("4242");
     let last =

@@ -11,6 +11,7 @@ mod events;
 mod exchange;
 mod front_door;
 mod logs;
+mod producers;
 mod raw;
 mod records;
 mod texts;
@@ -28,6 +29,7 @@ fn seeds(target: &str) -> Seeds {
         "sections" | "messages" => events::messages(),
         "deliveries" => events::deliveries(),
         "batches" => events::batches(),
+        "stored" => events::stored(),
         "frames" => vec![("one-of-each".into(), bodies::row_of_frames())],
         "performatives" => bodies::performatives(),
         "sasl" => bodies::sasl(),
@@ -43,6 +45,7 @@ fn seeds(target: &str) -> Seeds {
         "exports" => records::exports(),
         "gateway" => front_door::conversations(),
         "logs" => logs::folders(),
+        "producers" => producers::lives(),
         other => panic!("there are no seeds for {other}: write some"),
     }
 }

@@ -1,0 +1,157 @@
+//! One connection of a producer, which breaks at any time.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
+use std::time::Duration;
+
+use ephor_amqp::connection::{ClientSasl, Config, Event, LinkId, Sent, SessionId};
+use ephor_amqp::driver::Driver;
+use ephor_amqp::performative::{Attach, Outcome, Secret};
+use ephor_amqp::{Connection, Encoded, Value, encode};
+use ephor_core::event::NewEvent;
+use ephor_wire::batch::MESSAGE_FORMAT;
+use ephor_wire::connection_string::{DEVELOPMENT_KEY, DEVELOPMENT_KEY_NAME};
+use ephor_wire::message;
+use tokio::io::DuplexStream;
+use tokio::task::JoinSet;
+
+use super::Known;
+use super::server::{Door, HUB};
+
+/// What a stream holds on its way.
+const STREAM: usize = 64 << 10;
+
+pub(super) struct Line {
+    driver: Driver<DuplexStream>,
+    session: SessionId,
+    link: LinkId,
+    producer: i64,
+    /// The gateway's end.
+    task: JoinSet<()>,
+    /// Numbers of deliveries of which nothing was heard yet.
+    waiting: BTreeMap<u32, Range<i32>>,
+    /// What came of others, while something else was waited for.
+    settled: Vec<(u32, bool)>,
+    /// The last number that is stored, as the gateway said.
+    pub(super) last_told: i32,
+    attached: usize,
+}
+
+impl Line {
+    /// Connects and attaches as the producer, which says that it knows of nothing that is stored.
+    pub(super) async fn open(door: &Door, producer: i64) -> Self {
+        let (ours, theirs) = tokio::io::duplex(STREAM);
+        let (gateway, mut task) = (door.gateway.clone(), JoinSet::new());
+        let peer: SocketAddr = (Ipv4Addr::LOCALHOST, 1).into();
+        task.spawn(async move { Box::pin(gateway.serve_stream(theirs, peer)).await });
+        let sasl = ClientSasl::Plain {
+            user: DEVELOPMENT_KEY_NAME.to_owned(),
+            password: Secret::new(DEVELOPMENT_KEY.as_bytes()),
+        };
+        let connection = Connection::client(Config::new("producer"), sasl, Duration::ZERO);
+        let mut driver = Driver::new(ours, connection);
+        while !matches!(driver.next().await.expect("the connection lasts"), Event::Opened(_)) {}
+        let session = driver.connection().begin().expect("a session");
+        let mut attach = Attach::sender("numbered", format!("{HUB}/Partitions/0"));
+        attach.desired_capabilities = Some(Encoded::symbols(["com.microsoft:idempotent-producer"]));
+        attach.properties = Some(Encoded::map([
+            ("com.microsoft:producer-id", Value::Long(producer)),
+            ("com.microsoft:producer-epoch", Value::Short(0)),
+            ("com.microsoft:producer-sequence-number", Value::Int(-1)),
+        ]));
+        let link = driver.connection().attach(session, attach).expect("a link");
+        let mut line = Self {
+            driver,
+            session,
+            link,
+            producer,
+            task,
+            waiting: BTreeMap::new(),
+            settled: Vec::new(),
+            last_told: -1,
+            attached: 0,
+        };
+        let told = line.attached(link).await.properties.expect("what the gateway knows of the producer");
+        let Some(Value::Int(last)) = told.get("com.microsoft:producer-sequence-number") else {
+            panic!("{told:?}")
+        };
+        line.last_told = last;
+        while line.driver.connection().credit(link) == 0 {
+            line.next().await;
+        }
+        line
+    }
+
+    /// Sends events from this number on in one batch. The gateway has looked at them when this returns.
+    pub(super) async fn send(&mut self, first: i32, count: i32) {
+        let mut batch = Vec::new();
+        for number in first..first + count {
+            encode::described(&mut batch, 0x75);
+            encode::binary(&mut batch, &self.event(number));
+        }
+        let sent = self.driver.connection().send(self.link, MESSAGE_FORMAT, false, &[&batch]);
+        let Sent::Sent(delivery) = sent else { panic!("the gateway takes nothing: {sent:?}") };
+        self.waiting.insert(delivery, first..first + count);
+        // Frames are read in order, and sends that came are begun before more is read.
+        self.attached += 1;
+        let attach = Attach::receiver(format!("replies {}", self.attached), "$management");
+        let asked = self.driver.connection().attach(self.session, attach).expect("a link");
+        self.attached(asked).await;
+        self.driver.connection().detach(asked, None);
+    }
+
+    fn event(&self, number: i32) -> Vec<u8> {
+        let mut event = Vec::new();
+        encode::described(&mut event, 0x72);
+        let map = encode::begin(&mut event);
+        encode::symbol(&mut event, "com.microsoft:producer-sequence-number");
+        encode::int(&mut event, number);
+        encode::end_map(&mut event, map, 1);
+        let body = NewEvent::new(format!("{}/{number}", self.producer));
+        message::encode(&body, &mut event).expect("an event");
+        event
+    }
+
+    /// Waits for what became of everything that was sent. What was refused is to be sent again.
+    pub(super) async fn hear(&mut self, known: &mut Known) {
+        loop {
+            for (delivery, accepted) in std::mem::take(&mut self.settled) {
+                let Some(numbers) = self.waiting.remove(&delivery) else { continue };
+                match accepted {
+                    true => known.acknowledged.extend(numbers),
+                    false => known.next = known.next.min(numbers.start),
+                }
+            }
+            if self.waiting.is_empty() {
+                return;
+            }
+            self.next().await;
+        }
+    }
+
+    /// The peer is gone, and the gateway has noticed.
+    pub(super) async fn lose(mut self) {
+        drop(self.driver);
+        self.task.join_next().await.expect("its end").expect("no panic");
+    }
+
+    async fn attached(&mut self, wanted: LinkId) -> Box<Attach> {
+        loop {
+            if let Event::Attached { link, attach } = self.next().await
+                && link == wanted
+            {
+                return attach;
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Event {
+        let event = self.driver.next().await.expect("the connection lasts");
+        if let Event::Settled { first, last, outcome, .. } = &event {
+            let accepted = outcome == &Some(Outcome::Accepted);
+            self.settled.extend((*first..=*last).map(|delivery| (delivery, accepted)));
+        }
+        event
+    }
+}

@@ -1,0 +1,88 @@
+//! A gateway over streams in memory, to a hub whose disk can be stalled and made to fail.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ephor::environment::SystemClock;
+use ephor_core::event::{Event, NewEvent};
+use ephor_core::ids::PartitionId;
+use ephor_core::position::{SequenceNumber, StartPosition};
+use ephor_core::source::{EventSource, Receiver};
+use ephor_gateway::{Gateway, GatewayConfig};
+use ephor_hub::{Hub, HubConfig, LocalNamespace, NamespaceConfig};
+use tokio::runtime::Runtime;
+
+use super::gated::{Gated, Gates};
+
+/// The hub that everybody sends to.
+pub(super) const HUB: &str = "homes";
+const PARTITION: PartitionId = PartitionId(0);
+/// A few batches: more have to wait for room.
+const QUEUE_BYTES: u64 = 1_024;
+/// Far longer than anything takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(super) struct Server {
+    pub(super) runtime: Runtime,
+    pub(super) door: Door,
+    /// How many there were.
+    pub(super) producers: i64,
+}
+
+/// The gateway and what is behind it.
+pub(super) struct Door {
+    pub(super) gateway: Gateway,
+    pub(super) gates: Gates,
+    hub: Hub,
+}
+
+impl Server {
+    pub(super) fn start() -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let (files, gates) = Gated::new();
+        let config = NamespaceConfig { queue_bytes: QUEUE_BYTES, ..NamespaceConfig::default() };
+        let namespace = LocalNamespace::on(files, config, Arc::new(SystemClock)).expect("a namespace");
+        let homes = HubConfig { max_event_bytes: QUEUE_BYTES, ..HubConfig::new(HUB, 1).expect("a hub") };
+        let hub = namespace.create_hub(homes).expect("a hub");
+        let gateway = Gateway::new(Arc::new(namespace), GatewayConfig::default()).expect("a gateway");
+        Self { runtime, door: Door { gateway, gates, hub }, producers: 0 }
+    }
+}
+
+impl Door {
+    /// How many events the hub has.
+    pub(super) async fn stored_events(&self) -> u64 {
+        let described = self.hub.partition_properties(PARTITION).await.expect("a partition");
+        described.last.map_or(0, |last| last.sequence.0 + 1)
+    }
+
+    /// Waits until everything that was queued is stored or has failed: what comes later is stored after it.
+    pub(super) async fn settle(&self) {
+        self.hub.producer().send_to(PARTITION, NewEvent::new("")).await.expect("the disk works");
+    }
+
+    /// The numbers of the producer's events from this event on.
+    pub(super) async fn numbers_from(&self, first: u64, producer: i64) -> Vec<i32> {
+        let end = self.stored_events().await;
+        if first == end {
+            return Vec::new();
+        }
+        let start = StartPosition::Sequence { number: SequenceNumber(first), inclusive: true };
+        let mut reader = self.hub.reader(PARTITION, start).await.expect("a reader");
+        let mut events = Vec::<Event>::new();
+        while events.last().is_none_or(|event| event.sequence.0 + 1 < end) {
+            reader.receive(&mut events, 100).await.expect("events");
+        }
+        let prefix = format!("{producer}/");
+        let number = |event: &Event| event.text()?.strip_prefix(&prefix)?.parse().ok();
+        events.iter().filter_map(number).collect()
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "what hangs says nothing")]
+pub(super) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let Ok(done) = tokio::time::timeout(PATIENCE, future).await else {
+        panic!("{what} should have come long ago")
+    };
+    done
+}

@@ -1,0 +1,58 @@
+//! Messages in a log: what a hub takes, and what its readers get whatever is stored.
+
+mod naive;
+
+use std::cell::RefCell;
+
+use bytes::Bytes;
+use ephor_amqp::validate::{keep_valid, validate};
+use ephor_core::position::{Offset, SequenceNumber};
+use ephor_core::time::Timestamp;
+use ephor_hub::{HubConfig, LocalNamespace, NamespaceConfig, Producer};
+use ephor_wire::annotations::{Stamp, deliver, received};
+use ephor_wire::message::decode;
+
+thread_local! {
+    static PRODUCER: RefCell<(LocalNamespace, Producer)> = RefCell::new(producer());
+}
+
+/// Whose hub takes events of any size that a fuzzer makes.
+fn producer() -> (LocalNamespace, Producer) {
+    let namespace = LocalNamespace::in_memory(NamespaceConfig::default()).expect("a namespace");
+    let hub = namespace.create_hub(HubConfig::new("homes", 1).expect("a hub")).expect("a hub");
+    let producer = hub.producer();
+    (namespace, producer)
+}
+
+/// Plays one input.
+pub fn run(data: &[u8]) {
+    let taken = PRODUCER.with_borrow(|(_, producer)| producer.batch().push_message(None, data).is_ok());
+    match validate(data) {
+        Ok(_) => {
+            assert!(taken, "valid, and refused");
+            decode(&Bytes::copy_from_slice(data)).expect("what is valid can be decoded");
+            naive::read_message(data);
+        }
+        Err(malformed) => assert!(!taken && malformed.at <= data.len(), "{malformed}"),
+    }
+    let (kept, malformed) = keep_valid(data);
+    assert_eq!(malformed.is_none(), taken, "what is valid is left as it is");
+    assert!(malformed.is_some() || *kept == *data);
+    read_as_delivered(&kept);
+}
+
+/// What goes out can be decoded, by a reader that takes every claim for true as well.
+fn read_as_delivered(stored: &[u8]) {
+    let stamp = Stamp {
+        sequence: SequenceNumber(7),
+        offset: &Offset::number(288),
+        enqueued_at: Timestamp(1_700_000_000_000),
+        partition_key: Some("home-7"),
+        metrics: None,
+    };
+    let mut delivered = Vec::new();
+    deliver(stored, &stamp, &mut delivered).expect("what is kept can be delivered");
+    validate(&delivered).expect("what is delivered is valid");
+    naive::read_message(&delivered);
+    received(&delivered.into()).expect("what is delivered can be received");
+}

@@ -1,0 +1,92 @@
+//! Reads messages as simple libraries do: it recurses, makes room for as many items as are claimed, and knows no
+//! bounds. It panics where such a library would run out of stack or memory, or would not know how to go on.
+
+use ephor_amqp::check::MAX_EMPTY_ELEMENTS;
+use ephor_amqp::decode::MAX_NESTING;
+
+/// Values in one another, with the section around them and the halves of what is described.
+const MAX_DEPTH: usize = MAX_NESTING + 4;
+
+/// Reads all sections of a message.
+pub(super) fn read_message(message: &[u8]) {
+    let mut reader = Naive { rest: message };
+    while !reader.rest.is_empty() {
+        assert_eq!(reader.rest[0], 0, "a section is described");
+        reader.value(0);
+    }
+}
+
+struct Naive<'a> {
+    rest: &'a [u8],
+}
+
+impl Naive<'_> {
+    fn byte(&mut self) -> u8 {
+        let (byte, rest) = self.rest.split_first().expect("a byte");
+        self.rest = rest;
+        *byte
+    }
+
+    /// A size or a count of one byte or of four.
+    fn number(&mut self, narrow: bool) -> usize {
+        if narrow {
+            self.byte().into()
+        } else {
+            (0..4).fold(0, |number, _| number << 8 | usize::from(self.byte()))
+        }
+    }
+
+    fn skip(&mut self, bytes: usize) {
+        self.rest = &self.rest[bytes..];
+    }
+
+    fn value(&mut self, depth: usize) {
+        let code = self.byte();
+        self.of_code(code, depth);
+    }
+
+    fn of_code(&mut self, code: u8, depth: usize) {
+        assert!(depth <= MAX_DEPTH, "a reader that recurses runs out of stack");
+        match code {
+            0x00 => {
+                self.value(depth + 1);
+                self.value(depth + 1);
+            }
+            0x40..=0x45 => {}
+            0x50..=0x56 => self.skip(1),
+            0x60 | 0x61 => self.skip(2),
+            0x70..=0x74 => self.skip(4),
+            0x80..=0x84 => self.skip(8),
+            0x94 | 0x98 => self.skip(16),
+            0xa0 | 0xa1 | 0xa3 | 0xb0 | 0xb1 | 0xb3 => {
+                let length = self.number(code < 0xb0);
+                self.skip(length);
+            }
+            0xc0 | 0xc1 | 0xd0 | 0xd1 => {
+                let narrow = code < 0xd0;
+                let (_size, count) = (self.number(narrow), self.number(narrow));
+                assert!(count <= self.rest.len(), "room for {count} items, and few bytes");
+                (0..count).for_each(|_| self.value(depth + 1));
+            }
+            0xe0 | 0xf0 => self.array(code == 0xe0, depth),
+            _ => panic!("unknown format code {code:02x}"),
+        }
+    }
+
+    fn array(&mut self, narrow: bool, depth: usize) {
+        let (size, count) = (self.number(narrow), self.number(narrow));
+        if count == 0 {
+            // Some write no constructor for an empty array.
+            return self.skip(size - if narrow { 1 } else { 4 });
+        }
+        assert!(count <= self.rest.len().max(MAX_EMPTY_ELEMENTS), "room for {count} elements, and few bytes");
+        let mut depth = depth + 1;
+        let mut element = self.byte();
+        while element == 0x00 {
+            self.value(depth);
+            depth += 1;
+            element = self.byte();
+        }
+        (0..count).for_each(|_| self.of_code(element, depth));
+    }
+}

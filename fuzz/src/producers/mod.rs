@@ -3,7 +3,7 @@
 //! Each byte is something that happens. The gateway and its hub serve many inputs, one after the other; each has a
 //! producer of its own. Whatever happens, an event that was acknowledged is stored, and none is stored twice.
 
-#[allow(clippy::unwrap_used, dead_code, reason = "shared with tests of the hub")]
+#[allow(clippy::unwrap_used, reason = "shared with tests of the hub")]
 #[path = "../../../crates/hub/tests/common/gated.rs"]
 mod gated;
 mod line;

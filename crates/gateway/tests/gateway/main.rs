@@ -4,7 +4,6 @@
 
 mod access;
 mod client;
-#[allow(dead_code, unreachable_pub, reason = "shared with tests of the hub")]
 #[path = "../../../hub/tests/common/faulty_files.rs"]
 mod faulty_files;
 #[path = "../../../hub/tests/common/gated.rs"]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use ephor_core::failure::Backoff;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep_until};
 
@@ -13,8 +14,8 @@ const MAX_CONCURRENT_DIALS: usize = 8;
 /// So many may follow each other at once: those of one client with all its connections.
 const MAX_BURST: u32 = 64;
 
-/// Beyond that, one in so long: twenty a second.
-const PACE: Duration = Duration::from_millis(50);
+/// Beyond that, so many in the time of the first wait between two attempts: by default twenty a second.
+const DIALS_PER_FIRST_WAIT: u32 = 4;
 
 /// The dials to one address.
 pub(crate) struct DialLimit {
@@ -45,17 +46,18 @@ impl DialLimit {
         limit
     }
 
-    /// Waits until one more dial is due.
-    pub(crate) async fn turn(&self) -> Turn<'_> {
+    /// Waits until one more dial is due, by this backoff.
+    pub(crate) async fn turn(&self, backoff: &Backoff) -> Turn<'_> {
         // The semaphore is never closed.
         let permit = self.concurrent.acquire().await.ok();
-        let start = self.pace.lock().unwrap_or_else(PoisonError::into_inner).next(Instant::now());
+        let spacing = backoff.first / DIALS_PER_FIRST_WAIT;
+        let start = self.pace.lock().unwrap_or_else(PoisonError::into_inner).next(Instant::now(), spacing);
         sleep_until(start).await;
         Turn { _permit: permit }
     }
 }
 
-/// Spreads dials over time: a bucket of [`MAX_BURST`] tokens that gets one in each [`PACE`].
+/// Spreads dials over time: a bucket of [`MAX_BURST`] tokens, into which the next one comes after each spacing.
 struct Pace {
     /// When the bucket is full again.
     full: Instant,
@@ -67,10 +69,9 @@ impl Pace {
     }
 
     /// When the next dial may begin. It counts as begun.
-    fn next(&mut self, now: Instant) -> Instant {
-        self.full = self.full.max(now) + PACE;
-        let tokens_in = self.full.duration_since(now).saturating_sub(PACE * MAX_BURST);
-        now + tokens_in
+    fn next(&mut self, now: Instant, spacing: Duration) -> Instant {
+        self.full = self.full.max(now) + spacing;
+        now + self.full.duration_since(now).saturating_sub(spacing * MAX_BURST)
     }
 }
 
@@ -78,22 +79,25 @@ impl Pace {
 mod tests {
     use super::*;
 
+    const PACE: Duration = Duration::from_millis(50);
+    const BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), most: Duration::from_secs(10) };
+
     #[test]
     fn a_burst_passes_and_then_one_dial_follows_the_other() {
         let start = Instant::now();
         let mut pace = Pace::new(start);
         for _ in 0..MAX_BURST {
-            assert_eq!(pace.next(start), start);
+            assert_eq!(pace.next(start, PACE), start);
         }
-        assert_eq!(pace.next(start), start + PACE);
-        assert_eq!(pace.next(start), start + 2 * PACE);
+        assert_eq!(pace.next(start, PACE), start + PACE);
+        assert_eq!(pace.next(start, PACE), start + 2 * PACE);
         let later = start + 10 * PACE;
-        assert_eq!(pace.next(later), later, "what was not used meanwhile may be used");
+        assert_eq!(pace.next(later, PACE), later, "what was not used meanwhile may be used");
         let much_later = start + 10 * MAX_BURST * PACE;
         for _ in 0..MAX_BURST {
-            assert_eq!(pace.next(much_later), much_later);
+            assert_eq!(pace.next(much_later, PACE), much_later);
         }
-        assert!(pace.next(much_later) > much_later, "but no more than one burst of it");
+        assert!(pace.next(much_later, PACE) > much_later, "but no more than one burst of it");
     }
 
     #[test]
@@ -112,9 +116,9 @@ mod tests {
         let limit = DialLimit::of(&("dial-limit.test".to_owned(), 3));
         let mut turns = Vec::new();
         for _ in 0..MAX_CONCURRENT_DIALS {
-            turns.push(limit.turn().await);
+            turns.push(limit.turn(&BACKOFF).await);
         }
-        let next = limit.turn();
+        let next = limit.turn(&BACKOFF);
         tokio::pin!(next);
         assert!(futures_util::poll!(&mut next).is_pending());
         turns.pop();

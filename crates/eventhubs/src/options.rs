@@ -38,7 +38,8 @@ pub struct Options {
     /// How often something is tried before its failure is told, at least once: [`DEFAULT_ATTEMPTS`]. A receiver
     /// goes on trying when it is asked again.
     pub attempts: u32,
-    /// The wait between two attempts: [`DEFAULT_BACKOFF`].
+    /// The wait between two attempts: [`DEFAULT_BACKOFF`]. A connection that is lost has one series of attempts,
+    /// whatever waits for it; in the first minute they are at most two seconds apart.
     pub backoff: Backoff,
     /// From dialling to the hub's `open`: [`DEFAULT_CONNECT_TIME`].
     pub connect_time: Duration,

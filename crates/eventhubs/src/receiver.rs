@@ -367,6 +367,10 @@ impl Receiver for HubReceiver {
             let (State::Opening { link, .. } | State::Attached { link, .. }) = &self.state else { return };
             link.inbox.abandon();
             link.line.release(link.key);
+            // The hub has not heard of a link for which there is no connection yet.
+            if !link.line.was_opened() {
+                return;
+            }
             let ended = poll_fn(|context| link.inbox.poll_ended(context));
             // A hub that does not answer finds out by itself.
             let patience = TIME_TO_CLOSE.min(self.shared.options.answer_time);

@@ -1,6 +1,7 @@
 //! A hub that goes away and comes back: a connection is dialled by one series of attempts, whoever waits for it, and the
 //! log says once that it is lost and once that it is back.
 #![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
+#![allow(clippy::print_stdout, reason = "a measurement that is printed")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 mod common;

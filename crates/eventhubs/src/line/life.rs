@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ephor::environment::{Environment, TokioEnvironment};
+use ephor_core::failure::Backoff;
 use tokio::time::{Instant, sleep_until};
 
 use super::redial::Redial;
@@ -14,12 +15,13 @@ use crate::failure::Failure;
 pub(super) struct Place {
     pub(super) endpoint: Arc<Endpoint>,
     limit: Arc<DialLimit>,
+    backoff: Backoff,
     redial: Mutex<Redial>,
 }
 
 impl Place {
-    pub(super) fn new(endpoint: Arc<Endpoint>, limit: Arc<DialLimit>, redial: Redial) -> Self {
-        Self { endpoint, limit, redial: Mutex::new(redial) }
+    pub(super) fn new(endpoint: Arc<Endpoint>, limit: Arc<DialLimit>, backoff: Backoff) -> Self {
+        Self { endpoint, limit, backoff, redial: Mutex::new(Redial::new(backoff)) }
     }
 
     fn redial(&self) -> MutexGuard<'_, Redial> {
@@ -56,7 +58,7 @@ impl Life {
 
     /// Dials when it is this one's turn.
     pub(super) async fn dial(&self) -> Result<Box<dyn Transport>, Failure> {
-        let _turn = self.place.limit.turn().await;
+        let _turn = self.place.limit.turn(&self.place.backoff).await;
         self.place.endpoint.dial().await
     }
 
@@ -74,6 +76,10 @@ impl Life {
                 tracing::info!(%namespace, %hub, container, ?after, failed_dials, "connected again");
             }
         }
+    }
+
+    pub(super) fn was_opened(&self) -> bool {
+        self.opened.get().is_some()
     }
 
     /// The connection is over. The first reason counts; whoever asks for a connection from now on gets another.

@@ -49,7 +49,6 @@ use crate::failure::Failure;
 use crate::inbox::Keeper;
 use attention::Attention;
 use life::{Life, Place};
-use redial::Redial;
 
 /// So many commands wait for a connection. Each of them is somebody's who waits for its answer.
 const MOST_COMMANDS: usize = 4_096;
@@ -166,6 +165,11 @@ impl Line {
         self.life.failure().is_some()
     }
 
+    /// Whether the hub has said `open`.
+    pub(crate) fn was_opened(&self) -> bool {
+        self.life.was_opened()
+    }
+
     /// Dials in a row that the hub did not answer, if this connection is over.
     pub(crate) fn unanswered_dials(&self) -> u32 {
         self.life.unanswered()
@@ -186,7 +190,7 @@ pub(crate) struct Slot {
 
 impl Slot {
     pub(crate) fn new(endpoint: Arc<Endpoint>, limit: Arc<DialLimit>, backoff: Backoff) -> Self {
-        let place = Arc::new(Place::new(endpoint, limit, Redial::new(backoff)));
+        let place = Arc::new(Place::new(endpoint, limit, backoff));
         Self { place, line: Mutex::new(None) }
     }
 

@@ -1,33 +1,43 @@
 //! The log of everything that runs on this thread.
 
+use std::cell::RefCell;
 use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::Once;
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Lines from INFO on, while it lives.
-pub(crate) struct Log {
-    lines: Arc<Mutex<Vec<String>>>,
-    _guard: DefaultGuard,
+thread_local! {
+    /// Kept while somebody listens.
+    static LINES: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
+
+/// Lines from INFO on, while it lives.
+pub(crate) struct Log(());
 
 impl Log {
     pub(crate) fn of_this_thread() -> Self {
-        let lines = Arc::<Mutex<Vec<String>>>::default();
-        let guard = tracing::subscriber::set_default(Recorder(lines.clone()));
-        Self { lines, _guard: guard }
+        // One for all threads: what is first said on a thread without any would be taken for unwanted everywhere.
+        static RECORDER: Once = Once::new();
+        RECORDER.call_once(|| tracing::subscriber::set_global_default(Recorder).unwrap());
+        LINES.set(Some(Vec::new()));
+        Self(())
     }
 
     /// What was said since the last look.
     pub(crate) fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.lines.lock().unwrap())
+        LINES.replace(Some(Vec::new())).unwrap_or_default()
     }
 }
 
-struct Recorder(Arc<Mutex<Vec<String>>>);
+impl Drop for Log {
+    fn drop(&mut self) {
+        LINES.set(None);
+    }
+}
+
+struct Recorder;
 
 struct Line(String);
 
@@ -45,7 +55,7 @@ impl Subscriber for Recorder {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(format!("{} {}", event.metadata().level(), event.metadata().target()));
         event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
+        LINES.with_borrow_mut(|lines| lines.as_mut().map(|lines| lines.push(line.0)));
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

@@ -6,10 +6,12 @@
 #![allow(clippy::print_stdout, reason = "an example that shows something")]
 #![allow(clippy::disallowed_methods, reason = "an ordinary program sleeps as it likes")]
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ephor::memory::MemoryStore;
-use ephor::{BoxError, EventProcessorHost};
+
+use ephor::{BoxError, EventProcessorHost, EventSource};
 use ephor_hub::{HubConfig, LocalNamespace, NamespaceConfig, NewEvent};
 
 #[tokio::main]
@@ -22,12 +24,18 @@ async fn main() -> Result<(), BoxError> {
     // Two hosts that share a store of leases and checkpoints: in memory, so each run begins with the first event.
     let store = MemoryStore::default();
     let mut hosts = Vec::new();
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     for name in ["host-a", "host-b"] {
+        let tell = tell.clone();
         let host = EventProcessorHost::builder(hub.clone(), store.clone()).host_name(name).for_each_event(
-            move |context, event| async move {
-                let text = event.text().unwrap_or_default();
-                println!("{name}, partition {}, event {}: {text}", context.partition(), event.sequence);
-                Ok(())
+            move |context, event| {
+                let tell = tell.clone();
+                async move {
+                    let text = event.text().unwrap_or_default();
+                    println!("{name}, partition {}, event {}: {text}", context.partition(), event.sequence);
+                    tell.send((context.partition(), event.sequence))?;
+                    Ok(())
+                }
             },
         )?;
         host.start().await?;
@@ -40,6 +48,16 @@ async fn main() -> Result<(), BoxError> {
         let event = NewEvent::new(format!("the door of home {home} opened"));
         producer.send(NewEvent { partition_key: Some(format!("home-{home}").into()), ..event }).await?;
         tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    // Everything that the hub holds is processed before the hosts stop. An event may come twice: it counts once.
+    let mut held = 0;
+    for partition in hub.hub_properties().await?.partitions {
+        let last = hub.partition_properties(partition).await?.last;
+        held += last.map_or(0, |last| last.sequence.0 + 1);
+    }
+    let mut seen = BTreeSet::new();
+    while (seen.len() as u64) < held {
+        seen.extend(told.recv().await);
     }
     for host in hosts {
         println!("{}", host.stop(Duration::from_secs(10)).await?);

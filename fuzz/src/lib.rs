@@ -5,7 +5,7 @@
 //! | by | what it does |
 //! |---|---|
 //! | `cargo test -p ephor-fuzz` | every file of `corpus/`, and a thousand mutations of them (`EPHOR_FUZZ_CASES`) |
-//! | `./check fuzz [CASES]` | a million random and mutated inputs over all targets, on all cores |
+//! | `./check fuzz` | random and mutated inputs on all cores: two minutes of CPU time for each parser, thirty for the conversations; `./check fuzz CASES` so many over all targets |
 //! | `cargo +nightly fuzz run --fuzz-dir fuzz/targets NAME fuzz/corpus/NAME` | inputs that reach new code, which are kept |
 //!
 //! | target | input | promise |
@@ -26,6 +26,10 @@
 //! | [`rows`] | values in the columns of a SQLite store | every call answers or says what is wrong; one bad row hides no other |
 //! | [`blobs`] | a blob of a container, ours or another SDK's | what is read as ours, written and read again is the same |
 //! | [`exports`] | a file of checkpoints, or the text of a record | likewise |
+//! | [`names`] | text | a name is written as it is read, on one line |
+//! | [`store_urls`] | text | no password is shown, nor repeated by a refusal |
+//! | [`configs`] | a configuration file, ours or the emulator's | what is read can be used; what is refused is refused with a line of the file |
+//! | [`catalogs`] | the `hub.json` of a hub | it is understood, or the hub is called broken, left as it is, and keeps nobody from being served |
 //! | [`gateway`] | what a peer says | the gateway ends the conversation, and serves everybody else |
 //! | [`logs`] | the files of a hub | they are opened or refused, read to their end, written to and opened again |
 //! | [`stored`] | a message in a log | what a hub takes can be decoded in every section; what it delivers is valid, whatever is stored |
@@ -37,6 +41,8 @@
 pub mod addresses;
 pub mod batches;
 pub mod blobs;
+pub mod catalogs;
+pub mod configs;
 pub mod connection;
 pub mod corpus;
 pub mod deliveries;
@@ -47,6 +53,7 @@ pub mod holders;
 pub mod logs;
 pub mod messages;
 pub mod mutate;
+pub mod names;
 pub mod performatives;
 pub mod producers;
 pub mod requests;
@@ -56,6 +63,7 @@ pub mod secrets;
 pub mod sections;
 pub mod selectors;
 pub mod stored;
+pub mod store_urls;
 pub mod values;
 
 /// A function of bytes that panics when a promise is broken.
@@ -69,6 +77,9 @@ pub struct Target {
     weight: u64,
 }
 
+/// How often a conversation has its turn while a parser has one.
+const CONVERSATION: u64 = 4;
+
 impl Target {
     const fn parser(name: &'static str, run: fn(&[u8])) -> Self {
         Self { name, run, weight: 1 }
@@ -76,7 +87,12 @@ impl Target {
 
     /// Conversations get to most places, and are played most.
     const fn conversation(name: &'static str, run: fn(&[u8])) -> Self {
-        Self { name, run, weight: 4 }
+        Self { name, run, weight: CONVERSATION }
+    }
+
+    /// Whether it plays a whole conversation, and not one parser.
+    pub fn is_conversation(&self) -> bool {
+        self.weight == CONVERSATION
     }
 }
 
@@ -92,7 +108,7 @@ pub fn turn(targets: &[Target], case: u64) -> usize {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 22] = [
+pub const TARGETS: [Target; 26] = [
     Target::parser("values", values::run),
     Target::parser("sections", sections::run),
     Target::parser("frames", frames::run),
@@ -111,6 +127,10 @@ pub const TARGETS: [Target; 22] = [
     Target::parser("rows", rows::run),
     Target::parser("blobs", blobs::run),
     Target::parser("exports", exports::run),
+    Target::parser("names", names::run),
+    Target::parser("store_urls", store_urls::run),
+    Target::parser("configs", configs::run),
+    Target::parser("catalogs", catalogs::run),
     Target::conversation("gateway", gateway::run),
     Target::parser("logs", logs::run),
     Target::parser("stored", stored::run),

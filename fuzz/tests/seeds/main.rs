@@ -9,6 +9,7 @@ mod bodies;
 mod conversation;
 mod events;
 mod exchange;
+mod files;
 mod front_door;
 mod logs;
 mod producers;
@@ -39,6 +40,10 @@ fn seeds(target: &str) -> Seeds {
         "addresses" => texts::addresses(),
         "secrets" => texts::secrets(),
         "holders" => texts::holders(),
+        "names" => texts::names(),
+        "store_urls" => texts::store_urls(),
+        "configs" => files::configs(),
+        "catalogs" => files::catalogs(),
         "requests" => exchange::both_sides(),
         "rows" => records::rows(),
         "blobs" => records::blobs(),

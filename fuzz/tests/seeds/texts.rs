@@ -1,4 +1,4 @@
-//! What is written as text: selectors, addresses, tokens, connection strings, lists of keys, names of readers.
+//! What is written as text: selectors, addresses, tokens, connection strings, lists of keys, names, URLs.
 
 use ephor_core::position::{Offset, SequenceNumber};
 use ephor_core::time::Timestamp;
@@ -8,7 +8,7 @@ use ephor_wire::selector::Start;
 use crate::Seeds;
 use crate::raw::written;
 
-fn numbered<'a>(texts: impl IntoIterator<Item = &'a str>) -> Seeds {
+pub(crate) fn numbered<'a>(texts: impl IntoIterator<Item = &'a str>) -> Seeds {
     texts.into_iter().enumerate().map(|(number, text)| (format!("{number:02}"), text.into())).collect()
 }
 
@@ -90,4 +90,30 @@ pub(crate) fn holders() -> Seeds {
     let long = "a' with higher epoch of '9' is created hence current receiver 'b' with epoch '1'".repeat(30);
     seeds.push(seed(("long", 7, &long, "host-1")));
     seeds
+}
+
+pub(crate) fn names() -> Seeds {
+    numbered([
+        "contoso.servicebus.windows.net",
+        "[::1]:5672",
+        "homes/north",
+        "$Default",
+        "vm-7",
+        "vm-7#0123456789abcdef",
+        "31",
+        "caf\u{e9}\u{202e}#FFFFFFFFFFFFFFFF",
+    ])
+}
+
+pub(crate) fn store_urls() -> Seeds {
+    numbered([
+        "sqlite:ephor.db",
+        "sqlite:///var/lib/ephor.db",
+        "postgres://ada:correct-horse@db.example:5432/fleet?sslmode=require",
+        "postgresql://db.example/fleet",
+        "azblob://contoso/leases/blue?neighbours=sdk",
+        "AccountName=contoso;AccountKey=bm9ib2R5J3MgYXQgYWxs;Container=leases",
+        "BlobEndpoint=https://contoso.example/;SharedAccessSignature=sv=1&sig=nobody-s-signature",
+        "UseDevelopmentStorage=true",
+    ])
 }

@@ -1,0 +1,172 @@
+//! Plays cases on all cores, up to a number of them or for an amount of CPU time.
+
+use std::panic::catch_unwind;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ephor::environment::SystemClock;
+use ephor_core::time::{Clock, Monotonic};
+use ephor_fuzz::{Target, corpus, gateway, mutate, turn};
+use rustix::time::{ClockId, clock_gettime};
+
+/// After so many cases the gateway is asked whether it answers.
+const ROUND: u64 = 1_000;
+/// More failures are not looked for.
+const ENOUGH_FAILURES: usize = 10;
+/// Where other programs take the CPU, or a conversation waits for answers, time is up after so many times as long.
+const MAX_WALL_TIMES: u32 = 2;
+/// How often it is said how far it has come.
+const REPORT_EVERY: Duration = Duration::from_secs(10);
+
+/// When it is enough.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Limit {
+    Cases(u64),
+    /// Time on all cores together.
+    Cpu(Duration),
+}
+
+/// What came of it.
+pub(crate) struct Played {
+    pub(crate) cases: u64,
+    pub(crate) rounds: u64,
+    pub(crate) failures: usize,
+    pub(crate) wall: Duration,
+    pub(crate) cpu: Duration,
+}
+
+/// What all workers share.
+struct Play {
+    targets: Vec<Target>,
+    /// The inputs of each.
+    corpus: Vec<Vec<Vec<u8>>>,
+    limit: Limit,
+    from: u64,
+    next: AtomicU64,
+    begun: (Monotonic, Duration),
+    rounds: AtomicU64,
+    played: AtomicU64,
+    failures: Mutex<Vec<String>>,
+}
+
+/// Plays these targets, from this case on.
+pub(crate) fn play(targets: Vec<Target>, from: u64, limit: Limit) -> Result<Played, String> {
+    let play = Play::new(targets, from, limit)?;
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..std::thread::available_parallelism().map_or(1, usize::from))
+            .map(|_| scope.spawn(|| play.work()))
+            .collect();
+        let mut shown = Duration::ZERO;
+        while workers.iter().any(|worker| !worker.is_finished()) {
+            std::thread::park_timeout(Duration::from_millis(50));
+            let wall = play.wall();
+            if wall >= shown + REPORT_EVERY {
+                shown = wall;
+                println!(
+                    "  {} so far, {:.0} s, {} failures",
+                    play.cases(),
+                    wall.as_secs_f64(),
+                    play.failed()
+                );
+            }
+        }
+    });
+    Ok(Played {
+        cases: play.cases(),
+        rounds: play.rounds.load(Ordering::Relaxed),
+        failures: play.failed(),
+        wall: play.wall(),
+        cpu: play.cpu(),
+    })
+}
+
+/// CPU time of this process so far.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+impl Play {
+    fn new(targets: Vec<Target>, from: u64, limit: Limit) -> Result<Self, String> {
+        let mut corpus = Vec::new();
+        for target in &targets {
+            let inputs = corpus::read(target.name)
+                .map_err(|error| format!("the corpus of {} cannot be read: {error}", target.name))?;
+            corpus.push(inputs.into_iter().map(|(_, bytes)| bytes).collect());
+        }
+        Ok(Self {
+            targets,
+            corpus,
+            limit,
+            from,
+            next: AtomicU64::new(from),
+            begun: (SystemClock.now(), cpu_time()),
+            rounds: AtomicU64::new(0),
+            played: AtomicU64::new(0),
+            failures: Mutex::default(),
+        })
+    }
+
+    fn wall(&self) -> Duration {
+        SystemClock.now().since(self.begun.0)
+    }
+
+    fn cpu(&self) -> Duration {
+        cpu_time().saturating_sub(self.begun.1)
+    }
+
+    fn cases(&self) -> u64 {
+        self.played.load(Ordering::Relaxed)
+    }
+
+    /// The end of the round that begins here; none if it is enough.
+    fn round(&self, first: u64) -> Option<u64> {
+        let last = first + ROUND;
+        match self.limit {
+            Limit::Cases(cases) => Some(last.min(self.from + cases)).filter(|last| *last > first),
+            Limit::Cpu(time) => (self.cpu() < time && self.wall() < time * MAX_WALL_TIMES).then_some(last),
+        }
+    }
+
+    /// Takes a round after the other, until it is enough.
+    fn work(&self) {
+        while self.failed() < ENOUGH_FAILURES {
+            let first = self.next.fetch_add(ROUND, Ordering::Relaxed);
+            let Some(last) = self.round(first) else { return };
+            for case in first..last {
+                self.case(case);
+            }
+            match catch_unwind(gateway::answers) {
+                Ok(()) => drop(self.rounds.fetch_add(1, Ordering::Relaxed)),
+                Err(_) => self.fail(format!("the gateway does not answer after cases {first} to {last}")),
+            }
+        }
+    }
+
+    fn case(&self, case: u64) {
+        let turn = turn(&self.targets, case);
+        let target = self.targets[turn];
+        let input = mutate::input(&self.corpus[turn], case);
+        if catch_unwind(|| (target.run)(&input)).is_err() {
+            // Without the others, the turns are other ones.
+            let alone =
+                if self.targets.len() == 1 { format!(" --target {}", target.name) } else { String::new() };
+            self.fail(format!("{}: ephor-fuzz --from {case} --cases 1{alone}", target.name));
+        }
+        self.played.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn fail(&self, what: String) {
+        println!("FAILED {what}");
+        self.lock().push(what);
+    }
+
+    fn failed(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<String>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

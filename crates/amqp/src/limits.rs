@@ -39,6 +39,9 @@ pub struct Limits {
     /// All bytes of deliveries of which the end has not come yet, or could not be written yet because of
     /// the peer's window: 8 MiB.
     pub incomplete: usize,
+    /// How much more such deliveries take, as far as they come in, before the owner is told
+    /// ([`Event::Unended`](crate::connection::Event::Unended)): never by default.
+    pub incomplete_notice: usize,
     /// What a driver reads at once when much comes: 128 KiB.
     pub read: usize,
     /// Bytes that wait for the peer to read them before nothing more is sent of one's own accord: 256 KiB.
@@ -72,6 +75,7 @@ impl Default for Limits {
             message: MIB as u64 + MESSAGE_OVERHEAD,
             unsettled: 16_384,
             incomplete: 8 * MIB,
+            incomplete_notice: usize::MAX,
             read: 128 * KIB,
             output: 256 * KIB,
             output_when_deaf: MIB,

@@ -53,6 +53,10 @@ pub enum Event {
         /// Which.
         link: LinkId,
     },
+    /// Deliveries of which the end has not come take more than before, by
+    /// [`Limits::incomplete_notice`](crate::limits::Limits::incomplete_notice):
+    /// [`super::Connection::buffered`].
+    Unended,
     /// A session takes messages again after [`Blocked::Window`].
     Window {
         /// Which.

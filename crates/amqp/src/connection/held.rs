@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::Connection;
+use super::event::Event;
 use super::slots::LinkId;
 use crate::performative::{Error, condition};
 
@@ -36,6 +37,8 @@ pub(super) struct Held {
     pub(super) incoming_bytes: usize,
     /// The bytes of those that go out.
     pub(super) outgoing_bytes: usize,
+    /// How much of that the owner has been told of.
+    noticed: usize,
     /// By when they began. A link has at most one.
     begun: BTreeSet<(Duration, LinkId)>,
     /// None of them can be late before.
@@ -53,6 +56,15 @@ impl Held {
         if self.begun.is_empty() {
             self.look_at = None;
         }
+    }
+
+    /// What the owner is to be told after more has come.
+    pub(super) fn notice(&mut self, step: usize) -> Option<Event> {
+        self.noticed = self.noticed.min(self.incoming_bytes);
+        (self.incoming_bytes - self.noticed >= step).then(|| {
+            self.noticed = self.incoming_bytes;
+            Event::Unended
+        })
     }
 
     pub(super) fn look_at(&self) -> Option<Duration> {

@@ -113,7 +113,7 @@ impl Connection {
             return Err(Violation::of_link(id, condition::RESOURCE_LIMIT_EXCEEDED, description));
         }
         if transfer.more {
-            return Ok(None);
+            return Ok(self.held.notice(self.config.limits.incomplete_notice));
         }
         let Some(Incomplete { id: delivery, format, settled, bytes, began, .. }) = link.incoming.take()
         else {

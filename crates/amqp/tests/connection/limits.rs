@@ -268,3 +268,17 @@ fn a_frame_that_the_peer_does_not_take_is_not_sent() {
     let events = raw::tell(&mut server, &[]);
     assert_eq!(closed(&events).condition, condition::FRAME_SIZE_TOO_SMALL);
 }
+
+#[test]
+fn an_owner_that_wants_to_know_hears_how_deliveries_grow_that_do_not_end() {
+    let mut server = raw::begun(limited(|limits| limits.incomplete_notice = 100_000));
+    raw::tell(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "b"))]);
+    let part = raw::transfer(1, 0, 0, true, &[0; 40_000]);
+    let heard: Vec<_> = (0..6).map(|_| raw::tell(&mut server, &[&part])).collect();
+    let told = |at: &usize| heard[*at] == [Event::Unended];
+    assert_eq!((0..6).filter(told).collect::<Vec<_>>(), [2, 5], "{heard:?}");
+    assert_eq!(server.buffered().unended, 240_000);
+    raw::tell(&mut server, &[&raw::transfer(1, 0, 0, false, &[0; 10])]);
+    assert_eq!(server.buffered().unended, 0);
+    assert_eq!(raw::tell(&mut server, &[&raw::transfer(1, 0, 1, true, &[0; 40_000])]), []);
+}

@@ -228,7 +228,7 @@ impl Task {
                 );
                 self.connection().refuse(link, error);
             }
-            Event::Begun { .. } | Event::Drained { .. } | Event::Authenticate(_) => {}
+            Event::Begun { .. } | Event::Drained { .. } | Event::Unended | Event::Authenticate(_) => {}
         }
         None
     }

@@ -62,8 +62,8 @@ pub mod sasl;
 pub mod secrets;
 pub mod sections;
 pub mod selectors;
-pub mod stored;
 pub mod store_urls;
+pub mod stored;
 pub mod values;
 
 /// A function of bytes that panics when a promise is broken.

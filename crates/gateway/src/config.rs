@@ -17,6 +17,12 @@ pub const DEFAULT_TIME_TO_AUTHORIZE: Duration = Duration::from_secs(60);
 pub const DEFAULT_LINKS: usize = 2048;
 /// [`GatewayLimits::bytes_in_flight`].
 pub const DEFAULT_BYTES_IN_FLIGHT: usize = 8 << 20;
+/// [`GatewayLimits::buffered_bytes`]: 32 connections that each have as much in flight as they may.
+pub const DEFAULT_BUFFERED_BYTES: usize = 32 * DEFAULT_BYTES_IN_FLIGHT;
+/// The least for [`GatewayLimits::buffered_bytes`]: two messages of the largest size that a hub may take.
+pub const MIN_BUFFERED_BYTES: usize = 2 * ephor_hub::config::MAX_MAX_EVENT_BYTES as usize;
+/// [`GatewayLimits::time_to_finish`].
+pub const DEFAULT_TIME_TO_FINISH: Duration = Duration::from_secs(60);
 /// [`GatewayLimits::time_to_read`].
 pub const DEFAULT_TIME_TO_READ: Duration = Duration::from_secs(60);
 /// [`GatewayLimits::tokens`]: SDKs put one for each link, or one for all.
@@ -46,7 +52,8 @@ impl Default for GatewayConfig {
 /// What peers may use up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatewayLimits {
-    /// Connections that have been let in, all in all; [`DEFAULT_CONNECTIONS`].
+    /// Connections that have been let in, all in all; [`DEFAULT_CONNECTIONS`]. Fewer if the process may not
+    /// have open twice as many files: the other half is for the hubs.
     pub connections: usize,
     /// Connections that have not put a token yet, or whose last one ran out;
     /// [`DEFAULT_UNAUTHENTICATED`]. Beyond it one goes: the oldest among those who have come equally far,
@@ -61,6 +68,15 @@ pub struct GatewayLimits {
     /// Bytes of events that one connection may have on their way to the disk before nothing more is read
     /// from it; [`DEFAULT_BYTES_IN_FLIGHT`].
     pub bytes_in_flight: usize,
+    /// Bytes that all connections together keep for their peers: deliveries of which the end has not come,
+    /// events on their way to the disk, what was read from the log, and output that is not read;
+    /// [`DEFAULT_BUFFERED_BYTES`]. When that is used up, nothing more is read from those who keep more than
+    /// their part, and whose deliveries have not ended for longest is closed. Those who keep little are
+    /// not concerned. A connection's first 16 KiB do not count.
+    pub buffered_bytes: usize,
+    /// For the next part of a delivery of which the end has not come; then its link is detached;
+    /// [`DEFAULT_TIME_TO_FINISH`].
+    pub time_to_finish: Duration,
     /// For a peer to read anything, while something waits for it; [`DEFAULT_TIME_TO_READ`].
     pub time_to_read: Duration,
     /// Tokens that a connection may put for different things; [`DEFAULT_TOKENS`].
@@ -78,6 +94,8 @@ impl Default for GatewayLimits {
             time_to_authorize: DEFAULT_TIME_TO_AUTHORIZE,
             links: DEFAULT_LINKS,
             bytes_in_flight: DEFAULT_BYTES_IN_FLIGHT,
+            buffered_bytes: DEFAULT_BUFFERED_BYTES,
+            time_to_finish: DEFAULT_TIME_TO_FINISH,
             time_to_read: DEFAULT_TIME_TO_READ,
             tokens: DEFAULT_TOKENS,
             time_to_stop: DEFAULT_TIME_TO_STOP,
@@ -110,10 +128,18 @@ impl GatewayConfig {
             ("time_to_open", limits.time_to_open),
             ("time_to_authorize", limits.time_to_authorize),
             ("time_to_read", limits.time_to_read),
+            ("time_to_finish", limits.time_to_finish),
         ] {
             if value.is_zero() {
                 return wrong(format!("{name} must be longer than 0, or nobody is served; try 10 s"));
             }
+        }
+        if limits.buffered_bytes < MIN_BUFFERED_BYTES {
+            return wrong(format!(
+                "buffered_bytes ({}) must be at least {MIN_BUFFERED_BYTES}, or the largest messages cannot be \
+                 sent; try {DEFAULT_BUFFERED_BYTES}",
+                limits.buffered_bytes
+            ));
         }
         for (index, key) in self.keys.iter().enumerate() {
             if key.name.is_empty() || key.key.reveal().is_empty() {

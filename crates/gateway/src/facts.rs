@@ -1,7 +1,7 @@
 //! What never changes about a hub, asked once.
 //!
-//! A hub describes itself between two commits, so asking may wait for the disk. Links are attached all the
-//! time, and these answers stay the same for the life of a log.
+//! A description is a copy of all that a hub says of itself. Links are attached all the time, and these answers
+//! stay the same for the life of a log.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

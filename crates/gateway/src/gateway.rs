@@ -14,14 +14,16 @@ use ephor::environment::{Environment, TokioEnvironment};
 use ephor_hub::LocalNamespace;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::access::Policy;
 use crate::admission::{Admission, Ticket};
+use crate::budget::Budget;
 use crate::config::{GatewayConfig, GatewayLimits, InvalidGateway};
-use crate::connection::Conversation;
+use crate::connection::{Conversation, LOG_READS_AT_ONCE};
 use crate::facts::KnownHubs;
+use crate::files;
 use crate::idempotence::Producers;
 use crate::noise::Noise;
 use crate::tls::Tls;
@@ -54,6 +56,9 @@ pub(crate) struct Shared {
     pub(crate) producers: Producers,
     pub(crate) admission: Arc<Admission>,
     pub(crate) noise: Noise,
+    pub(crate) budget: Arc<Budget>,
+    /// Turns to read the log, of all connections.
+    pub(crate) log_reads: Arc<Semaphore>,
     /// The name of this end.
     pub(crate) container: String,
     allow_insecure: bool,
@@ -99,6 +104,7 @@ impl Gateway {
         config.validate()?;
         let open_secret = config.is_open_secret();
         let GatewayConfig { keys, allow_insecure, limits } = config;
+        let limits = files::within(limits, files::open_file_limit());
         let container = format!("{:016x}{:016x}_G0", environment.random(), environment.random());
         Ok(Self(Arc::new(Shared {
             namespace,
@@ -106,6 +112,8 @@ impl Gateway {
             admission: Admission::new(limits.connections, limits.unauthenticated),
             producers: Producers::default(),
             noise: Noise::default(),
+            budget: Budget::new(limits.buffered_bytes),
+            log_reads: Arc::new(Semaphore::new(LOG_READS_AT_ONCE)),
             limits,
             environment,
             hubs: KnownHubs::default(),

@@ -31,6 +31,8 @@
 //! | `config.rs` | keys, limits, and what is wrong with them |
 //! | `gateway.rs` | listening, and stopping |
 //! | `admission.rs` | how many connections there may be, and who goes first if they are too many |
+//! | `files.rs` | how many connections there may be beside the files of the hubs |
+//! | `budget.rs` | the memory of all connections together: who waits, and who goes |
 //! | `access.rs` | which tokens a connection has put, and what they permit |
 //! | `keys.rs` | keys from text: what each is called, permits and is for |
 //! | `tls.rs` | certificates: from files, replaced while in use, or made for development |
@@ -43,9 +45,11 @@
 
 mod access;
 mod admission;
+mod budget;
 pub mod config;
 mod connection;
 mod facts;
+mod files;
 mod gateway;
 mod idempotence;
 pub mod keys;
@@ -55,6 +59,7 @@ mod refusals;
 mod tls;
 
 pub use config::{GatewayConfig, GatewayLimits, InvalidGateway, development_key};
+pub use files::raise_open_file_limit;
 pub use gateway::{Gateway, ServeError, listen};
 pub use keys::{InvalidKeys, parse_key, parse_keys};
 pub use quirks::{QUIRKS, Quirk};

@@ -24,6 +24,8 @@ pub(crate) struct Noise {
     pub(crate) keys: Muffler,
     /// Connections that were closed because of what the peer did.
     pub(crate) connections: Muffler,
+    /// Connections that were closed because others needed their memory.
+    pub(crate) hoarders: Muffler,
     /// Connections that were one too many.
     pub(crate) too_many: Muffler,
 }

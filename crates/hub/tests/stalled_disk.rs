@@ -54,7 +54,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 fn a_hub_describes_itself_while_a_commit_waits_for_the_disk() {
     let (_namespace, hub, gate) = namespace();
     let producer = hub.producer();
-    let sending = waiting(&gate, move || drop(block_on(producer.send(NewEvent::new("x"))).unwrap()));
+    let sending = waiting(&gate, move || assert!(block_on(producer.send(NewEvent::new("x"))).is_ok()));
     let asked = hub.clone();
     let described = answered(&gate, move || asked.describe()).expect("an answer without the disk");
     assert_eq!((described.partitions, described.segments), (1, 1));

@@ -31,6 +31,10 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
     check_exposure(options.http, options.allow_insecure)?;
     let began = SystemClock.now();
     let Configuration { namespace: config, hubs: wanted, mut notes } = hubs::configuration(&options)?;
+    // Connections are counted against it.
+    if let Err(error) = ephor_gateway::raise_open_file_limit() {
+        notes.push(format!("the limit of open files stays as it is: {error}"));
+    }
     let keys = Keys::chosen(&options)?;
     let own_certificate = certificate::own(&options)?;
     let folder = options.data.clone();

@@ -185,8 +185,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let ask = Ask { group: group.clone(), partition: *partition, start, epoch, name };
         let entity = entity(self.shared.namespace.name(), address);
         let opening = {
-            let hub = hub.clone();
+            let (hub, log_reads) = (hub.clone(), self.shared.log_reads.clone());
             async move {
+                // A time has to be looked for in the log.
+                let by_time = matches!(ask.start, Start::EnqueuedTime { .. });
+                let _turn = if by_time { log_reads.acquire_owned().await.ok() } else { None };
                 let opened = ask.open(&hub).await.map_err(|error| of_open(&error, &entity));
                 News::Opened { link, attach: Box::new(attach), opened }
             }
@@ -198,7 +201,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             hub,
             metrics,
             state,
-            in_line: false,
+            in_line: None,
+            reads_log: false,
+            draining: false,
+            held: self.held.charge(),
             lookout: None,
         };
         self.links.insert(link, Link::Receiver(Box::new(receiver)));

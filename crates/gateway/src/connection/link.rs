@@ -11,6 +11,8 @@ use ephor_wire::annotations::RuntimeMetrics;
 use futures_util::future::AbortHandle;
 use tokio::sync::{Mutex, oneshot};
 
+use super::lines::Line;
+use super::tally::Charge;
 use crate::access::Cover;
 use crate::idempotence::Numbered;
 
@@ -82,8 +84,14 @@ pub(super) struct ReceiverLink {
     /// Whether it wants to be told how far the log is.
     pub(super) metrics: bool,
     pub(super) state: Reading,
-    /// It is in the line of those who wait for room or a window.
-    pub(super) in_line: bool,
+    /// The line in which it waits for room or a window.
+    pub(super) in_line: Option<Line<SessionId>>,
+    /// It waits until it may read the log, or reads it.
+    pub(super) reads_log: bool,
+    /// The peer wants its credit used up or back.
+    pub(super) draining: bool,
+    /// What it keeps of what was read from the log.
+    pub(super) held: Charge,
     /// Sees whether the hub's receiver has come to the end of what there is; none until it is open.
     pub(super) lookout: Option<Lookout>,
 }
@@ -104,13 +112,23 @@ impl ReceiverLink {
     /// Whether the hub's receiver looks for events and may bring some at once.
     pub(super) fn is_asking(&self) -> bool {
         let waits = self.lookout.as_ref().is_none_or(Lookout::sees_it_wait);
-        matches!(self.state, Reading::Away(_)) && !waits
+        matches!(self.state, Reading::Away(_)) && (self.reads_log || !waits)
     }
 
     /// Whether there is no event for it now: neither here nor on its way from the hub.
     pub(super) fn has_nothing_to_send(&self) -> bool {
         let at_the_end = self.lookout.as_ref().is_some_and(Lookout::sees_it_wait);
-        matches!(self.state, Reading::Away(_) | Reading::Idle { .. }) && at_the_end && !self.in_line
+        let passive = matches!(self.state, Reading::Away(_) | Reading::Idle { .. });
+        passive && at_the_end && !self.reads_log && self.in_line.is_none()
+    }
+
+    /// Tells one that takes nothing to ask for events, or for what it waits for.
+    pub(super) fn go_on(&mut self) {
+        if let Reading::Idle { abort, go_on } = std::mem::replace(&mut self.state, Reading::Nowhere) {
+            // It cannot be gone: the receiver waits for it, or is on its way to us with its end.
+            let _ = go_on.send(());
+            self.state = Reading::Away(abort);
+        }
     }
 
     /// The peer is alive, though it takes nothing: the connection is.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! loop: told to go? ─ a token ran out? ─ sends that are done ─ news of receivers ─ the peer
+//!       └─ after each turn: how much is kept, and whether the peer is read from ─┘
 //! ```
 //!
 //! That is the order in which things are looked at. Outcomes come before more work; news comes before the
@@ -14,19 +15,27 @@
 //! | `attach.rs` | what a link is for, and whether it may be |
 //! | `sending.rs` | deliveries on their way to the hub, and their outcomes |
 //! | `receiving.rs` | receivers on their way to the peer: credit, windows, room |
+//! | `log_reads.rs` | their turns to read the log |
+//! | `draining.rs` | those whose peer wants its credit used up or back |
+//! | `lines.rs` | who of them waits for what, in turn |
+//! | `tally.rs` | sums of what is kept |
 //! | `requests.rs` | `$cbs` and `$management` |
 //! | `ending.rs` | senders whose hub is gone |
 //! | `link.rs` | what is known of a link |
 
 mod attach;
+mod draining;
 mod ending;
+mod lines;
 mod link;
+mod log_reads;
 mod receiving;
 mod requests;
 mod sending;
 mod standing;
+mod tally;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -35,7 +44,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use ephor_amqp::Connection;
-use ephor_amqp::connection::{Closed, Config, Event, LinkId, ServerSasl};
+use ephor_amqp::connection::{Closed, Config, Event, LinkId, ServerSasl, SessionId};
 use ephor_amqp::driver::Driver;
 use ephor_amqp::performative::{Error, condition};
 use ephor_core::BoxFuture;
@@ -46,15 +55,20 @@ use futures_util::StreamExt;
 use futures_util::future::Aborted;
 use futures_util::stream::{FuturesOrdered, FuturesUnordered};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::access::{Access, Moment};
 use crate::admission::Ticket;
+use crate::budget::{Share, Usage};
 use crate::gateway::Shared;
 use crate::refusals::{self, tracked};
+use lines::{Line, Lines};
 use link::Link;
+use log_reads::BYTES_OF_A_READ;
+pub(crate) use log_reads::LOG_READS_AT_ONCE;
 use receiving::{ASKED_AT_ONCE, News, asking};
 use sending::Done;
+use tally::Tally;
 
 /// Signs of life of receivers that wait for credit are given this often, and the wall clock is looked at,
 /// which may jump: far more often than a receiver is forgotten.
@@ -68,22 +82,31 @@ pub(crate) struct Conversation<S> {
     shared: Arc<Shared>,
     peer: SocketAddr,
     ticket: Ticket,
+    share: Share,
+    /// It keeps more than its part of what all may keep.
+    waits: bool,
+    /// When the connection's time began.
+    began: Monotonic,
     access: Access,
     links: BTreeMap<LinkId, Link>,
     /// In the order in which they came: so are the answers.
     sends: FuturesOrdered<BoxFuture<'static, Done>>,
     bytes_in_flight: usize,
     news: FuturesUnordered<NewsFuture>,
-    /// Receivers with events that wait for room or a window, in the order in which they get it.
-    blocked: VecDeque<LinkId>,
-    /// Some of them could go on, and will when fewer ask the hub.
-    line_moves: bool,
-    /// What those hold who wait for room; what was held by links that are gone counts until there is room.
-    held_bytes: usize,
+    /// Receivers that wait for room or a window.
+    lines: Lines<LinkId, SessionId>,
+    /// Those whose turn it was, and who may still look for events.
+    asked: Vec<LinkId>,
+    /// Turns to read the log.
+    log_reads: Arc<Semaphore>,
+    /// What receivers keep of what they have read from the log.
+    held: Tally,
     /// Answers that wait for credit.
     waiting_bytes: usize,
-    /// Receivers whose peer wants its credit used up or back.
-    draining: Vec<LinkId>,
+    /// Links whose answers wait for room or a window.
+    blocked_replies: BTreeSet<LinkId>,
+    /// Receivers whose peer wants its credit used up or back, and that may have come to that.
+    draining: BTreeSet<LinkId>,
     /// Where an event is put together before it goes out.
     scratch: Vec<u8>,
     acknowledgement_delay: Duration,
@@ -100,6 +123,10 @@ pub(crate) struct Conversation<S> {
 enum Turn {
     Stop,
     Evicted,
+    /// Others need the memory of its deliveries that have not ended.
+    Hoards,
+    /// There is memory again.
+    Relieved,
     Time,
     Done(Done),
     News(Result<News, Aborted>),
@@ -121,16 +148,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             driver: Driver::new(stream, connection),
             peer,
             ticket,
+            share: shared.budget.share(),
+            waits: false,
+            began: environment.now(),
             access: Access::new(shared.policy.clone(), shared.limits.tokens),
             links: BTreeMap::new(),
             sends: FuturesOrdered::new(),
             bytes_in_flight: 0,
             news: FuturesUnordered::new(),
-            blocked: VecDeque::new(),
-            line_moves: false,
-            held_bytes: 0,
+            lines: Lines::default(),
+            asked: Vec::new(),
+            log_reads: Arc::new(Semaphore::new(ASKED_AT_ONCE)),
+            held: Tally::default(),
             waiting_bytes: 0,
-            draining: Vec::new(),
+            blocked_replies: BTreeSet::new(),
+            draining: BTreeSet::new(),
             scratch: Vec::new(),
             acknowledgement_delay: Duration::ZERO,
             authorize_by: environment.now() + shared.limits.time_to_authorize,
@@ -156,6 +188,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                     let text = "Too many connections have not shown a token, and this one has to go.";
                     return self.go(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text)).await;
                 }
+                Turn::Hoards => return self.go_for_others().await,
                 Turn::Time => self.on_time(),
                 Turn::Done(done) => self.on_done(done),
                 Turn::News(Ok(news)) => self.on_news(news),
@@ -169,11 +202,36 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 }
                 Turn::Event(None) => return,
                 Turn::Drained => {}
-                Turn::Line => self.advance_line(),
+                Turn::Relieved => {
+                    self.share.take_relief();
+                    self.on_room(Line::Room);
+                }
+                Turn::Line => self.advance_lines(),
             }
             if !self.draining.is_empty() {
                 self.drain();
             }
+            self.account();
+        }
+    }
+
+    /// Tells how much is kept for this peer. While it has to wait it is not read from, and what is kept to be
+    /// faster is given back.
+    fn account(&mut self) {
+        let reads = (ASKED_AT_ONCE - self.log_reads.available_permits()) * BYTES_OF_A_READ as usize;
+        let kept =
+            self.bytes_in_flight + self.waiting_bytes + self.held.get() + self.scratch.capacity() + reads;
+        let buffered = self.driver.connection().buffered();
+        let since = buffered.oldest.map(|oldest| self.began + oldest);
+        let usage = Usage { bytes: buffered.bytes + kept, unended: buffered.unended, since };
+        let waits = self.share.tell(usage);
+        let many_in_flight = self.bytes_in_flight >= self.may_be_in_flight();
+        self.driver.connection().pause_reading(waits || many_in_flight);
+        let waited = std::mem::replace(&mut self.waits, waits);
+        if waits && !waited {
+            self.scratch = Vec::new();
+            self.driver.connection().release_memory();
+            self.give_back_what_is_held();
         }
     }
 
@@ -193,17 +251,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         };
         // Both are looked at whenever the task wakes: receivers move on by themselves.
         let drained = poll_fn(|_| ready(draining.iter().any(at_the_end)));
-        let line = poll_fn(|_| ready(asking(links) < ASKED_AT_ONCE));
+        let asked = &self.asked;
+        let line = poll_fn(|_| ready(asking(asked, links) < ASKED_AT_ONCE));
+        let waits = self.share.waits();
         tokio::select! {
             biased;
             // A sender that is gone means the same.
             _ = stopped.wait_for(|stopped| *stopped) => Turn::Stop,
             () = self.ticket.evicted(), if !admitted => Turn::Evicted,
+            () = self.share.evicted() => Turn::Hoards,
+            () = self.share.relieved(), if waits => Turn::Relieved,
             () = time => Turn::Time,
             Some(done) = self.sends.next(), if !self.sends.is_empty() => Turn::Done(done),
             Some(news) = self.news.next(), if !self.news.is_empty() => Turn::News(news),
             () = drained, if !draining.is_empty() => Turn::Drained,
-            () = line, if self.line_moves => Turn::Line,
+            () = line, if self.lines.is_ready() => Turn::Line,
             event = self.driver.next(), if may_read => Turn::Event(event),
         }
     }
@@ -227,6 +289,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         self.driver.write_now().await;
     }
 
+    /// Goes because its deliveries that have not ended take what others need.
+    async fn go_for_others(self) {
+        if let Some(muffled) = self.shared.noise.hoarders.hear(self.shared.environment.now()) {
+            let (peer, tracking, limit) = (self.peer, &self.tracking, self.shared.limits.buffered_bytes);
+            tracing::warn!(%peer, tracking, limit, muffled, "a connection whose deliveries do not end was closed: the memory of all connections is used up");
+        }
+        let text = "The memory for deliveries that have not ended is used up, and this connection has had one for \
+                    longest; connect and send it again.";
+        self.go(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text)).await;
+    }
+
     fn on_event(&mut self, event: Event) {
         match event {
             Event::Authenticate(init) => self.on_sasl(&init),
@@ -234,17 +307,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             Event::AttachRequested { session, link, attach } => self.on_attach(session, link, *attach),
             Event::Delivery(delivery) => self.on_delivery(delivery),
             Event::Credit { link, drain } => self.on_credit(link, drain),
-            Event::Room | Event::Window { .. } => self.on_room(),
+            Event::Room => self.on_room(Line::Room),
+            Event::Window { session } => self.on_room(Line::Window(session)),
             Event::Detached { link, error } => {
                 if let Some(error) = error {
                     tracing::debug!(peer = %self.peer, %error, "a link was detached");
                 }
                 self.forget_answers(link);
-                self.links.remove(&link);
+                self.forget_link(link);
             }
             Event::Closed(closed) => self.on_closed(&closed),
-            // Links of ours are answers only, and what we send is settled.
-            Event::Begun { .. }
+            // What is kept is looked at after every turn. Links of ours are answers only, and what we send is
+            // settled.
+            Event::Unended
+            | Event::Begun { .. }
             | Event::Ended { .. }
             | Event::Attached { .. }
             | Event::Drained { .. }
@@ -265,7 +341,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         // The places of its receivers are free at once. Sends go on; nobody is left to be told.
         self.links.clear();
         self.news.clear();
-        self.blocked.clear();
+        self.lines.clear();
+        self.asked.clear();
+        self.blocked_replies.clear();
         self.draining.clear();
     }
 
@@ -295,7 +373,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
 
     /// Detaches a link for a reason of ours.
     fn detach(&mut self, link: LinkId, refusal: Refusal) {
-        let Some(found) = self.links.remove(&link) else { return };
+        let Some(found) = self.forget_link(link) else { return };
         let error = self.error(refusal, found.address());
         if let Some(muffled) = self.shared.noise.links.hear(self.shared.environment.now()) {
             let tracking = &self.tracking;

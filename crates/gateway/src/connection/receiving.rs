@@ -1,19 +1,22 @@
 //! Receivers on their way to the peer.
 //!
 //! ```text
-//! Away (opening) ─► accepted ─► Idle ─► Away (waits for events) ─► Here (sends them) ─┐
-//!                                 ▲         ▲                       │ no room: waits in line
-//!                                 │         └────── all sent ───────┤◄───────────────────┘
-//!                                 └── no credit, no window ─────────┘ the rest is given back
+//!                            ┌─ not in memory: reads the log ─┐
+//!                            ▼                                │
+//! Away (opening) ─► Idle ─► Away (waits for events) ─► Here (sends them) ─┐
+//!                     ▲         ▲                       │ no room: waits in line
+//!                     │         └────── all sent ───────┤◄─────────────────┘
+//!                     └── no credit, no window ─────────┘ the rest is given back
 //! ```
 //!
 //! A receiver that may not send takes no event, and hears when another receiver takes its place. While the
-//! peer does not read, a few receivers hold what they were about to send; the others give it back. So what
-//! waits for a peer is bounded, however many receivers it has.
+//! peer does not read, a few receivers hold what they were about to send; the others give it back. The log is
+//! read by a few receivers of a connection at a time, and by a few of all connections, in turn. So what waits
+//! for a peer is bounded, however many receivers it has.
 
 use std::collections::BTreeMap;
 
-use ephor_amqp::connection::{Blocked, LinkId, Sent};
+use ephor_amqp::connection::{Blocked, LinkId, Sent, SessionId};
 use ephor_amqp::performative::Attach;
 use ephor_core::position::SequenceNumber;
 use ephor_core::source::{ReceiveError, Receiver};
@@ -21,12 +24,13 @@ use ephor_hub::{HubReceiver, StoredBatch, offset_of};
 use ephor_wire::annotations::{RuntimeMetrics, Stamp, deliver};
 use ephor_wire::condition::Refusal;
 use futures_util::future::abortable;
-use futures_util::{FutureExt, StreamExt};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 
 use super::Conversation;
+use super::lines::Line;
 use super::link::{Link, Reading};
+use super::log_reads::LogTurn;
 use crate::refusals::of_receive;
 
 /// About so many bytes of events are taken from a partition at once: a write's worth, so that partitions
@@ -39,7 +43,8 @@ const READ_EVENTS: usize = 4096;
 /// What receivers of one connection may hold while there is no room for it.
 const HELD_BYTES: usize = 4 << 20;
 
-/// So many of those in line are asked for events at once: more would only bring what then has to wait.
+/// So many of those in line are asked for events at once, and so many receivers of a connection read the log:
+/// more would only bring what then has to wait.
 pub(super) const ASKED_AT_ONCE: usize = 8;
 
 /// What has become of a receiver.
@@ -48,6 +53,12 @@ pub(super) enum News {
     Opened { link: LinkId, attach: Box<Attach>, opened: Result<HubReceiver, Refusal> },
     /// It may send now.
     GoOn { link: LinkId, receiver: Box<HubReceiver> },
+    /// Its next events are in the log, and not in memory.
+    Older { link: LinkId, receiver: Box<HubReceiver> },
+    /// Its turn to read the log has come.
+    Turn { link: LinkId, receiver: Box<HubReceiver>, turn: LogTurn },
+    /// It has read the log.
+    Read { link: LinkId, receiver: Box<HubReceiver>, read: Result<(), ReceiveError> },
     /// It has events, or has come to its end.
     Batch { link: LinkId, receiver: Box<HubReceiver>, batch: Result<StoredBatch, ReceiveError> },
 }
@@ -64,6 +75,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         match news {
             News::Opened { link, attach, opened } => self.on_receiver_opened(link, &attach, opened),
             News::GoOn { link, receiver } => self.ask(link, receiver),
+            News::Older { link, receiver } => self.wait_for_log(link, receiver),
+            News::Turn { link, receiver, turn } => self.read_log(link, receiver, turn),
+            News::Read { link, receiver, read } => self.on_log_read(link, receiver, read),
             News::Batch { link, receiver, batch } => {
                 self.on_batch(link, receiver, batch);
             }
@@ -85,12 +99,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 found.state = Reading::Here { receiver, batch, sent: 0, metrics };
                 self.deliver(link);
             }
-            Err(error) => {
-                let namespace = &self.shared.namespace;
-                let refusal = of_receive(&error, namespace, &found.hub, &found.address);
-                self.detach(link, refusal);
-            }
+            Err(error) => self.on_receiver_ended(link, &error),
         }
+    }
+
+    pub(super) fn on_receiver_ended(&mut self, link: LinkId, error: &ReceiveError) {
+        let Some(Link::Receiver(found)) = self.links.get(&link) else { return };
+        let refusal = of_receive(error, &self.shared.namespace, &found.hub, &found.address);
+        self.detach(link, refusal);
     }
 
     fn on_receiver_opened(&mut self, link: LinkId, attach: &Attach, opened: Result<HubReceiver, Refusal>) {
@@ -104,41 +120,61 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             }
             Err(refusal) => {
                 let address = found.address.clone();
-                self.links.remove(&link);
+                self.forget_link(link);
                 self.refuse(link, refusal, Some(&address));
             }
         }
     }
 
     /// Waits for as many events as there is credit for, if they could go out.
-    fn ask(&mut self, link: LinkId, mut receiver: Box<HubReceiver>) {
+    pub(super) fn ask(&mut self, link: LinkId, mut receiver: Box<HubReceiver>) {
         let missed = receiver.take_missed();
         if missed > 0 {
             tracing::warn!(peer = %self.peer, partition = %receiver.partition(), missed, "a receiver passed over events that are gone");
         }
+        self.note_held(link, receiver.ahead_bytes());
+        let full = self.is_holding_much();
         let obstacle = self.driver.connection().obstacle(link, true);
         let state = match obstacle {
-            // What is read meanwhile goes out as soon as there is room.
-            Some(Sent::Blocked(Blocked::Room)) if self.held_bytes < HELD_BYTES => {
+            // What is read meanwhile goes out as soon as there is room. But nobody overtakes those in line.
+            Some(Sent::Blocked(Blocked::Room)) if !full && !self.lines.waits_for_room() => {
                 self.wait_for_events(link, receiver)
             }
             None => self.wait_for_events(link, receiver),
             Some(obstacle) => {
-                let state = self.stay_idle(link, receiver);
+                if full {
+                    receiver.give_back_ahead();
+                    self.note_held(link, 0);
+                }
                 self.stand_in_line(link, &obstacle);
-                state
+                self.stay_idle(link, receiver)
             }
         };
         if let Some(Link::Receiver(found)) = self.links.get_mut(&link) {
             found.state = state;
+            self.look_if_drained(link);
+        }
+    }
+
+    /// Whether the receivers hold so much of what they have read that the next one gives it back.
+    pub(super) fn is_holding_much(&self) -> bool {
+        self.held.get() >= HELD_BYTES || self.share.waits()
+    }
+
+    fn note_held(&mut self, link: LinkId, bytes: usize) {
+        if let Some(Link::Receiver(found)) = self.links.get_mut(&link) {
+            found.held.set(bytes);
         }
     }
 
     fn wait_for_events(&mut self, link: LinkId, mut receiver: Box<HubReceiver>) -> Reading {
         let credit = self.driver.connection().credit(link) as usize;
         self.wait_for(async move {
-            let batch = receiver.next(credit.min(READ_EVENTS), READ_BYTES).await;
-            News::Batch { link, receiver, batch }
+            match receiver.next_in_memory(credit.min(READ_EVENTS), READ_BYTES).await {
+                Ok(Some(batch)) => News::Batch { link, receiver, batch: Ok(batch) },
+                Ok(None) => News::Older { link, receiver },
+                Err(error) => News::Batch { link, receiver, batch: Err(error) },
+            }
         })
     }
 
@@ -164,20 +200,41 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
 
     /// Who lacks credit hears of it by itself; the others are told in turn.
     fn stand_in_line(&mut self, link: LinkId, obstacle: &Sent) {
-        if !matches!(obstacle, Sent::Blocked(Blocked::Window | Blocked::Room)) {
-            return;
-        }
+        let line = match obstacle {
+            Sent::Blocked(Blocked::Room) => Line::Room,
+            Sent::Blocked(Blocked::Window) => match self.driver.connection().session_of(link) {
+                Some(session) => Line::Window(session),
+                None => return,
+            },
+            _ => return,
+        };
         if let Some(Link::Receiver(found)) = self.links.get_mut(&link)
-            && !std::mem::replace(&mut found.in_line, true)
+            && found.in_line.is_none()
         {
-            self.blocked.push_back(link);
+            found.in_line = Some(line);
+            self.lines.stand(link, line);
         }
+    }
+
+    /// The link is gone, and with it its place in line.
+    pub(super) fn forget_link(&mut self, link: LinkId) -> Option<Link> {
+        let gone = self.links.remove(&link)?;
+        if let Link::Receiver(receiver) = &gone
+            && let Some(line) = receiver.in_line
+        {
+            self.lines.leave(link, line);
+        }
+        Some(gone)
     }
 
     /// Sends what a receiver has brought, as far as the peer lets it.
     fn deliver(&mut self, link: LinkId) {
         let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
         let Reading::Here { batch, sent, metrics, .. } = &mut found.state else { return };
+        // It would wait in the output, where nobody can give it back.
+        if !self.share.admit(batch.bytes()) {
+            return self.hold_back(link, &Sent::Blocked(Blocked::Room));
+        }
         let connection = self.driver.connection();
         let mut stopped = None;
         for event in batch.events().skip(*sent) {
@@ -222,33 +279,55 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     fn hold_back(&mut self, link: LinkId, obstacle: &Sent) {
         self.stand_in_line(link, obstacle);
         let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
-        let Reading::Here { batch, sent, .. } = &found.state else { return };
-        let bytes: usize = batch.events().skip(*sent).map(|event| event.message.len()).sum();
-        if matches!(obstacle, Sent::Blocked(Blocked::Room)) && self.held_bytes + bytes <= HELD_BYTES {
-            self.held_bytes += bytes;
+        let Reading::Here { batch, sent, receiver, .. } = &found.state else { return };
+        let rest: usize = batch.events().skip(*sent).map(|event| event.message.len()).sum();
+        let (before, bytes) = (found.held.get(), receiver.ahead_bytes() + rest);
+        let fits = self.held.get() - before + bytes <= HELD_BYTES && !self.share.waits();
+        if matches!(obstacle, Sent::Blocked(Blocked::Room)) && fits {
+            found.held.set(bytes);
             return;
         }
         let first = SequenceNumber(batch.first().0 + *sent as u64);
         let here = std::mem::replace(&mut found.state, Reading::Nowhere);
         if let Reading::Here { mut receiver, .. } = here {
             receiver.give_back(first);
+            self.note_held(link, 0);
             let state = self.stay_idle(link, receiver);
             if let Some(Link::Receiver(found)) = self.links.get_mut(&link) {
                 found.state = state;
+                self.look_if_drained(link);
             }
         }
     }
 
+    /// Those who keep what they have read, and may not send it, give it back: others need the room.
+    pub(super) fn give_back_what_is_held(&mut self) {
+        let mut here = Vec::new();
+        for (id, link) in &mut self.links {
+            match link {
+                Link::Receiver(found) if found.held.get() > 0 => match &found.state {
+                    // It comes by, and finds that it has to.
+                    Reading::Idle { .. } => found.go_on(),
+                    Reading::Here { .. } => here.push(*id),
+                    Reading::Away(_) | Reading::Nowhere => {}
+                },
+                _ => {}
+            }
+        }
+        for link in here {
+            self.hold_back(link, &Sent::Blocked(Blocked::Room));
+        }
+    }
+
     pub(super) fn on_credit(&mut self, link: LinkId, drain: bool) {
-        match self.links.get(&link) {
+        match self.links.get_mut(&link) {
             Some(Link::Receiver(found)) => {
-                if drain && !self.draining.contains(&link) {
-                    self.draining.push(link);
-                }
+                found.draining = drain;
                 // Those in line wait for their turn.
-                if !found.in_line {
+                if found.in_line.is_none() {
                     self.go_on(link);
                 }
+                self.look_if_drained(link);
             }
             Some(Link::Reply(_)) => {
                 self.send_replies(link);
@@ -265,81 +344,47 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
         match &found.state {
             Reading::Here { .. } => self.deliver(link),
-            Reading::Idle { .. } => {
-                if let Some(obstacle) = self.driver.connection().obstacle(link, true) {
-                    return self.stand_in_line(link, &obstacle);
-                }
-                if let Reading::Idle { abort, go_on } = std::mem::replace(&mut found.state, Reading::Nowhere)
-                {
-                    // It cannot be gone: the receiver waits for it, or is on its way to us with its end.
-                    let _ = go_on.send(());
-                    found.state = Reading::Away(abort);
-                }
-            }
+            Reading::Idle { .. } => match self.driver.connection().obstacle(link, true) {
+                Some(obstacle) => self.stand_in_line(link, &obstacle),
+                None => found.go_on(),
+            },
             Reading::Away(_) | Reading::Nowhere => {}
         }
     }
 
-    /// There is room, or a window is open: those who waited get it in turn.
-    pub(super) fn on_room(&mut self) {
-        self.advance_line();
-        let replies: Vec<_> = self.waiting_replies().collect();
-        for link in replies {
+    /// There is room, or a window is open: those who waited for it get it in turn.
+    pub(super) fn on_room(&mut self, line: Line<SessionId>) {
+        self.lines.open(line);
+        self.advance_lines();
+        for link in std::mem::take(&mut self.blocked_replies) {
             self.send_replies(link);
         }
     }
 
-    /// Each in line goes on or stands in line again. Of those that would ask the hub only a few do so at once:
-    /// there may be a window for one event, and a thousand who want it.
-    pub(super) fn advance_line(&mut self) {
-        self.held_bytes = 0;
-        self.line_moves = false;
-        let mut asking = asking(&self.links);
-        for _ in 0..self.blocked.len() {
-            let Some(link) = self.blocked.pop_front() else { break };
+    /// Those whose turn it is go on, or stand in line again. Of those that would ask the hub only a few do so at
+    /// once: there may be a window for one event, and a thousand who want it.
+    pub(super) fn advance_lines(&mut self) {
+        let links = &self.links;
+        self.asked.retain(|link| matches!(links.get(link), Some(Link::Receiver(found)) if found.is_asking()));
+        while self.asked.len() < ASKED_AT_ONCE
+            && let Some(link) = self.lines.next()
+        {
             let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { continue };
-            found.in_line = false;
-            if matches!(found.state, Reading::Idle { .. }) {
-                if let Some(obstacle) = self.driver.connection().obstacle(link, true) {
-                    self.stand_in_line(link, &obstacle);
-                    continue;
-                }
-                if asking >= ASKED_AT_ONCE {
-                    self.line_moves = true;
-                    self.stand_in_line(link, &Sent::Blocked(Blocked::Room));
-                    continue;
-                }
-                asking += 1;
-            }
+            found.in_line = None;
             self.go_on(link);
-        }
-    }
-
-    /// Sends what there is to those who want their credit back, and gives back the rest.
-    pub(super) fn drain(&mut self) {
-        /// Beyond it the peer's turn comes first.
-        const MOST_NEWS: usize = 64;
-        for _ in 0..MOST_NEWS {
-            match self.news.next().now_or_never().flatten() {
-                Some(Ok(news)) => self.on_news(news),
-                Some(Err(_)) => {}
-                None => break,
-            }
-        }
-        for link in std::mem::take(&mut self.draining) {
-            match self.links.get(&link) {
-                Some(Link::Receiver(found)) if found.has_nothing_to_send() => {
-                    self.driver.connection().drained(link)
+            if let Some(Link::Receiver(found)) = self.links.get(&link) {
+                if matches!(found.state, Reading::Away(_)) {
+                    self.asked.push(link);
                 }
-                Some(Link::Receiver(_)) => self.draining.push(link),
-                _ => {}
+                self.look_if_drained(link);
             }
         }
     }
 }
 
-/// How many receivers look for events, and have not come to the end of what there is.
-pub(super) fn asking(links: &BTreeMap<LinkId, Link>) -> usize {
-    let is_asking = |link: &&Link| matches!(link, Link::Receiver(found) if found.is_asking());
-    links.values().filter(is_asking).count()
+/// How many of those who were asked look for events, and have not come to the end of what there is.
+pub(super) fn asking(asked: &[LinkId], links: &BTreeMap<LinkId, Link>) -> usize {
+    let is_asking =
+        |link: &&LinkId| matches!(links.get(link), Some(Link::Receiver(found)) if found.is_asking());
+    asked.iter().filter(is_asking).count()
 }

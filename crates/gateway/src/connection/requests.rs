@@ -3,7 +3,7 @@
 //! An answer goes out on the link of the same session whose source is the node that was asked, when that
 //! link has credit: some SDKs grant one at a time. The request is settled first.
 
-use ephor_amqp::connection::{Delivery, LinkId, Sent, SessionId};
+use ephor_amqp::connection::{Blocked, Delivery, LinkId, Sent, SessionId};
 use ephor_amqp::performative::Outcome;
 use ephor_core::ids::HubName;
 use ephor_core::source::EventSource;
@@ -170,6 +170,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
 
     /// The answers of a link that goes wait no longer.
     pub(super) fn forget_answers(&mut self, id: LinkId) {
+        self.blocked_replies.remove(&id);
         if let Some(Link::Reply(link)) = self.links.get_mut(&id) {
             let bytes = link.waiting.drain(..).map(|message| message.len() + AROUND_AN_ANSWER).sum::<usize>();
             self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
@@ -186,21 +187,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                     self.waiting_bytes = self.waiting_bytes.saturating_sub(message.len() + AROUND_AN_ANSWER);
                     link.waiting.pop_front();
                 }
+                Sent::Blocked(Blocked::Room | Blocked::Window) => {
+                    self.blocked_replies.insert(id);
+                    return;
+                }
+                // It hears of credit by itself.
                 Sent::Blocked(_) => return,
                 Sent::Gone => {
                     self.forget_answers(id);
-                    self.links.remove(&id);
+                    self.forget_link(id);
                     return;
                 }
             }
         }
-    }
-
-    /// The links on which answers wait.
-    pub(super) fn waiting_replies(&self) -> impl Iterator<Item = LinkId> {
-        self.links.iter().filter_map(|(id, link)| match link {
-            Link::Reply(link) if !link.waiting.is_empty() => Some(*id),
-            _ => None,
-        })
     }
 }

@@ -32,14 +32,19 @@ pub(super) const LINKS_OF_A_STRANGER: usize = 16;
 /// Requests that a stranger may send before it hears of them, in bytes.
 const BYTES_OF_A_STRANGER: usize = 64 << 10;
 
+/// After so many bytes of deliveries whose end has not come it is looked at how much is kept.
+const NOTICED_BYTES: usize = 64 << 10;
+
 /// What a peer may use up that was let in.
 pub(super) fn of_a_friend(limits: &GatewayLimits) -> Limits {
     Limits {
         time_to_open: limits.time_to_open,
         time_to_read: limits.time_to_read,
+        time_to_finish: limits.time_to_finish,
         links: limits.links,
         message: LARGEST_MESSAGE,
         incomplete: (LARGEST_MESSAGE as usize).max(limits.bytes_in_flight),
+        incomplete_notice: NOTICED_BYTES,
         channel_max: 4999,
         sessions: 5000,
         ..Limits::default()

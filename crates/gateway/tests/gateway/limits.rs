@@ -158,3 +158,21 @@ async fn a_stranger_has_few_links_and_nobody_a_long_name() {
     let refused = friend.attach(Attach::sender("n".repeat(2_049), HUB)).await.unwrap_err();
     assert_eq!(refused.condition, "amqp:invalid-field");
 }
+
+#[tokio::test]
+async fn a_delivery_that_does_not_end_costs_its_link() {
+    let limits = GatewayLimits { time_to_finish: Duration::from_millis(100), ..GatewayLimits::default() };
+    let config = GatewayConfig { keys: Vec::new(), limits, ..GatewayConfig::default() };
+    let server = Server::with(config).await;
+    let mut sender = crate::raw::Raw::opened(server.address).await;
+    for handle in 0..2 {
+        sender.attach(handle, Attach::sender(format!("sender-{handle}"), HUB)).await;
+    }
+    sender.unfinished(0, b"beginning").await;
+    let said = sender.hear_until("Detach").await;
+    assert!(said.contains("amqp:resource-limit-exceeded") && said.contains("has not ended"), "{said}");
+    // The other link goes on.
+    let whole = encoded(&NewEvent::new("x"));
+    sender.say(&crate::raw::transfer(crate::raw::CHANNEL, 1, 1, false, &whole)).await;
+    sender.hear_until("Disposition").await;
+}

@@ -9,9 +9,15 @@
 #[allow(dead_code, reason = "shared with other tests")]
 #[path = "../gateway/client.rs"]
 mod client;
+mod crowd;
 mod deaf;
 mod flood;
 mod frames;
+#[allow(dead_code, reason = "shared with the tests of the hub")]
+#[path = "../../../hub/tests/common/gated.rs"]
+mod gated;
+mod greedy;
+mod hoarders;
 mod messages;
 mod process;
 #[allow(dead_code, reason = "shared with other tests")]

@@ -7,9 +7,28 @@ pub(crate) const MIB: usize = 1 << 20;
 
 /// Memory of this process that is really there, in bytes.
 pub(crate) fn memory() -> usize {
+    status("VmRSS:")
+}
+
+fn status(name: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+}
+
+/// The most memory of this process that was really there since [`forget_peak`], in bytes.
+pub(crate) fn peak_memory() -> usize {
+    status("VmHWM:")
+}
+
+/// From now on another peak counts.
+pub(crate) fn forget_peak() {
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+}
+
+/// How many times as much as in the short form; EPHOR_HOSTILE_SCALE says it for the long one.
+pub(crate) fn scale() -> usize {
+    std::env::var("EPHOR_HOSTILE_SCALE").map_or(1, |scale| scale.parse().unwrap())
 }
 
 /// Files and sockets that are open.

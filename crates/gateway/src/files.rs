@@ -1,0 +1,78 @@
+//! Counts connections against the files that the process may have open.
+//!
+//! Every connection is an open file, and so is every segment of a log. If connections could take all of them,
+//! the hub could begin no new segment, and nothing could be stored.
+
+use std::io;
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use crate::config::GatewayLimits;
+
+/// One in so many files may be a connection.
+const SHARE_OF_FILES: u64 = 2;
+/// Of those, one in so many is for connections that have not put a token yet.
+const SHARE_OF_STRANGERS: usize = 4;
+
+/// Raises the number of files that this process may have open as far as it may, and tells what it is then; none
+/// if there is no limit. For the start of a program that serves a gateway: many systems begin with 1,024, out of
+/// regard for programs that could not bear more.
+pub fn raise_open_file_limit() -> io::Result<Option<u64>> {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit)?;
+    Ok(open_file_limit())
+}
+
+/// How many files this process may have open; none if there is no limit.
+pub(crate) fn open_file_limit() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
+/// The limits, with no more connections than there are files for.
+pub(crate) fn within(limits: GatewayLimits, files: Option<u64>) -> GatewayLimits {
+    let Some(files) = files else { return limits };
+    let sockets = usize::try_from(files / SHARE_OF_FILES).unwrap_or(usize::MAX);
+    let unauthenticated = limits.unauthenticated.min(sockets / SHARE_OF_STRANGERS).max(1);
+    let connections = limits.connections.min(sockets.saturating_sub(unauthenticated)).max(1);
+    if connections < limits.connections || unauthenticated < limits.unauthenticated {
+        tracing::warn!(
+            files,
+            connections,
+            unauthenticated,
+            wanted = limits.connections,
+            "fewer connections are let in, so that files are left for the hubs; raise the limit of open files \
+             (ulimit -n, LimitNOFILE=) for more"
+        );
+    }
+    GatewayLimits { connections, unauthenticated, ..limits }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allowed(files: Option<u64>) -> (usize, usize) {
+        let limits = within(GatewayLimits::default(), files);
+        (limits.connections, limits.unauthenticated)
+    }
+
+    #[test]
+    fn half_of_the_files_are_left_for_the_hubs() {
+        assert_eq!(allowed(None), (4_096, 256));
+        assert_eq!(allowed(Some(1 << 20)), (4_096, 256));
+        assert_eq!(allowed(Some(1_024)), (512 - 128, 128));
+        assert_eq!(allowed(Some(4_096)), (2_048 - 256, 256));
+        assert_eq!(allowed(Some(0)), (1, 1));
+        for files in 8..10_000 {
+            let (connections, unauthenticated) = allowed(Some(files));
+            assert!((connections + unauthenticated) as u64 <= files / 2, "{files}");
+        }
+    }
+
+    #[test]
+    fn whoever_wants_few_connections_gets_them() {
+        let few = GatewayLimits { connections: 10, unauthenticated: 5, ..GatewayLimits::default() };
+        assert_eq!(within(few.clone(), Some(1_024)), few);
+    }
+}

@@ -1,0 +1,146 @@
+//! One connection with a receiver for each of many partitions, whose events lie on a slow disk.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use ephor::environment::{SystemClock, TokioEnvironment};
+use ephor_amqp::connection::{Event, LinkId};
+use ephor_amqp::performative::Outcome;
+use ephor_core::event::NewEvent;
+use ephor_core::ids::PartitionId;
+use ephor_gateway::GatewayConfig;
+use ephor_hub::{HubConfig, LocalNamespace, NamespaceConfig, Target};
+use ephor_wire::selector::Start;
+
+use crate::client::{Client, encoded, receiver};
+use crate::gated::{Gate, Gated};
+use crate::process::{MIB, alone, forget_peak, memory, peak_memory, run, scale};
+use crate::server::{HUB, Server};
+
+const WIDE: &str = "wide";
+const PARTITIONS: usize = 96;
+/// Fewer than a session may have.
+const LINKS_OF_A_SESSION: usize = 200;
+/// Receivers of one connection that read the log at once.
+const READ_AT_ONCE: usize = 8;
+/// Receivers of all connections that do.
+const READ_AT_ONCE_BY_ALL: usize = 64;
+/// Those that are read at once, one event each, what is held, and the output; and as much again that the
+/// allocator keeps. All first events are 92 MiB.
+const MOST_MEMORY: usize = 28 * MIB;
+
+/// A hub with so many events of this size in each partition, nearly all of them on a disk whose reads wait
+/// while the gate is shut.
+async fn wide(events: usize, bytes: usize) -> (Server, Arc<Gate>) {
+    let (files, gates) = Gated::new();
+    let config = NamespaceConfig { recent_bytes: 1 << 20, ..NamespaceConfig::default() };
+    let namespace = LocalNamespace::on(files, config, Arc::new(SystemClock)).unwrap();
+    let server = Server::over(namespace, GatewayConfig::default(), Arc::new(TokioEnvironment)).await;
+    let partitions = (PARTITIONS * scale()) as u32;
+    let hub = server.namespace.create_hub(HubConfig::new(WIDE, partitions).unwrap()).unwrap();
+    let producer = hub.producer();
+    for _ in 0..events {
+        for partition in 0..partitions {
+            let event = [NewEvent::new(vec![7; bytes])];
+            producer.send_batch(Target::Partition(PartitionId(partition)), event).await.unwrap();
+        }
+    }
+    gates.reads.set_shut(true);
+    (server, gates.reads)
+}
+
+/// A receiver for each of these partitions, and credit for all, of which the gateway knows.
+async fn ask_for(client: &mut Client, partitions: Range<usize>) -> BTreeMap<LinkId, usize> {
+    let mut links = BTreeMap::new();
+    let mut session = None;
+    for partition in partitions {
+        if links.len() % LINKS_OF_A_SESSION == 0 {
+            session = client.connection().begin();
+        }
+        let address = format!("{WIDE}/ConsumerGroups/$Default/Partitions/{partition}");
+        let attach = receiver(&address, &Start::Earliest, None, &[]);
+        let link = client.connection().attach(session.unwrap(), attach).unwrap();
+        let attached = |event: &Event| matches!(event, Event::Attached { link: of, .. } if *of == link);
+        client.wait(|event| attached(event).then_some(())).await;
+        links.insert(link, 0);
+    }
+    for link in links.keys() {
+        client.connection().grant(*link, 1_000);
+    }
+    // What is answered came after all that.
+    let sender = client.sender(HUB).await;
+    assert_eq!(client.send(sender, 0, &encoded(&NewEvent::new("x"))).await, Outcome::Accepted);
+    links
+}
+
+fn everything() -> Range<usize> {
+    0..PARTITIONS * scale()
+}
+
+#[test]
+fn a_slow_disk_is_asked_by_few_receivers_at_once_and_what_they_bring_is_bounded() {
+    let _alone = alone();
+    run(async {
+        let (server, gate) = wide(1, 1_000_000).await;
+        let before = memory();
+        forget_peak();
+        let mut deaf = Client::of(&server).await;
+        let receivers = ask_for(&mut deaf, everything()).await.len();
+        let reading = tokio::task::block_in_place(|| gate.waiting());
+        assert!(reading <= READ_AT_ONCE, "{reading} receivers of one connection read at once");
+        let mut others = Vec::new();
+        for number in 0..READ_AT_ONCE_BY_ALL / READ_AT_ONCE {
+            // Few enough for a partition to have room for all, and more than may read at once.
+            let some = number * PARTITIONS / READ_AT_ONCE..(number + 1) * PARTITIONS / READ_AT_ONCE;
+            let mut other = Client::of(&server).await;
+            ask_for(&mut other, some).await;
+            others.push(other);
+        }
+        let reading = tokio::task::block_in_place(|| gate.waiting());
+        assert!(reading <= READ_AT_ONCE_BY_ALL, "{reading} receivers of all connections read at once");
+        drop(others);
+        gate.set_shut(false);
+        // It looks at its socket no more. By the time that another has read everything, it has got as far as
+        // it will.
+        let mut reader = Client::of(&server).await;
+        let mut got = ask_for(&mut reader, everything()).await;
+        while got.values().any(|count| *count == 0) {
+            *got.get_mut(&reader.delivery().await.0).unwrap() += 1;
+        }
+        let used = peak_memory().saturating_sub(before);
+        eprintln!("{} MiB for {receivers} receivers that read nothing, beside others that do", used / MIB);
+        assert!(used < MOST_MEMORY * scale(), "{} MiB", used / MIB);
+    });
+}
+
+#[test]
+fn every_receiver_gets_its_turn_to_read_the_log() {
+    const EVENTS: usize = 20;
+    let _alone = alone();
+    run(async {
+        // More than one look into the log brings.
+        let (server, gate) = wide(EVENTS, 20_000).await;
+        let mut reader = Client::of(&server).await;
+        let mut got = ask_for(&mut reader, everything()).await;
+        gate.set_shut(false);
+        let mut left_when_one_was_done = None;
+        for _ in 0..EVENTS * got.len() {
+            let link = reader.delivery().await.0;
+            let count = got.get_mut(&link).unwrap();
+            *count += 1;
+            if *count == EVENTS {
+                let left = || got.values().filter(|count| **count == 0).count();
+                left_when_one_was_done.get_or_insert_with(left);
+            }
+        }
+        assert!(got.values().all(|count| *count == EVENTS), "{got:?}");
+        // Nobody reads a second time before everybody has begun to read.
+        let left = left_when_one_was_done.unwrap();
+        assert!(
+            left <= 2 * READ_AT_ONCE,
+            "{left} of {} had got nothing when one had got everything",
+            got.len()
+        );
+    });
+}

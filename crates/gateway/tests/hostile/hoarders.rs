@@ -1,0 +1,68 @@
+//! Senders that begin deliveries on many connections and never end them.
+
+use ephor_amqp::connection::ClientSasl;
+use ephor_amqp::performative::{Attach, Outcome};
+use ephor_core::event::NewEvent;
+use ephor_gateway::config::MIN_BUFFERED_BYTES;
+use ephor_gateway::{GatewayConfig, GatewayLimits};
+use tokio::net::TcpStream;
+
+use crate::client::{Client, encoded};
+use crate::process::{MIB, alone, forget_peak, memory, peak_memory, run, scale};
+use crate::raw::Raw;
+use crate::server::{HUB, Server};
+
+/// Connections, and links of each, with as much on each link as it takes.
+const HOARDERS: usize = 20;
+const LINKS: u8 = 8;
+const PARTS: usize = 16;
+const PART_BYTES: usize = 60_000;
+/// What all connections may keep, and as much again for both ends of what is on its way, and for what the
+/// allocator keeps of those who are gone. All that they send is 146 MiB.
+const MOST_MEMORY: usize = 2 * MIN_BUFFERED_BYTES;
+
+/// One that has begun a delivery on each of its links.
+async fn hoarder(server: &Server) -> Raw {
+    let mut raw = Raw::opened(server.address).await;
+    for handle in 0..LINKS {
+        raw.attach(handle.into(), Attach::sender(format!("sender-{handle}"), HUB)).await;
+    }
+    for _ in 0..PARTS {
+        for handle in 0..LINKS {
+            raw.unfinished(handle, &[0; PART_BYTES]).await;
+        }
+    }
+    raw
+}
+
+#[test]
+fn senders_that_never_end_what_they_begin_share_one_bound_and_disturb_nobody() {
+    let _alone = alone();
+    run(async {
+        let limits = GatewayLimits { buffered_bytes: MIN_BUFFERED_BYTES, ..GatewayLimits::default() };
+        // Whoever connects may send.
+        let server =
+            Server::with(GatewayConfig { keys: Vec::new(), limits, ..GatewayConfig::default() }).await;
+        let stream = TcpStream::connect(server.address).await.unwrap();
+        let mut friend = Client::over(stream, ClientSasl::Anonymous).await.unwrap();
+        let sender = friend.sender(HUB).await;
+        let large = encoded(&NewEvent::new(vec![7; 600_000]));
+        assert_eq!(friend.send(sender, 0, &large).await, Outcome::Accepted);
+        let before = memory();
+        forget_peak();
+        let mut hoarders = Vec::new();
+        for number in 0..HOARDERS * scale() {
+            hoarders.push(hoarder(&server).await);
+            // What is large for one that is honest goes through all the time, in several frames. Not many of
+            // them: the hub keeps what is new in memory.
+            let event = if number % 8 == 0 { large.clone() } else { encoded(&NewEvent::new("x")) };
+            assert_eq!(friend.send(sender, 0, &event).await, Outcome::Accepted);
+        }
+        let used = peak_memory().saturating_sub(before);
+        eprintln!("{} MiB for {} hoarders", used / MIB, hoarders.len());
+        assert!(used < MOST_MEMORY, "{} MiB", used / MIB);
+        // The first has been told why it had to go.
+        let told = hoarders[0].hear_until("Close").await;
+        assert!(told.contains("amqp:resource-limit-exceeded") && told.contains("send it again"), "{told}");
+    });
+}

@@ -31,6 +31,12 @@ impl Credit {
         Self { most_events: most_events.max(1), most_bytes, typical: (most_bytes / FIRST_EVENTS).max(1) }
     }
 
+    /// More events than this never wait if the hub keeps to its credit. Twice as many are forgiven: some count
+    /// otherwise.
+    pub(crate) fn most_waiting(&self) -> usize {
+        self.most_events.saturating_mul(2)
+    }
+
     /// Takes note of an event.
     pub(crate) fn saw(&mut self, bytes: usize) {
         self.typical = match bytes > self.typical {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   connection's task ── push ──► [ deliveries, bounded by credit ] ── take ──► receiver
+//!                                   (a hub that sends far more than it was granted loses the link)
 //!                     ── opened, ended ──►  phase                  ◄── abandon
 //! ```
 //!
@@ -136,6 +137,13 @@ impl State {
     }
 }
 
+/// A hub has sent far more events than it was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the hub sends events that it was not asked for: {most} wait already")]
+pub(crate) struct Overdrawn {
+    most: usize,
+}
+
 /// The connection's side of an inbox.
 pub(crate) struct Keeper(Arc<Inbox>);
 
@@ -154,14 +162,21 @@ impl Keeper {
         self.wake();
     }
 
-    /// Lays a delivery down. Wake the receiver when there are no more for now.
-    pub(crate) fn push(&self, delivery: Bytes) {
+    /// Lays a delivery down. Wake the receiver when there are no more for now. An error if the hub sends far more
+    /// than it was granted: then nothing is laid down, and the link has to end.
+    pub(crate) fn push(&self, delivery: Bytes) -> Result<(), Overdrawn> {
         let mut state = self.0.state();
         state.credit.saw(delivery.len());
-        if !state.abandoned {
-            state.bytes += delivery.len();
-            state.deliveries.push_back(delivery);
+        if state.abandoned {
+            return Ok(());
         }
+        let most = state.credit.most_waiting();
+        if state.deliveries.len() >= most {
+            return Err(Overdrawn { most });
+        }
+        state.bytes += delivery.len();
+        state.deliveries.push_back(delivery);
+        Ok(())
     }
 
     /// What the hub is to be granted, if that should change; it has this much now.
@@ -199,5 +214,29 @@ impl Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         self.end(Failure::lost("the connection is gone"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hub_that_sends_far_more_than_it_was_granted_fills_no_memory() {
+        let inbox = Inbox::new(Credit::new(10, 1 << 20));
+        let keeper = Keeper::new(inbox.clone());
+        keeper.opened();
+        assert_eq!(keeper.grant(0), Some(10));
+        for _ in 0..20 {
+            keeper.push(Bytes::from_static(b"event")).unwrap();
+        }
+        for _ in 0..1_000 {
+            assert_eq!(keeper.push(Bytes::from_static(b"event")), Err(Overdrawn { most: 20 }));
+        }
+        assert_eq!(inbox.state().deliveries.len(), 20);
+        // Whoever has taken what came may get more.
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(inbox.poll_take(&mut context, 100, drop).is_ready());
+        keeper.push(Bytes::from_static(b"event")).unwrap();
     }
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use ephor_amqp::connection::LinkId;
-use ephor_amqp::performative::{Attach, ReceiverSettles, SenderSettles, Target};
+use ephor_amqp::performative::{Attach, Error, ReceiverSettles, SenderSettles, Target, condition};
 use ephor_amqp::{Encoded, Value};
 
 use super::sessions::Kind;
@@ -64,9 +64,16 @@ impl Task {
     }
 
     pub(super) fn on_event_delivered(&mut self, key: Key, payload: Bytes) {
-        if let Some(inlet) = self.receivers.get(&key) {
-            inlet.inbox.push(payload);
-            self.fresh.insert(key);
+        let Some(inlet) = self.receivers.get(&key) else { return };
+        match inlet.inbox.push(payload) {
+            Ok(()) => drop(self.fresh.insert(key)),
+            Err(overdrawn) => {
+                let error = Error::new(condition::TRANSFER_LIMIT_EXCEEDED, overdrawn.to_string());
+                if let Some(link) = inlet.link {
+                    self.connection().detach(link, Some(error));
+                }
+                self.end_receiver(key, Failure::lost(overdrawn.to_string()));
+            }
         }
     }
 

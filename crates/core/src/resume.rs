@@ -150,10 +150,14 @@ pub fn instead(
     partition: &PartitionProperties,
     on_invalid: OnInvalidPosition,
 ) -> Result<Resume, LostGround> {
-    let start = match on_invalid {
-        OnInvalidPosition::Earliest => StartPosition::Earliest,
-        OnInvalidPosition::Latest => end_of(partition),
-        OnInvalidPosition::Stop => return Err(lost),
+    let start = match (on_invalid, &lost) {
+        (OnInvalidPosition::Earliest, _) => StartPosition::Earliest,
+        // Properties that lag behind the receivers do not lead back.
+        (OnInvalidPosition::Latest, LostGround::Overtaken { oldest, .. }) if *oldest > partition.next => {
+            StartPosition::at(*oldest)
+        }
+        (OnInvalidPosition::Latest, _) => end_of(partition),
+        (OnInvalidPosition::Stop, _) => return Err(lost),
     };
     let rewind = matches!(lost, LostGround::BeyondTheEnd { .. });
     let remember = rewind || on_invalid == OnInvalidPosition::Latest;
@@ -364,6 +368,10 @@ mod tests {
         assert!(latest.remember);
         assert!(!go(OnInvalidPosition::Earliest).unwrap().remember);
         assert!(!latest.rewind);
+        // An event was there that the properties do not know of yet.
+        let ground = LostGround::Overtaken { wanted: SequenceNumber(20), oldest: SequenceNumber(30) };
+        let ahead = instead(ground, &kept, OnInvalidPosition::Latest).unwrap();
+        assert_eq!(ahead.start, StartPosition::at(SequenceNumber(30)));
         assert!(matches!(go(OnInvalidPosition::Stop), Err(LostGround::Overtaken { .. })));
         let unknown = LostGround::Unknown { message: "offset 7".into() };
         assert_eq!(unknown.to_string(), "the hub knows no such position: offset 7");

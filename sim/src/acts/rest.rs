@@ -104,8 +104,8 @@ impl Run {
             halted.extend(partitions.iter().filter(|it| it.stage == Stage::Halted).map(|it| it.partition));
         }
         for partition in halted {
-            let kept = self.world.judge.kept(partition);
-            self.seek(partition, kept);
+            let whole = self.world.judge.whole_from(partition);
+            self.seek(partition, whole);
         }
     }
 

@@ -261,6 +261,13 @@ impl Judge {
         self.docket().cases.get(&partition).map(|case| case.kept).unwrap_or_default()
     }
 
+    /// From this event on nothing of a partition is missing.
+    pub fn whole_from(&self, partition: PartitionId) -> SequenceNumber {
+        let docket = self.docket();
+        let Some(case) = docket.cases.get(&partition) else { return SequenceNumber(0) };
+        case.passed_over.iter().map(|range| range.end).fold(case.kept, SequenceNumber::max)
+    }
+
     /// Everything of a partition before this event may be missing, by a person's will or because reading began there.
     pub fn excused_before(&self, partition: PartitionId) -> SequenceNumber {
         self.docket().cases.get(&partition).map(|case| case.excused).unwrap_or_default()

@@ -29,7 +29,6 @@ use ephor_core::event::Event;
 use ephor_core::failure::Backoff;
 use ephor_core::ids::{HostId, PartitionId};
 use ephor_core::position::{SequenceNumber, StartPosition};
-use ephor_core::resume::LostGround;
 use ephor_core::source::{ReceiveError, Receiver, SourceError};
 use ephor_core::store::Founding;
 use ephor_core::time::Monotonic;
@@ -232,11 +231,14 @@ impl<P: EventProcessor> Pump<P> {
                     self.last_activity = self.now();
                     // The hub has events there, whatever its properties say.
                     self.doubt = None;
-                    if let Some(elsewhere) = self.lost_ground(&events).await? {
-                        return Ok(Some(elsewhere));
-                    }
                     self.source_well();
-                    self.deliver_all(&events).await?;
+                    // A hub may pass over numbers: what is missing in between is told before what follows is delivered.
+                    for events in events.chunk_by(|one, other| one.sequence.next() == other.sequence) {
+                        if let Some(elsewhere) = self.lost_ground(events).await? {
+                            return Ok(Some(elsewhere));
+                        }
+                        self.deliver_all(events).await?;
+                    }
                     self.last_activity = self.now();
                 }
                 Some(Err(ReceiveError::Disconnected { epoch, by, message })) => {
@@ -298,20 +300,6 @@ impl<P: EventProcessor> Pump<P> {
             self.last_activity = self.now();
         }
         Ok(())
-    }
-
-    /// Reports events that were removed before they could be read. Tells where
-    /// reading begins instead, if it does not just go on.
-    async fn lost_ground(&mut self, events: &[Event]) -> Result<Option<StartPosition>, Ending> {
-        let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(None) };
-        let wanted = self.expected.replace(last.sequence.next());
-        match wanted.filter(|wanted| first.sequence > *wanted) {
-            None => Ok(None),
-            Some(wanted) => {
-                let ground = LostGround::Overtaken { wanted, oldest: first.sequence };
-                self.accept_lost_ground(ground).await
-            }
-        }
     }
 
     fn note_enqueued(&self, receiver: &dyn Receiver) {

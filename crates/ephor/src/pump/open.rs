@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use ephor_core::checkpoint::Position;
+use ephor_core::event::Event;
 use ephor_core::panics::Panicked;
 use ephor_core::position::StartPosition;
 use ephor_core::resume::{self, LostGround, OnInvalidPosition, Resume};
@@ -298,11 +299,22 @@ impl<P: EventProcessor> Pump<P> {
         self.unless_stopped(answered).await
     }
 
+    /// Reports events that were removed before they could be read. Tells where
+    /// reading begins instead, if it does not just go on.
+    pub(super) async fn lost_ground(&mut self, events: &[Event]) -> Result<Option<StartPosition>, Ending> {
+        let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(None) };
+        let wanted = self.expected.replace(last.sequence.next());
+        match wanted.filter(|wanted| first.sequence > *wanted) {
+            None => Ok(None),
+            Some(wanted) => {
+                let ground = LostGround::Overtaken { wanted, oldest: first.sequence };
+                self.accept_lost_ground(ground).await
+            }
+        }
+    }
+
     /// Events were removed while we read. Tells where reading begins instead, if it does not just go on.
-    pub(super) async fn accept_lost_ground(
-        &mut self,
-        ground: LostGround,
-    ) -> Result<Option<StartPosition>, Ending> {
+    async fn accept_lost_ground(&mut self, ground: LostGround) -> Result<Option<StartPosition>, Ending> {
         match self.shared.options.on_invalid_position {
             OnInvalidPosition::Earliest => {
                 self.tell(PartitionError::LostGround(ground)).await?;

@@ -74,6 +74,35 @@ async fn a_power_failure_that_lost_what_was_read_does_not_repeat_the_log() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_missing_in_the_middle_of_a_batch_is_told_before_what_follows() {
+    let (mut fleet, ledger) = Ledger::with_fleet(1);
+    send(&fleet, P0, 5);
+    fleet.hub().lose_power(|_| 2);
+    send(&fleet, P0, 3);
+    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    until_finished(&fleet, &ledger, P0, 9).await;
+    assert_eq!(ledger.delivered(P0), [0, 1, 2, 7, 8, 9]);
+    let reports = lost_ground(&ledger);
+    let words = "4 events are gone: reading should go on at 3, and the oldest event kept is 7";
+    assert!(reports.len() == 1 && reports[0].contains(words), "{reports:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_lags_behind_the_receivers_does_not_lead_back() {
+    let (fleet, ledger) = ten_are_finished(OnInvalidPosition::Latest).await;
+    fleet.hub().hold_properties(true);
+    send(&fleet, P0, 5);
+    until_finished(&fleet, &ledger, P0, 14).await;
+    fleet.hub().lose_power(|_| 2);
+    send(&fleet, P0, 2);
+    fleet.pass(seconds(20)).await;
+    fleet.hub().hold_properties(false);
+    send(&fleet, P0, 1);
+    until_finished(&fleet, &ledger, P0, 19).await;
+    assert_eq!(ledger.delivered(P0), events(10, 14).into_iter().chain(17..=19).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
 async fn numbers_that_were_passed_over_lead_to_the_end_once_where_that_is_wanted() {
     let (fleet, ledger) = ten_are_finished(OnInvalidPosition::Latest).await;
     fleet.hub().lose_power(|_| 4);

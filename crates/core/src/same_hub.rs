@@ -16,10 +16,20 @@ use crate::time::Monotonic;
 /// Watches which hubs the other hosts of a group read.
 #[derive(Clone, Debug)]
 pub struct HubWatch {
-    since: Monotonic,
     patience: Duration,
-    /// The hosts that report another log: their last heartbeat, and when it was first seen.
-    others: BTreeMap<HostId, (u64, Monotonic)>,
+    /// The hosts that report another log.
+    others: BTreeMap<HostId, Other>,
+}
+
+/// A host that reports another log.
+#[derive(Clone, Copy, Debug)]
+struct Other {
+    /// When it was first seen to.
+    since: Monotonic,
+    /// Its last heartbeat.
+    beat: u64,
+    /// When that was first seen.
+    heard_at: Monotonic,
 }
 
 /// What the records of the others say.
@@ -39,9 +49,9 @@ pub enum HubFinding {
 }
 
 impl HubWatch {
-    /// Begins to watch. After `patience`, whoever is alive has looked at its hub since.
-    pub fn new(now: Monotonic, patience: Duration) -> Self {
-        Self { since: now, patience, others: BTreeMap::new() }
+    /// Begins to watch. Within `patience`, everybody who is alive looks at the hub, and says so.
+    pub fn new(patience: Duration) -> Self {
+        Self { patience, others: BTreeMap::new() }
     }
 
     /// Looks at the records of a view that was read just now. `log` is ours.
@@ -53,14 +63,15 @@ impl HubWatch {
         self.others.retain(|id, _| conflicting.iter().any(|(entry, _)| entry.record.id == *id));
         let mut finding = HubFinding::Same;
         for (HostEntry { record, age, age_known }, reads) in conflicting {
-            let (beat, seen_at) = self.others.entry(record.id.clone()).or_insert((record.beat, now));
-            if record.beat > *beat {
-                (*beat, *seen_at) = (record.beat, now);
-                if now.since(self.since) >= self.patience {
+            let new = Other { since: now, beat: record.beat, heard_at: now };
+            let other = self.others.entry(record.id.clone()).or_insert(new);
+            if record.beat > other.beat {
+                (other.beat, other.heard_at) = (record.beat, now);
+                if now.since(other.since) >= self.patience {
                     return HubFinding::Different { host: record.id.clone(), reads };
                 }
             }
-            let silent = now.since(*seen_at) >= record.lease_duration;
+            let silent = now.since(other.heard_at) >= record.lease_duration;
             let old = *age_known && *age >= record.lease_duration;
             if !silent && !old {
                 finding = HubFinding::Unsure;
@@ -102,7 +113,7 @@ mod tests {
     /// What host `a` of log `x` finds, look by look.
     fn watched(looks: &[(u64, &[HostEntry])]) -> Vec<HubFinding> {
         let at = |seconds| Monotonic(0) + Duration::from_secs(seconds);
-        let mut watch = HubWatch::new(at(0), PATIENCE);
+        let mut watch = HubWatch::new(PATIENCE);
         let look = |(seconds, hosts): &(u64, &[HostEntry])| {
             watch.look(&id("a"), &LogId::new("x"), hosts, at(*seconds))
         };
@@ -135,6 +146,15 @@ mod tests {
             watched(&[(0, &old), (30, &away), (60, &new)]),
             [HubFinding::Unsure, HubFinding::Same, HubFinding::Same]
         );
+    }
+
+    #[test]
+    fn who_learns_of_a_new_log_before_us_waits_for_us() {
+        let same = [entry("b", 1, Some("x"), 1)];
+        let beats = [2, 3, 4].map(|beat| [entry("b", beat, Some("y"), 1)]);
+        let found = watched(&[(0, &same), (100, &beats[0]), (120, &beats[1]), (151, &beats[2])]);
+        assert_eq!(found[1..3], [HubFinding::Unsure, HubFinding::Unsure]);
+        assert!(matches!(found[3], HubFinding::Different { .. }), "we have had our time, too");
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub(super) struct Reading {
     pub(super) next: Option<Standing>,
     /// It said that its position does not exist, and will write down where it goes on.
     pub(super) moving: bool,
+    /// Where it said that reading should go on, if it has finished nothing since.
+    pub(super) said_at: Option<SequenceNumber>,
     /// Since when something is finished and not saved, and how many events that is.
     pub(super) unsaved: Option<(Monotonic, u64)>,
     /// What its processor has asked for, and was told to wait for.

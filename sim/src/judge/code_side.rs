@@ -260,6 +260,7 @@ impl Judge {
         let readings = &mut case.readings;
         let reading = if another { &mut of_another } else { readings.entry(caller.epoch).or_default() };
         reading.next = Some(Standing { life: span.life, next: span.last.next() });
+        reading.said_at = None;
         // A processor that checkpoints by hand has saved what it returns from.
         let saved = case.standing.is_some_and(|it| (it.life, it.next) >= (span.life, span.last.next()));
         if !saved {
@@ -325,7 +326,9 @@ impl Judge {
             let expected = reading.next.filter(|standing| standing.life == present).map(|it| it.next);
             let (next, true_word) = match ground {
                 LostGround::Overtaken { wanted, oldest } => {
-                    let again = expected == Some(*oldest);
+                    // More may be gone by the time that it says so again.
+                    let again = expected == Some(*oldest) || reading.said_at == Some(*wanted);
+                    reading.said_at = Some(*wanted);
                     (*oldest, gone && (again || expected.is_none_or(|expected| expected == *wanted)))
                 }
                 LostGround::AnotherLog { .. } => {

@@ -217,7 +217,7 @@ impl EventProcessorHost {
     /// would fail again is an error: a hub or consumer group that does not
     /// exist, credentials that do not permit it, a hub without partitions. So is
     /// a living host of this group that reads another hub of this name: that is
-    /// told after a minute at most, in which a hub that was made anew is noticed.
+    /// told after two minutes at most, in which a hub that was made anew is noticed.
     pub async fn start(&self) -> Result<(), StartError> {
         let config = &self.config;
         let me = HostId { name: config.name.clone(), incarnation: Incarnation(config.environment.random()) };

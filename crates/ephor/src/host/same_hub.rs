@@ -16,14 +16,15 @@ use crate::error::HostError;
 use crate::options::PartitionManagerOptions;
 use crate::pump::open::within_limit;
 
-/// After so long, every host that is alive has looked at its hub again and has written what it found.
+/// After so long, every host that is alive has looked at its hub again and has written what it found, or says that it
+/// does not know: a heartbeat and a view may take their time on the way, each twice.
 fn patience(options: &PartitionManagerOptions) -> Duration {
-    HUB_REFRESH + options.slow_scan + options.store_timeout * 2
+    HUB_REFRESH + options.slow_scan + options.store_timeout * 4
 }
 
 /// Begins to watch which hubs the others read.
 pub(super) fn watch(shared: &HostShared) -> HubWatch {
-    HubWatch::new(shared.now(), patience(&shared.manager))
+    HubWatch::new(patience(&shared.manager))
 }
 
 /// The hub as our record names it.
@@ -63,9 +64,10 @@ pub(super) async fn refuse_another(
 }
 
 impl Manager {
-    /// The hub that we read, unless it is away.
+    /// The hub that we read, unless it is away or the look at it is overdue: a slow store holds it up, too.
     pub(super) fn read_hub(&self) -> Option<ReadHub> {
-        read_hub(&*self.shared.source, self.log.as_ref()).filter(|_| !self.hub_away)
+        let overdue = self.shared.now() > self.refresh_at + self.shared.manager.slow_scan;
+        read_hub(&*self.shared.source, self.log.as_ref()).filter(|_| !self.hub_away && !overdue)
     }
 
     /// Hosts that started at the same time may find out only later that they read different hubs.

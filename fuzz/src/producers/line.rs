@@ -115,18 +115,21 @@ impl Line {
 
     /// Waits for what became of everything that was sent. What was refused is to be sent again.
     pub(super) async fn hear(&mut self, known: &mut Known) {
-        loop {
-            for (delivery, accepted) in std::mem::take(&mut self.settled) {
-                let Some(numbers) = self.waiting.remove(&delivery) else { continue };
-                match accepted {
-                    true => known.acknowledged.extend(numbers),
-                    false => known.next = known.next.min(numbers.start),
-                }
-            }
-            if self.waiting.is_empty() {
-                return;
-            }
+        self.note(known);
+        while !self.waiting.is_empty() {
             self.next().await;
+            self.note(known);
+        }
+    }
+
+    /// Takes in what the gateway has said already.
+    pub(super) fn note(&mut self, known: &mut Known) {
+        for (delivery, accepted) in std::mem::take(&mut self.settled) {
+            let Some(numbers) = self.waiting.remove(&delivery) else { continue };
+            match accepted {
+                true => known.acknowledged.extend(numbers),
+                false => known.next = known.next.min(numbers.start),
+            }
         }
     }
 

@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use line::Line;
-use server::Server;
+use server::{Door, Server};
 
 /// A hub keeps what it is sent: after so many inputs there is a new one.
 const INPUTS: i64 = 500;
@@ -84,52 +84,76 @@ impl Server {
         *producers += 1;
         let producer = *producers;
         runtime.block_on(server::within("the end of an input", async {
-            let mut known = Known::default();
             let begin = door.stored_events().await;
-            let mut line = None;
+            let mut life = Life { door, producer, begin, known: Known::default(), line: None };
             for happening in happenings.iter().copied().map(Happening::from) {
-                match happening {
-                    Happening::Send { back, count } => {
-                        if line.is_none() {
-                            let opened = Line::open(door, producer).await;
-                            let stored = door.numbers_from(begin, producer).await;
-                            assert!((0..=opened.last_told).all(|number| stored.contains(&number)));
-                            line = Some(opened);
-                        }
-                        let first = (known.next - back).max(0);
-                        line.as_mut().expect("a line").send(first, count).await;
-                        known.next = known.next.max(first + count);
-                    }
-                    Happening::LeaveOut => known.next += 1,
-                    Happening::Lose => {
-                        if let Some(line) = line.take() {
-                            line.lose().await;
-                        }
-                    }
-                    Happening::Stall => door.gates.syncs.set_shut(true),
-                    Happening::Answer => door.gates.syncs.set_shut(false),
-                    Happening::Fail => door.gates.syncs.fail_next(),
-                    Happening::Hear => {
-                        door.gates.syncs.set_shut(false);
-                        if let Some(line) = &mut line {
-                            line.hear(&mut known).await;
-                        }
-                    }
-                }
+                life.happen(happening).await;
+                life.check().await;
             }
-            door.gates.syncs.set_shut(false);
-            if let Some(line) = &mut line {
-                line.hear(&mut known).await;
-            }
+            life.happen(Happening::Hear).await;
             door.gates.syncs.fail_no_more();
             door.settle().await;
-            let stored = door.numbers_from(begin, producer).await;
-            for number in &known.acknowledged {
-                let times = stored.iter().filter(|stored| *stored == number).count();
-                assert_eq!(times, 1, "{number} was acknowledged; stored are {stored:?}");
-            }
-            let once: BTreeSet<_> = stored.iter().collect();
-            assert_eq!(once.len(), stored.len(), "stored twice: {stored:?}");
+            life.check().await;
         }));
+    }
+}
+
+/// One input, and what has happened of it.
+struct Life<'a> {
+    door: &'a Door,
+    producer: i64,
+    /// How many events there were before.
+    begin: u64,
+    known: Known,
+    line: Option<Line>,
+}
+
+impl Life<'_> {
+    async fn happen(&mut self, happening: Happening) {
+        let syncs = &self.door.gates.syncs;
+        match happening {
+            Happening::Send { back, count } => self.send(back, count).await,
+            Happening::LeaveOut => self.known.next += 1,
+            Happening::Lose => {
+                if let Some(line) = self.line.take() {
+                    line.lose().await;
+                }
+            }
+            Happening::Stall => syncs.set_shut(true),
+            Happening::Answer => syncs.set_shut(false),
+            Happening::Fail => syncs.fail_next(),
+            Happening::Hear => {
+                syncs.set_shut(false);
+                if let Some(line) = &mut self.line {
+                    line.hear(&mut self.known).await;
+                }
+            }
+        }
+    }
+
+    async fn send(&mut self, back: i32, count: i32) {
+        if self.line.is_none() {
+            let line = Line::open(self.door, self.producer).await;
+            let stored = self.door.numbers_from(self.begin, self.producer).await;
+            let told = line.last_told;
+            assert!((0..=told).all(|number| stored.contains(&number)), "told {told}; stored are {stored:?}");
+            self.line = Some(line);
+        }
+        let first = (self.known.next - back).max(0);
+        self.known.next = self.known.next.max(first + count);
+        if let Some(line) = &mut self.line {
+            line.send(first, count).await;
+            line.note(&mut self.known);
+        }
+    }
+
+    /// What is acknowledged is on disk, where readers see it, and nothing is there twice.
+    async fn check(&self) {
+        let stored = self.door.numbers_from(self.begin, self.producer).await;
+        for number in &self.known.acknowledged {
+            assert!(stored.contains(number), "{number} was acknowledged; stored are {stored:?}");
+        }
+        let once: BTreeSet<_> = stored.iter().collect();
+        assert_eq!(once.len(), stored.len(), "stored twice: {stored:?}");
     }
 }

@@ -49,6 +49,13 @@ impl Server {
     }
 }
 
+/// A hub whose disk does not answer cannot be closed.
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.door.gates.syncs.set_shut(false);
+    }
+}
+
 impl Door {
     /// How many events the hub has.
     pub(super) async fn stored_events(&self) -> u64 {

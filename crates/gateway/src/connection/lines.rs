@@ -52,6 +52,11 @@ impl<L: Copy + Eq, S: Copy + Ord> Lines<L, S> {
         }
     }
 
+    /// It stands in the line for room, behind those who were there before, though there may be room.
+    pub(super) fn join_room(&mut self, link: L) {
+        self.room.push_back(link);
+    }
+
     /// There may be something for those in this line.
     pub(super) fn open(&mut self, line: Line<S>) {
         match line {
@@ -142,6 +147,16 @@ mod tests {
         assert!(!lines.is_ready());
         lines.open(Line::Room);
         assert_eq!(std::iter::from_fn(|| lines.next()).collect::<Vec<_>>(), [2, 3, 4, 1]);
+    }
+
+    #[test]
+    fn whoever_joins_a_line_does_not_stop_it() {
+        let mut lines: Lines<_, u32> = Lines::default();
+        (0..3).for_each(|link| lines.stand(link, Line::Room));
+        lines.open(Line::Room);
+        lines.join_room(3);
+        assert!(lines.waits_for_room() && lines.is_ready());
+        assert_eq!(std::iter::from_fn(|| lines.next()).collect::<Vec<_>>(), [0, 1, 2, 3]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::Conversation;
+use super::lines::Line;
 use super::link::Link;
 use super::receiving::{ASKED_AT_ONCE, News};
 
@@ -26,7 +27,19 @@ pub(super) type LogTurn = (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePe
 impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     /// Waits for its turn to read the log: one of this connection's, and then one of the gateway's.
     pub(super) fn wait_for_log(&mut self, link: LinkId, mut receiver: Box<HubReceiver>) {
-        let Some(Link::Receiver(found)) = self.links.get(&link) else { return };
+        let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
+        // Those in line were here before, and would come to read as well.
+        if self.lines.waits_for_room() && !self.asked.contains(&link) {
+            if found.in_line.is_none() {
+                found.in_line = Some(Line::Room);
+                self.lines.join_room(link);
+            }
+            let state = self.stay_idle(link, receiver);
+            if let Some(Link::Receiver(found)) = self.links.get_mut(&link) {
+                found.state = state;
+            }
+            return;
+        }
         let largest = self.shared.hubs.of(&found.hub).max_event_bytes;
         let count = largest.div_ceil(BYTES_OF_A_READ).clamp(1, ASKED_AT_ONCE as u64) as u32;
         let (ours, all) = (self.log_reads.clone(), self.shared.log_reads.clone());
@@ -77,6 +90,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     ) {
         let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
         found.reads_log = false;
+        self.asked.retain(|asked| *asked != link);
         match read {
             Ok(()) => self.ask(link, receiver),
             Err(error) => self.on_receiver_ended(link, &error),

@@ -179,7 +179,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     }
 
     /// Takes nothing, and hears of its end, until it is told to go on.
-    fn stay_idle(&mut self, link: LinkId, mut receiver: Box<HubReceiver>) -> Reading {
+    pub(super) fn stay_idle(&mut self, link: LinkId, mut receiver: Box<HubReceiver>) -> Reading {
         let (go_on, told) = oneshot::channel();
         let waiting = self.wait_for(async move {
             let ended = tokio::select! {

@@ -10,6 +10,7 @@
 //! | `words` | numbers and times for people |
 //! | `answers`, `live`, `order`, `assets` | the routes: pages and JSON, streams, actions, files |
 //! | `guard` | who may ask at all |
+//! | `visitors` | connections, and which of them nobody uses |
 
 mod answers;
 mod assets;
@@ -23,6 +24,7 @@ mod map;
 mod operator;
 mod order;
 mod shown;
+mod visitors;
 mod words;
 
 use std::collections::VecDeque;
@@ -35,6 +37,7 @@ use futures_util::future::BoxFuture;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
+use self::visitors::Visitors;
 use crate::view::model::{CityNow, FleetNow, HomeNow};
 
 pub use crate::fleet::Action;
@@ -98,8 +101,9 @@ pub async fn serve(listener: TcpListener, source: Arc<dyn Source>, stopped: impl
         stopping: stopping.clone(),
         port: listener.local_addr()?.port(),
     };
+    let visitors = Visitors::new(listener);
     let server =
-        axum::serve(listener, answers::router(state.clone())).with_graceful_shutdown(ended(stopping));
+        axum::serve(visitors, answers::router(state.clone())).with_graceful_shutdown(ended(stopping));
     let mut server = std::pin::pin!(server.into_future());
     let mut stopped = std::pin::pin!(stopped);
     let mut second = tokio::time::interval(Duration::from_secs(1));

@@ -48,6 +48,19 @@ fn repaired(mut seed: Vec<u8>) -> Vec<u8> {
     seed
 }
 
+/// The first frame of the first segment, changed at this place of its header, with right checksums: what no log can say.
+fn forged(files: &MemoryFiles, at: u64, bytes: [u8; 8]) -> Vec<u8> {
+    /// Behind two copies of a header without partitions.
+    const FIRST_FRAME: u64 = 4_096 + 64;
+    const FIRST_SEGMENT: u8 = 3;
+    let mut seed = encode(files);
+    seed.push(FIRST_SEGMENT | 0x80);
+    seed.extend((((FIRST_FRAME + at) / 8) as u16).to_le_bytes());
+    seed.extend(8_u16.to_le_bytes());
+    seed.extend(bytes);
+    seed
+}
+
 pub(crate) fn folders() -> Seeds {
     let (small, two) = (folder(3, 20), folder(5, 1_500));
     let mut seeds = vec![
@@ -60,5 +73,9 @@ pub(crate) fn folders() -> Seeds {
     let again: Seeds =
         seeds.iter().map(|(name, seed)| (format!("{name}-repaired"), repaired(seed.clone()))).collect();
     seeds.extend(again);
+    // In a frame's header the partition and the number of events, and the first sequence number.
+    seeds.push(("no-events".into(), forged(&small, 16, [0; 8])));
+    seeds.push(("more-events-than-bytes".into(), forged(&small, 16, [0, 0, 0, 0, 255, 255, 255, 255])));
+    seeds.push(("highest-number".into(), forged(&small, 24, (u64::MAX / 16).to_le_bytes())));
     seeds
 }

@@ -3,6 +3,7 @@
 //! One's own come from a file and never from the command line, where everybody on the machine could read them.
 //! Nothing here, and nothing that is printed, repeats one.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use ephor_core::BoxError;
@@ -63,11 +64,11 @@ impl Keys {
     }
 }
 
-fn read<T, E: ToString>(
+fn read<T, E: Display>(
     file: &Path,
     longest: usize,
     parse: impl FnOnce(&str) -> Result<T, E>,
 ) -> Result<T, String> {
     let text = secret_file::read(file, longest)?;
-    parse(&text).map_err(|error| format!("{}: {}", file.display(), error.to_string()))
+    parse(&text).map_err(|error| format!("{}: {error}", file.display()))
 }

@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ephor::memory::MemoryStore;
-
 use ephor::{BoxError, EventProcessorHost, EventSource};
 use ephor_hub::{HubConfig, LocalNamespace, NamespaceConfig, NewEvent};
 

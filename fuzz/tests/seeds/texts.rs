@@ -115,5 +115,6 @@ pub(crate) fn store_urls() -> Seeds {
         "AccountName=contoso;AccountKey=bm9ib2R5J3MgYXQgYWxs;Container=leases",
         "BlobEndpoint=https://contoso.example/;SharedAccessSignature=sv=1&sig=nobody-s-signature",
         "UseDevelopmentStorage=true",
+        "azblob://contoso/leases;AccountKey=bm9ib2R5J3MgYXQgYWxs",
     ])
 }

@@ -57,6 +57,7 @@ mod tests {
                 answers: vec![],
                 statistics: HostStatistics::default(),
                 software: String::new(),
+                hub: None,
             },
             age: Duration::ZERO,
             age_known: true,

@@ -184,6 +184,7 @@ fn host() -> HostRecord {
         answers: Vec::new(),
         statistics: HostStatistics::default(),
         software: String::new(),
+        hub: None,
     }
 }
 

@@ -139,7 +139,7 @@ impl State {
 
 /// A hub has sent far more events than it was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the hub sends events that it was not asked for: {most} wait already")]
+#[error("the hub sends more events than it was granted ({most} wait unread); the link is opened anew")]
 pub(crate) struct Overdrawn {
     most: usize,
 }

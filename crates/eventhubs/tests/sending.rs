@@ -169,6 +169,34 @@ async fn one_message_that_is_refused_for_good_does_not_hold_up_the_others() {
 }
 
 #[tokio::test]
+async fn a_producer_whose_connection_was_closed_for_good_sends_over_a_new_one() {
+    let closed = || Fate::Close(Error::new("amqp:resource-limit-exceeded", "no more of this"));
+    let peer = hub(move |number| if number == 0 { closed() } else { accepted() }).await;
+    let producer = peer.client(quick()).producer();
+    let error = within(20, producer.send(event(0))).await.unwrap_err();
+    assert!(matches!(&error.failure, SendFailure::Refused(_)), "{error}");
+    within(20, producer.send(event(1))).await.unwrap();
+    assert_eq!(peer.seen(|seen| seen.stored.clone()), ["1"]);
+    assert_eq!(peer.seen(|seen| seen.connections), 2);
+}
+
+#[test]
+fn a_client_that_outlives_its_runtime_connects_again() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let elsewhere = tokio::runtime::Runtime::new().unwrap();
+    let peer = elsewhere.block_on(hub(|_| accepted()));
+    let first = runtime();
+    let client = first.block_on(async {
+        let client = peer.client(quick());
+        within(20, client.producer().send(event(0))).await.unwrap();
+        client
+    });
+    drop(first);
+    runtime().block_on(async { within(20, client.producer().send(event(1))).await.unwrap() });
+    assert_eq!(peer.seen(|seen| seen.stored.clone()), ["0", "1"]);
+}
+
+#[tokio::test]
 async fn an_event_that_is_too_large_is_named_and_what_came_before_is_counted() {
     let peer = hub(|_| accepted()).await;
     let producer = peer.client(quick()).producer();

@@ -91,8 +91,12 @@ impl Life {
             let Endpoint { namespace, hub, .. } = &*self.place.endpoint;
             match (opened, ended.first) {
                 (Some(_), _) => tracing::warn!(%namespace, %hub, reason = %failure, "connection lost"),
-                (None, true) => tracing::warn!(%namespace, %hub, reason = %failure, "no connection"),
-                (None, false) => tracing::debug!(%namespace, %hub, reason = %failure, "still no connection"),
+                (None, true) => {
+                    tracing::warn!(%namespace, %hub, reason = %failure, "cannot connect to the hub; retrying")
+                }
+                (None, false) => {
+                    tracing::debug!(%namespace, %hub, reason = %failure, "still cannot connect to the hub")
+                }
             }
             End { failure: failure.clone(), unanswered: ended.unanswered }
         });

@@ -162,7 +162,8 @@ impl Line {
     /// Whether the connection is lost, or never came about. The next one is dialled when it is time; who asks for it
     /// needs no backoff of its own.
     pub(crate) fn is_over(&self) -> bool {
-        self.life.failure().is_some()
+        // A runtime that shuts down drops the task, which then tells nobody.
+        self.life.failure().is_some() || self.commands.is_closed()
     }
 
     /// Whether the hub has said `open`.

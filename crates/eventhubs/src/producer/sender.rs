@@ -4,7 +4,7 @@
 //!   jobs ──► pending: [ 1 sent │ 2 sent │ 3 not yet ]     answers come for the first
 //!
 //!   stored            it is answered and leaves
-//!   refused for good  it is answered with the reason; the others go on
+//!   refused for good  it is answered with the reason; the others go on, over a new link if the connection is gone
 //!   busy              the others' answers are waited for, then, after a pause, what is left is sent again
 //!   link lost         a new link, and everything that has no answer is sent again, in the same order
 //! ```
@@ -188,6 +188,11 @@ impl Sender {
             Class::GiveUp => {
                 let attempts = self.pending.front().map_or(0, |first| first.attempts) + 1;
                 self.answer_first(Err(SendFailure::of(&failure, attempts, true)));
+                // The reason may be the connection's: the others go over the next one.
+                if line.is_over() {
+                    self.link = None;
+                    self.take_stored();
+                }
             }
             Class::Retry => {
                 if let Some(first) = self.pending.front_mut() {

@@ -56,6 +56,8 @@ pub(crate) enum Fate {
     Settle(Outcome),
     /// Stores it, and ends the connection before saying so.
     StoreAndCut,
+    /// Ends the connection for this reason, and stores nothing.
+    Close(Error),
     Silence,
 }
 
@@ -328,7 +330,7 @@ impl Talk {
         let number = seen.messages;
         seen.messages += 1;
         let fate = (self.shared.script.lock().unwrap().message)(number);
-        if !matches!(fate, Fate::Settle(Outcome::Rejected(_))) {
+        if !matches!(fate, Fate::Settle(Outcome::Rejected(_)) | Fate::Close(_)) {
             let envelope = Envelope::open(&delivery.payload).unwrap();
             for event in envelope.events() {
                 let body = message::decode(&Bytes::copy_from_slice(event)).unwrap().body;
@@ -340,6 +342,7 @@ impl Talk {
                 self.driver.connection().settle(delivery.link, delivery.id, delivery.id, &outcome);
             }
             Fate::StoreAndCut => self.cut = true,
+            Fate::Close(error) => self.driver.connection().close(Some(error)),
             Fate::Silence => {}
         }
     }

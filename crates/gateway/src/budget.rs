@@ -171,10 +171,10 @@ impl Share {
         self.waits()
     }
 
-    /// Whether it may keep so much more. If not, it has to wait.
+    /// Whether it may keep so much more. If not, it has to wait until it is relieved, whatever it tells meanwhile.
     pub(crate) fn admit(&mut self, more: usize) -> bool {
-        if self.budget.lock().must_wait(self.told.bytes, more, self.budget.most) {
-            self.wanted = more;
+        if self.waits || self.budget.lock().must_wait(self.told.bytes, more, self.budget.most) {
+            self.wanted = more.max(1);
         }
         !self.waits()
     }
@@ -311,6 +311,23 @@ mod tests {
         assert!(is_relieved(&one));
         one.take_relief();
         assert!(one.admit(500 * KIB) && !one.waits());
+    }
+
+    #[test]
+    fn whoever_is_refused_is_relieved_later_even_if_there_was_room_when_it_asked() {
+        let budget = Budget::new(1_000 * KIB);
+        let (mut one, mut other) = (budget.share(), budget.share());
+        other.tell(keeps(400 * KIB));
+        assert!(one.tell(keeps(600 * KIB)));
+        other.tell(keeps(0));
+        // It has not heard of the room yet.
+        assert!(!one.admit(64 * KIB));
+        assert!(
+            one.tell(keeps(600 * KIB)) && is_relieved(&one),
+            "it stands in line for somebody who calls it"
+        );
+        one.take_relief();
+        assert!(!one.tell(keeps(600 * KIB)) && one.admit(64 * KIB));
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub struct GatewayLimits {
     /// Bytes that all connections together keep for their peers: deliveries of which the end has not come,
     /// events on their way to the disk, what was read from the log, and output that is not read;
     /// [`DEFAULT_BUFFERED_BYTES`]. When that is used up, nothing more is read from those who keep more than
-    /// their part, and whose deliveries have not ended for longest is closed. Those who keep little are
+    /// their part, and the connection with the oldest incomplete message is closed. Those who keep little are
     /// not concerned. A connection's first 16 KiB do not count.
     pub buffered_bytes: usize,
     /// For the next part of a delivery of which the end has not come; then its link is detached;

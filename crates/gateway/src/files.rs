@@ -40,9 +40,9 @@ pub(crate) fn within(limits: GatewayLimits, files: Option<u64>) -> GatewayLimits
             files,
             connections,
             unauthenticated,
-            wanted = limits.connections,
-            "fewer connections are let in, so that files are left for the hubs; raise the limit of open files \
-             (ulimit -n, LimitNOFILE=) for more"
+            configured = limits.connections,
+            "fewer connections are let in than configured: the process may open only so many files, and half of \
+             them are for the hubs; raise the limit of open files (ulimit -n, LimitNOFILE=) for more"
         );
     }
     GatewayLimits { connections, unauthenticated, ..limits }

@@ -210,7 +210,7 @@ impl Gateway {
             (true, false) => return Ok(()),
             (false, false) => "there is no TLS",
             (true, true) => "there is no key, or it is the development key",
-            (false, true) => "there is neither TLS nor a key, or it is the development key",
+            (false, true) => "there is no TLS, and no key of your own",
         };
         Err(ServeError::Insecure { address, missing })
     }

@@ -85,7 +85,7 @@ pub fn parse_keys(text: &str) -> Result<Vec<SharedKey>, InvalidKeys> {
         }
         let key = parse_line(line).map_err(wrong)?;
         if keys.len() == MAX_KEYS {
-            return Err(wrong(format!("these are more than {MAX_KEYS} keys")));
+            return Err(wrong(format!("more than {MAX_KEYS} keys")));
         }
         let same = |(_, other): &&(usize, SharedKey)| {
             other.name == key.name && other.key.reveal() == key.key.reveal()
@@ -112,8 +112,9 @@ fn parse_line(line: &str) -> Result<SharedKey, String> {
         [name, claims, key, hub] => (name, claims, key, Some(hub)),
         _ => {
             return Err(format!(
-                "it has {} columns; write NAME CLAIMS KEY, or NAME CLAIMS KEY HUB, such as: sensors send,listen … homes",
-                columns.len()
+                "it has {} column{}; write NAME CLAIMS KEY, or NAME CLAIMS KEY HUB, such as: sensors send,listen … homes",
+                columns.len(),
+                if columns.len() == 1 { "" } else { "s" }
             ));
         }
     };
@@ -177,7 +178,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_its_line_and_never_shows_the_key() {
         for (line, words) in [
-            (CANARY.to_owned(), "it has 1 columns; write NAME CLAIMS KEY"),
+            (CANARY.to_owned(), "it has 1 column; write NAME CLAIMS KEY"),
             (format!("sensors {CANARY}"), "it has 2 columns"),
             (format!("sensors send {CANARY} homes canary"), "it has 5 columns"),
             (format!("{CANARY} send sensors"), "the name (column 1)"),
@@ -200,6 +201,6 @@ mod tests {
             assert!(parse_keys(empty).unwrap_err().to_string().starts_with("there is no key in it"));
         }
         let many: String = (0..=MAX_KEYS).map(|n| format!("n{n} send {CANARY}\n")).collect();
-        assert_eq!(parse_keys(&many).unwrap_err().to_string(), "line 1001: these are more than 1000 keys");
+        assert_eq!(parse_keys(&many).unwrap_err().to_string(), "line 1001: more than 1000 keys");
     }
 }

@@ -51,7 +51,7 @@ pub enum InvalidTls {
     #[error("the certificate cannot be used: {0}")]
     Certificate(#[from] rustls::Error),
     /// A certificate that nobody could ask for.
-    #[error("{0:?} is no name and no address that a certificate can be for")]
+    #[error("{0:?} is neither a host name nor an IP address")]
     Name(String),
     /// A certificate that could not be made.
     #[error("could not make a certificate: {0}")]

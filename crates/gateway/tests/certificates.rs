@@ -98,7 +98,7 @@ fn a_certificate_stays_until_it_lacks_a_name_that_is_asked_for() {
     assert_eq!(more, read(&["10.0.0.7"]));
     // One that no client can ask for would be made anew at every start.
     let error = Tls::for_development(folder.path(), &["no name"]).map(|_| ()).unwrap_err().to_string();
-    assert_eq!(error, "\"no name\" is no name and no address that a certificate can be for");
+    assert_eq!(error, "\"no name\" is neither a host name nor an IP address");
 }
 
 /// The certificate that a client is shown, whatever it thinks of it.

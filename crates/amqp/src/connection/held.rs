@@ -105,9 +105,10 @@ impl Connection {
         self.held.look_at = next.map(|next| next.max(now + patience / LOOKS));
         for (link, delivery) in late {
             let description = format!(
-                "delivery {delivery} has not ended, and nothing more of it has come for {patience:?}; send it again"
+                "message {delivery} is incomplete and nothing more of it came within {patience:?}; send it again"
             );
-            self.fail_link(link, Error::new(condition::RESOURCE_LIMIT_EXCEEDED, description));
+            // Clients attach again and send again after this one, which is what the description asks for.
+            self.fail_link(link, Error::new(condition::DETACH_FORCED, description));
         }
     }
 }

@@ -154,8 +154,8 @@ fn a_delivery_of_which_nothing_more_comes_is_given_up_and_costs_its_link() {
     assert!(server.on_time(seconds(60)));
     let events = raw::tell(&mut server, &[]);
     let [Event::Detached { error: Some(error), .. }] = &events[..] else { panic!("{events:?}") };
-    assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
-    let text = "delivery 0 has not ended, and nothing more of it has come for 60s; send it again";
+    assert_eq!(error.condition, condition::DETACH_FORCED);
+    let text = "message 0 is incomplete and nothing more of it came within 60s; send it again";
     assert_eq!(error.description(), text);
     assert_eq!(server.buffered().unended, 1_001);
     assert_eq!(server.next_deadline(), Some(seconds(119)));

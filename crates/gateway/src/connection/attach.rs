@@ -17,13 +17,13 @@ use ephor_wire::sas::Claims;
 use ephor_wire::selector::Start;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::link::{Link, Node, NumberedLink, ReceiverLink, ReplyLink, RequestLink, SenderLink};
+use super::link::{Awaiting, Link, Node, NumberedLink, ReceiverLink, ReplyLink, RequestLink, SenderLink};
 use super::receiving::{News, READ_BYTES};
 use super::standing::{LARGEST_REQUEST, LINKS_OF_A_STRANGER};
 use super::{Conversation, not_allowed};
 use crate::access::Cover;
 use crate::admission::Stage;
-use crate::idempotence;
+use crate::idempotence::{self, Commit};
 use crate::refusals::{entity, of_hub, of_open};
 
 /// Requests that a peer may send before it hears of them.
@@ -74,7 +74,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 self.links.insert(link, Link::Reply(reply));
             }
             (None, Role::Sender) => {
-                if let Err(refusal) = self.attach_sender(link, &attach, &address) {
+                if let Err(refusal) = self.attach_sender(link, attach, &address) {
                     self.refuse(link, refusal, Some(&address));
                 }
             }
@@ -126,7 +126,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         self.driver.connection().accept(link, answer);
     }
 
-    fn attach_sender(&mut self, link: LinkId, attach: &Attach, address: &Address) -> Result<(), Refusal> {
+    /// Answers a link that had to wait, if it is still wanted.
+    pub(super) fn on_settled(&mut self, link: LinkId, attach: Attach) {
+        let Some(Link::Awaiting(awaiting)) = self.forget_link(link) else { return };
+        if let Err(refusal) = self.attach_sender(link, attach, &awaiting.address) {
+            self.refuse(link, refusal, Some(&awaiting.address));
+        }
+    }
+
+    fn attach_sender(&mut self, link: LinkId, attach: Attach, address: &Address) -> Result<(), Refusal> {
         let partition = match address {
             Address::Hub { .. } => None,
             Address::Partition { partition, .. } => Some(*partition),
@@ -142,6 +150,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 let (producers, random) = (&self.shared.producers, || self.shared.environment.random());
                 let (producer, epoch) =
                     producers.attach(&idempotence::scope(&hub), partition, properties, random)?;
+                if let Some(commit) = idempotence::awaited(&producer, properties) {
+                    self.attach_later(link, attach, address.clone(), commit);
+                    return Ok(());
+                }
                 Some(NumberedLink { producer, epoch, turn: Arc::default() })
             }
             (true, None) => {
@@ -152,13 +164,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         };
         let properties = numbered.as_ref().map(|numbered| numbered.producer.properties());
         let limit = self.shared.hubs.of(&hub).max_event_bytes;
-        self.accept(link, attach, limit, properties.into_iter().flatten());
+        self.accept(link, &attach, limit, properties.into_iter().flatten());
         self.driver.connection().grant(link, SENDER_CREDIT);
         let producer = hub.producer();
         let sender = SenderLink { address: address.clone(), cover, producer, partition, numbered };
         self.links.insert(link, Link::Sender(sender));
         self.look_at_timer = true;
         Ok(())
+    }
+
+    /// Answers a sender when it is known what became of what its producer sent before.
+    fn attach_later(&mut self, link: LinkId, attach: Attach, address: Address, commit: Commit) {
+        let attach = Box::new(attach);
+        let abort = self.wait_for_news(async move {
+            commit.settled().await;
+            News::Settled { link, attach }
+        });
+        self.links.insert(link, Link::Awaiting(Awaiting { address, abort }));
     }
 
     fn attach_receiver(&mut self, link: LinkId, attach: Attach, address: &Address) -> Result<(), Refusal> {

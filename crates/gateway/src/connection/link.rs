@@ -36,6 +36,8 @@ pub(super) enum Link {
     Reply(ReplyLink),
     /// The peer sends events.
     Sender(SenderLink),
+    /// The peer is going to send events, and hears of it when what its producer sent before is settled.
+    Awaiting(Awaiting),
     /// The peer receives events.
     Receiver(Box<ReceiverLink>),
 }
@@ -63,6 +65,18 @@ pub(super) struct SenderLink {
     pub(super) partition: Option<PartitionId>,
     /// Who numbers its events.
     pub(super) numbered: Option<NumberedLink>,
+}
+
+/// A link that is not answered yet. Dropping it ends the wait.
+pub(super) struct Awaiting {
+    pub(super) address: Address,
+    pub(super) abort: AbortHandle,
+}
+
+impl Drop for Awaiting {
+    fn drop(&mut self) {
+        self.abort.abort();
+    }
 }
 
 /// A link of a producer that numbers its events.
@@ -153,6 +167,7 @@ impl Link {
         match self {
             Self::Sender(sender) => Some(&sender.address),
             Self::Receiver(receiver) => Some(&receiver.address),
+            Self::Awaiting(awaiting) => Some(&awaiting.address),
             Self::Request(_) | Self::Reply(_) => None,
         }
     }

@@ -3,26 +3,44 @@
 //! What is not in memory has to be read, by a thread that may wait, and takes memory until it is sent or given
 //! back. A client may grant credit to a thousand receivers at once, and read nothing.
 
+use std::sync::Arc;
+
 use ephor_amqp::connection::{Blocked, LinkId, Sent};
 use ephor_core::source::ReceiveError;
 use ephor_hub::HubReceiver;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Conversation;
 use super::lines::Line;
 use super::link::Link;
-use super::receiving::{ASKED_AT_ONCE, News};
+use super::receiving::{ASKED_AT_ONCE, News, READ_BYTES};
+use super::tally::Charge;
 
 /// What one of those who read the log may bring. One whose hub takes larger events counts as several.
-pub(super) const BYTES_OF_A_READ: u64 = 1 << 20;
+const BYTES_OF_A_READ: u64 = 1 << 20;
 
 /// So many receivers of all connections read the log at once: each takes a thread that may wait, and there
 /// are a few hundred for everything that does.
 pub(crate) const LOG_READS_AT_ONCE: usize = 64;
 
-/// A turn to read the log: one of the connection's, and one of the gateway's.
-pub(super) type LogTurn = (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>);
+/// A turn to read the log: some of the connection's, and one of the gateway's.
+pub(super) struct LogTurn {
+    _ours: Option<OwnedSemaphorePermit>,
+    _all: Option<OwnedSemaphorePermit>,
+    /// What the read may bring. Whoever only waits for its turn brings nothing, and takes no memory from others.
+    _brings: Charge,
+}
+
+impl LogTurn {
+    /// Waits for so many turns of the connection, and then for one of the gateway. Neither semaphore is ever closed.
+    async fn take(ours: Arc<Semaphore>, count: u32, all: Arc<Semaphore>, mut brings: Charge) -> Self {
+        let ours = ours.acquire_many_owned(count).await.ok();
+        let all = all.acquire_owned().await.ok();
+        brings.set(count as usize * BYTES_OF_A_READ as usize);
+        Self { _ours: ours, _all: all, _brings: brings }
+    }
+}
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     /// Waits for its turn to read the log: one of this connection's, and then one of the gateway's.
@@ -43,12 +61,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let largest = self.shared.hubs.of(&found.hub).max_event_bytes;
         let count = largest.div_ceil(BYTES_OF_A_READ).clamp(1, ASKED_AT_ONCE as u64) as u32;
         let (ours, all) = (self.log_reads.clone(), self.shared.log_reads.clone());
+        let turn = LogTurn::take(ours, count, all, self.reading.charge());
         let state = self.wait_for(async move {
-            // Neither of them is ever closed.
-            let turn = async {
-                let ours = ours.acquire_many_owned(count).await.ok();
-                (ours, all.acquire_owned().await.ok())
-            };
             let ended = tokio::select! {
                 biased;
                 error = receiver.disconnected() => Err(error),
@@ -70,8 +84,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
         found.reads_log = false;
         let obstacle = self.driver.connection().obstacle(link, true);
-        if obstacle.is_some() && (obstacle != Some(Sent::Blocked(Blocked::Room)) || self.is_holding_much()) {
+        let room = Sent::Blocked(Blocked::Room);
+        if obstacle.as_ref().is_some_and(|obstacle| *obstacle != room || self.is_holding_much()) {
             return self.ask(link, receiver);
+        }
+        if !self.share.admit(READ_BYTES) {
+            return self.wait_in_line(link, receiver, &room);
         }
         let state = self.wait_for(async move {
             let read = receiver.read_older(turn).await;
@@ -95,5 +113,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             Ok(()) => self.ask(link, receiver),
             Err(error) => self.on_receiver_ended(link, &error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::super::tally::Tally;
+    use super::*;
+
+    #[test]
+    fn only_who_reads_counts_and_not_who_waits_for_its_turn() {
+        let (ours, all) = (Arc::new(Semaphore::new(ASKED_AT_ONCE)), Arc::new(Semaphore::new(1)));
+        let reading = Tally::default();
+        let take = || Box::pin(LogTurn::take(ours.clone(), 2, all.clone(), reading.charge()));
+        let first = take().now_or_never().unwrap();
+        assert_eq!(reading.get(), 2 * BYTES_OF_A_READ as usize);
+        let mut second = take();
+        assert!(second.as_mut().now_or_never().is_none());
+        assert_eq!(ours.available_permits(), ASKED_AT_ONCE - 4, "it has the connection's turns already");
+        assert_eq!(reading.get(), 2 * BYTES_OF_A_READ as usize);
+        drop(first);
+        assert_eq!(reading.get(), 0);
+        drop(second.now_or_never().unwrap());
+        assert_eq!((reading.get(), ours.available_permits()), (0, ASKED_AT_ONCE));
     }
 }

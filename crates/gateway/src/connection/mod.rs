@@ -64,7 +64,6 @@ use crate::gateway::Shared;
 use crate::refusals::{self, tracked};
 use lines::{Line, Lines};
 use link::Link;
-use log_reads::BYTES_OF_A_READ;
 pub(crate) use log_reads::LOG_READS_AT_ONCE;
 use receiving::{ASKED_AT_ONCE, News, asking};
 use sending::Done;
@@ -99,6 +98,8 @@ pub(crate) struct Conversation<S> {
     asked: Vec<LinkId>,
     /// Turns to read the log.
     log_reads: Arc<Semaphore>,
+    /// What those who read the log at this moment may bring.
+    reading: Tally,
     /// What receivers keep of what they have read from the log.
     held: Tally,
     /// Answers that wait for credit.
@@ -159,6 +160,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             lines: Lines::default(),
             asked: Vec::new(),
             log_reads: Arc::new(Semaphore::new(ASKED_AT_ONCE)),
+            reading: Tally::default(),
             held: Tally::default(),
             waiting_bytes: 0,
             blocked_replies: BTreeSet::new(),
@@ -204,7 +206,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 Turn::Drained => {}
                 Turn::Relieved => {
                     self.share.take_relief();
-                    self.on_room(Line::Room);
+                    // What the budget was told may be old, and others may have been faster.
+                    self.account();
+                    if !self.share.waits() {
+                        self.on_room(Line::Room);
+                    }
                 }
                 Turn::Line => self.advance_lines(),
             }
@@ -218,9 +224,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     /// Tells how much is kept for this peer. While it has to wait it is not read from, and what is kept to be
     /// faster is given back.
     fn account(&mut self) {
-        let reads = (ASKED_AT_ONCE - self.log_reads.available_permits()) * BYTES_OF_A_READ as usize;
-        let kept =
-            self.bytes_in_flight + self.waiting_bytes + self.held.get() + self.scratch.capacity() + reads;
+        let kept = self.bytes_in_flight
+            + self.waiting_bytes
+            + self.held.get()
+            + self.reading.get()
+            + self.scratch.capacity();
         let buffered = self.driver.connection().buffered();
         let since = buffered.oldest.map(|oldest| self.began + oldest);
         let usage = Usage { bytes: buffered.bytes + kept, unended: buffered.unended, since };
@@ -292,12 +300,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     /// Goes because its deliveries that have not ended take what others need.
     async fn go_for_others(self) {
         if let Some(muffled) = self.shared.noise.hoarders.hear(self.shared.environment.now()) {
-            let (peer, tracking, limit) = (self.peer, &self.tracking, self.shared.limits.buffered_bytes);
-            tracing::warn!(%peer, tracking, limit, muffled, "a connection whose deliveries do not end was closed: the memory of all connections is used up");
+            let (peer, tracking, limits) = (self.peer, &self.tracking, &self.shared.limits);
+            tracing::warn!(%peer, tracking, buffered_bytes = limits.buffered_bytes, muffled, "closed the connection with the oldest incomplete message: `buffered_bytes` is used up");
         }
-        let text = "The memory for deliveries that have not ended is used up, and this connection has had one for \
-                    longest; connect and send it again.";
-        self.go(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text)).await;
+        let text = "The server is out of memory for incomplete messages, and this connection held the oldest. \
+                    Reconnect and send it again.";
+        // Every client reconnects after this one; a limit that is exceeded most of them take for final.
+        self.go(Error::new(condition::CONNECTION_FORCED, text)).await;
     }
 
     fn on_event(&mut self, event: Event) {

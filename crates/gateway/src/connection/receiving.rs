@@ -23,7 +23,7 @@ use ephor_core::source::{ReceiveError, Receiver};
 use ephor_hub::{HubReceiver, StoredBatch, offset_of};
 use ephor_wire::annotations::{RuntimeMetrics, Stamp, deliver};
 use ephor_wire::condition::Refusal;
-use futures_util::future::abortable;
+use futures_util::future::{AbortHandle, abortable};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 
@@ -47,10 +47,12 @@ const HELD_BYTES: usize = 4 << 20;
 /// more would only bring what then has to wait.
 pub(super) const ASKED_AT_ONCE: usize = 8;
 
-/// What has become of a receiver.
+/// What has become of a receiver, or of a link that is not answered yet.
 pub(super) enum News {
     /// It is open, or not.
     Opened { link: LinkId, attach: Box<Attach>, opened: Result<HubReceiver, Refusal> },
+    /// What a producer sent before is settled, and its new link can be answered.
+    Settled { link: LinkId, attach: Box<Attach> },
     /// It may send now.
     GoOn { link: LinkId, receiver: Box<HubReceiver> },
     /// Its next events are in the log, and not in memory.
@@ -64,16 +66,21 @@ pub(super) enum News {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
-    /// Waits for news beside everything else.
+    /// Waits for news of a receiver beside everything else.
     pub(super) fn wait_for(&mut self, news: impl Future<Output = News> + Send + 'static) -> Reading {
+        Reading::Away(self.wait_for_news(news))
+    }
+
+    pub(super) fn wait_for_news(&mut self, news: impl Future<Output = News> + Send + 'static) -> AbortHandle {
         let (news, abort) = abortable(news);
         self.news.push(Box::pin(news));
-        Reading::Away(abort)
+        abort
     }
 
     pub(super) fn on_news(&mut self, news: News) {
         match news {
             News::Opened { link, attach, opened } => self.on_receiver_opened(link, &attach, opened),
+            News::Settled { link, attach } => self.on_settled(link, *attach),
             News::GoOn { link, receiver } => self.ask(link, receiver),
             News::Older { link, receiver } => self.wait_for_log(link, receiver),
             News::Turn { link, receiver, turn } => self.read_log(link, receiver, turn),
@@ -133,23 +140,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             tracing::warn!(peer = %self.peer, partition = %receiver.partition(), missed, "a receiver passed over events that are gone");
         }
         self.note_held(link, receiver.ahead_bytes());
-        let full = self.is_holding_much();
         let obstacle = self.driver.connection().obstacle(link, true);
         let state = match obstacle {
             // What is read meanwhile goes out as soon as there is room. But nobody overtakes those in line.
-            Some(Sent::Blocked(Blocked::Room)) if !full && !self.lines.waits_for_room() => {
+            Some(Sent::Blocked(Blocked::Room)) if !self.is_holding_much() && !self.lines.waits_for_room() => {
                 self.wait_for_events(link, receiver)
             }
             None => self.wait_for_events(link, receiver),
-            Some(obstacle) => {
-                if full {
-                    receiver.give_back_ahead();
-                    self.note_held(link, 0);
-                }
-                self.stand_in_line(link, &obstacle);
-                self.stay_idle(link, receiver)
-            }
+            Some(obstacle) => return self.wait_in_line(link, receiver, &obstacle),
         };
+        if let Some(Link::Receiver(found)) = self.links.get_mut(&link) {
+            found.state = state;
+            self.look_if_drained(link);
+        }
+    }
+
+    /// Takes nothing until it may send. What it has read ahead is given back if others need the room.
+    pub(super) fn wait_in_line(&mut self, link: LinkId, mut receiver: Box<HubReceiver>, obstacle: &Sent) {
+        if self.is_holding_much() {
+            receiver.give_back_ahead();
+            self.note_held(link, 0);
+        }
+        self.stand_in_line(link, obstacle);
+        let state = self.stay_idle(link, receiver);
         if let Some(Link::Receiver(found)) = self.links.get_mut(&link) {
             found.state = state;
             self.look_if_drained(link);

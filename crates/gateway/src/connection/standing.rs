@@ -166,7 +166,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                     receiver.heard();
                     (Claims::LISTEN, &receiver.address, &mut receiver.cover)
                 }
-                Link::Request(_) | Link::Reply(_) => continue,
+                // One that is not answered yet is looked at when it is.
+                Link::Request(_) | Link::Reply(_) | Link::Awaiting(_) => continue,
             };
             match self.access.check(needed, address, *cover, self.shared.namespace.name(), at) {
                 Ok(found) => *cover = found,

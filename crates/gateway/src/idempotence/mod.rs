@@ -6,6 +6,10 @@
 //! was lost in that very moment can be stored twice. The service documents the same feature as best effort.
 //! Nothing is acknowledged that is not on disk, whatever was sent again, dropped or failed before.
 //!
+//! Whoever attaches without a number goes on with the one that it is told, and may send something else than the
+//! producer before it did. So it is told when nothing of that producer is on its way any more: otherwise its first
+//! batch would have the numbers of another one, and be taken for it.
+//!
 //! | file | owns |
 //! |---|---|
 //! | `sequence.rs` | which numbers are stored, on their way, and next: pure |
@@ -25,7 +29,7 @@ use ephor_wire::condition::{Condition, Refusal};
 use crate::facts::identity;
 use sequence::NONE_YET;
 
-pub(crate) use producer::{Claimed, Numbered};
+pub(crate) use producer::{Claimed, Commit, Numbered};
 
 /// What a sender asks for, and what is not offered to those who do not.
 pub(crate) const CAPABILITY: &str = "com.microsoft:idempotent-producer";
@@ -95,6 +99,13 @@ impl Producers {
         producer.enter(epoch, last)?;
         Ok((producer, epoch))
     }
+}
+
+/// What a producer that attaches has to wait for: it wants to be told its number, and some are on their way.
+pub(crate) fn awaited(producer: &Numbered, properties: Option<&Encoded>) -> Option<Commit> {
+    let brings_number =
+        properties.and_then(|properties| properties.get(PRODUCER_SEQUENCE)?.integer()).is_some();
+    if brings_number { None } else { producer.pending() }
 }
 
 /// What a sender says of itself.

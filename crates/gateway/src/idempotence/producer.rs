@@ -70,6 +70,11 @@ impl Numbered {
         (state.epoch, state.sequence.last_stored())
     }
 
+    /// A batch that is on its way, if there is any.
+    pub(crate) fn pending(&self) -> Option<Commit> {
+        self.lock().sequence.last_pending()
+    }
+
     /// A delivery of so many events came on a link with this epoch, and the first of them has this number.
     pub(crate) fn claim(self: &Arc<Self>, epoch: i16, first: i32, count: usize) -> Result<Claimed, Refusal> {
         if first < 0 {

@@ -65,6 +65,11 @@ impl<P: Clone> Sequence<P> {
         on_the_wire(self.end - 1)
     }
 
+    /// The last range that is on its way.
+    pub(super) fn last_pending(&self) -> Option<P> {
+        self.ranges.values().rev().find_map(|range| range.pending.clone())
+    }
+
     /// What `count` numbers are that begin with this one on the wire.
     pub(super) fn look(&self, first: i32, count: i64) -> Numbers<P> {
         let first = self.nearest(first);
@@ -166,12 +171,14 @@ mod tests {
         assert_eq!(sequence.look(0, 3), Numbers::Pending('a'));
         assert_eq!(sequence.look(2, 2), Numbers::Pending('a'), "both, one after the other");
         assert_eq!(sequence.look(4, 1), Numbers::Pending('b'));
+        assert_eq!(sequence.last_pending(), Some('b'));
         sequence.stored(a);
         assert_eq!(sequence.look(0, 3), Numbers::Stored);
         assert_eq!(sequence.look(2, 2), Numbers::Pending('b'));
         assert_eq!(sequence.last_stored(), 2);
         sequence.stored(b);
         assert_eq!((sequence.look(0, 5), sequence.last_stored()), (Numbers::Stored, 4));
+        assert_eq!(sequence.last_pending(), None);
         assert_eq!(sequence.look(5, 7), Numbers::Next(5));
     }
 

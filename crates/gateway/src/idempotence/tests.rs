@@ -52,6 +52,24 @@ fn failed() -> SendError {
 }
 
 #[test]
+fn whoever_wants_to_be_told_its_number_waits_for_what_is_on_its_way() {
+    let producers = Producers::default();
+    let (producer, epoch) = attach(&producers, properties(5, 0, 9)).unwrap();
+    let without_number = Encoded::map([(PRODUCER_ID, Value::Long(5)), (PRODUCER_EPOCH, Value::Short(0))]);
+    assert!(awaited(&producer, Some(&without_number)).is_none());
+    let (claim, failing) = (new(&producer, epoch, 10, 2), new(&producer, epoch, 12, 1));
+    assert!(awaited(&producer, properties(5, 0, 9).as_ref()).is_none(), "it knows its number");
+    let first = awaited(&producer, Some(&without_number)).unwrap();
+    failing.settle(Err(failed()));
+    assert!(first.settled().now_or_never().is_some());
+    let second = awaited(&producer, Some(&without_number)).unwrap();
+    claim.settle(Ok(()));
+    assert!(second.settled().now_or_never().is_some());
+    assert!(awaited(&producer, Some(&without_number)).is_none());
+    assert_eq!(last_told(&producer), Value::Int(11));
+}
+
+#[test]
 fn what_was_stored_is_not_stored_again_and_gaps_are_refused() {
     let producers = Producers::default();
     let (producer, epoch) = attach(&producers, None).unwrap();

@@ -86,12 +86,16 @@ async fn serve(gateway: Gateway, stream: DuplexStream) {
 impl Line {
     /// Attaches as the producer, which knows of no number after this one that is stored; tells what the gateway knows.
     async fn producer(&mut self, last: i32) -> (LinkId, i32) {
+        self.producer_with(Value::Int(last)).await
+    }
+
+    async fn producer_with(&mut self, last: Value<'_>) -> (LinkId, i32) {
         let mut attach = Attach::sender("numbered", format!("{HUB}/Partitions/0"));
         attach.desired_capabilities = Some(Encoded::symbols(["com.microsoft:idempotent-producer"]));
         attach.properties = Some(Encoded::map([
             ("com.microsoft:producer-id", Value::Long(PRODUCER)),
             ("com.microsoft:producer-epoch", Value::Short(0)),
-            ("com.microsoft:producer-sequence-number", Value::Int(last)),
+            ("com.microsoft:producer-sequence-number", last),
         ]));
         let (link, answer) = self.client.attach(attach).await.unwrap();
         while self.client.connection().credit(link) == 0 {
@@ -205,6 +209,28 @@ async fn a_repeat_is_not_acknowledged_before_the_first_is_on_disk() {
     gates.syncs.set_shut(false);
     assert_eq!(within(repeat.join_next()).await.unwrap().unwrap(), Outcome::Accepted);
     assert_eq!(stored(&door.hub).await, [0]);
+}
+
+#[tokio::test]
+async fn a_restarted_producer_is_not_told_a_number_that_is_on_its_way() {
+    let (door, gates) = gated().await;
+    gates.syncs.set_shut(true);
+    let mut first = door.connect().await;
+    let (link, _) = first.producer(-1).await;
+    first.begin(link, 0..1).await;
+    at(&gates.syncs).await;
+    first.lose().await;
+    let mut second = door.connect().await;
+    let mut attaching = JoinSet::new();
+    attaching.spawn(async move {
+        let (link, last) = second.producer_with(Value::Null).await;
+        (second.send(link, last + 1).await, last)
+    });
+    meanwhile(&door).await;
+    assert!(attaching.try_join_next().is_none(), "nobody knows yet which number is the last");
+    gates.syncs.set_shut(false);
+    assert_eq!(within(attaching.join_next()).await.unwrap().unwrap(), (Outcome::Accepted, 0));
+    assert_eq!(stored(&door.hub).await, [0, 1]);
 }
 
 #[tokio::test]

@@ -63,6 +63,6 @@ fn senders_that_never_end_what_they_begin_share_one_bound_and_disturb_nobody() {
         assert!(used < MOST_MEMORY, "{} MiB", used / MIB);
         // The first has been told why it had to go.
         let told = hoarders[0].hear_until("Close").await;
-        assert!(told.contains("amqp:resource-limit-exceeded") && told.contains("send it again"), "{told}");
+        assert!(told.contains("amqp:connection:forced") && told.contains("send it again"), "{told}");
     });
 }

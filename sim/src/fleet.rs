@@ -240,7 +240,7 @@ impl SimHost {
             let (partition, error) = match error {
                 HostError::Partition { partition, error } => (partition, error),
                 // There is one hub, and only users' code panics.
-                HostError::AnotherHub { .. } | HostError::Fault { .. } => {
+                HostError::AnotherHub { .. } | HostError::Fault { .. } | HostError::TaskEnded { .. } => {
                     return judge.object(Promise::LoopNeverDies, None, error.to_string());
                 }
                 _ => return,

@@ -4,27 +4,42 @@
 //! example. Their hosts would share one set of leases, and each would read only a part of its own hub. A hub that was
 //! made anew looks the same at first: its hosts learn of the new log one by one. So another log counts only when a
 //! host that is alive still reports it after everybody has had the time to look at the hub again.
+//!
+//! A heartbeat says when it was seen, and not when it was written: the store may be away in between, for the host that
+//! writes or for the one that watches. So a heartbeat is evidence only if it
+//!
+//! - tells the same log as all others since the time began to count,
+//! - does not end a silence of a lease or more, after which the time begins anew,
+//! - was not there yet at an earlier look that came after that time, so that it was written later.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::host_record::{HostRecord, ReadHub};
+use crate::host_record::ReadHub;
 use crate::ids::{HostId, LogId};
 use crate::store::HostEntry;
 use crate::time::Monotonic;
+
+/// How often every host looks at its hub.
+pub const HUB_REFRESH: Duration = Duration::from_secs(30);
 
 /// Watches which hubs the other hosts of a group read.
 #[derive(Clone, Debug)]
 pub struct HubWatch {
     patience: Duration,
+    /// The last look.
+    looked_at: Option<Monotonic>,
     /// The hosts that report another log.
     others: BTreeMap<HostId, Other>,
 }
 
 /// A host that reports another log.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Other {
-    /// When it was first seen to.
+    /// Which.
+    log: LogId,
+    /// When it was first seen to, without a silence since.
     since: Monotonic,
     /// Its last heartbeat.
     beat: u64,
@@ -38,7 +53,12 @@ pub enum HubFinding {
     /// Everybody who is alive reads our hub, as far as they tell.
     Same,
     /// Somebody reports another log, and may be dead or about to learn of ours.
-    Unsure,
+    Unsure {
+        /// Who.
+        host: HostId,
+        /// Which.
+        reads: ReadHub,
+    },
     /// Somebody alive reads another hub.
     Different {
         /// Who.
@@ -49,52 +69,90 @@ pub enum HubFinding {
 }
 
 impl HubWatch {
-    /// Begins to watch. Within `patience`, everybody who is alive looks at the hub, and says so.
+    /// Begins to watch. Within `patience`, everybody who is alive looks at the hub, and says so. A host whose own lease
+    /// is long is given [longer](patience_with).
     pub fn new(patience: Duration) -> Self {
-        Self { patience, others: BTreeMap::new() }
+        Self { patience, looked_at: None, others: BTreeMap::new() }
     }
 
-    /// Looks at the records of a view that was read just now. `log` is ours.
-    pub fn look(&mut self, me: &HostId, log: &LogId, hosts: &[HostEntry], now: Monotonic) -> HubFinding {
-        let reads = |record: &HostRecord| record.hub.clone().filter(|hub| hub.log != *log);
+    /// Looks at the records of a view that was read just now. `ours` is the hub that `me` reads.
+    pub fn look(&mut self, me: &HostId, ours: &ReadHub, hosts: &[HostEntry], now: Monotonic) -> HubFinding {
+        let before = self.looked_at.replace(now);
         let conflicting = hosts.iter().filter(|entry| entry.record.id != *me);
-        let conflicting: Vec<(&HostEntry, ReadHub)> =
-            conflicting.filter_map(|entry| Some((entry, reads(&entry.record)?))).collect();
+        let conflicting: Vec<(&HostEntry, &ReadHub)> = conflicting
+            .filter_map(|entry| Some((entry, entry.record.hub.as_ref()?)))
+            .filter(|(_, reads)| reads.log != ours.log && !is_one_place(&reads.endpoint, &ours.endpoint))
+            .collect();
         self.others.retain(|id, _| conflicting.iter().any(|(entry, _)| entry.record.id == *id));
         let mut finding = HubFinding::Same;
         for (HostEntry { record, age, age_known }, reads) in conflicting {
-            let new = Other { since: now, beat: record.beat, heard_at: now };
-            let other = self.others.entry(record.id.clone()).or_insert(new);
-            if record.beat > other.beat {
+            let new = Other { log: reads.log.clone(), since: now, beat: record.beat, heard_at: now };
+            let other = self.others.entry(record.id.clone()).or_insert_with(|| new.clone());
+            let speaks = record.beat > other.beat;
+            let back = speaks && now.since(other.heard_at) >= record.lease_duration;
+            if other.log != reads.log || back {
+                *other = new;
+            } else if speaks {
                 (other.beat, other.heard_at) = (record.beat, now);
-                if now.since(other.since) >= self.patience {
-                    return HubFinding::Different { host: record.id.clone(), reads };
+                let ripe = patience_with(self.patience, record.lease_duration);
+                let proven = before.is_some_and(|before| before.since(other.since) >= ripe);
+                if proven && !matches!(finding, HubFinding::Different { .. }) {
+                    finding = HubFinding::Different { host: record.id.clone(), reads: reads.clone() };
                 }
             }
             let silent = now.since(other.heard_at) >= record.lease_duration;
             let old = *age_known && *age >= record.lease_duration;
-            if !silent && !old {
-                finding = HubFinding::Unsure;
+            if !silent && !old && finding == HubFinding::Same {
+                finding = HubFinding::Unsure { host: record.id.clone(), reads: reads.clone() };
             }
         }
         finding
     }
 }
 
+/// How long a host with this lease may report a log that is no more. Its options are its own, and all that is known of
+/// them is that a heartbeat and a look at the store fit into its lease.
+pub fn patience_with(patience: Duration, lease_duration: Duration) -> Duration {
+    patience.max(HUB_REFRESH.saturating_add(lease_duration.saturating_mul(2)))
+}
+
+/// True if two hosts that name these endpoints reach one hub, whatever log they found there: it was made anew. An
+/// address of the own machine, a name without a domain (of a container, for example) and a path in the file system mean
+/// something else elsewhere.
+fn is_one_place(one: &str, other: &str) -> bool {
+    let host = one.split_once('/').and_then(|(address, _)| address.rsplit_once(':')).map(|(host, _)| host);
+    one == other && host.is_some_and(means_the_same_everywhere)
+}
+
+fn means_the_same_everywhere(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    match host.parse::<IpAddr>().map(|address| address.to_canonical()) {
+        Ok(address) => !address.is_loopback() && !address.is_unspecified(),
+        Err(_) => {
+            let host = host.trim_end_matches('.').to_ascii_lowercase();
+            host.contains('.') && !host.ends_with(".localhost") && !host.ends_with(".localdomain")
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host_record::{HostState, HostStatistics};
+    use crate::host_record::{HostRecord, HostState, HostStatistics};
     use crate::ids::Incarnation;
 
+    /// Shorter than what a lease of 30 s asks for, which is 90 s.
     const PATIENCE: Duration = Duration::from_secs(50);
 
     fn id(name: &str) -> HostId {
         HostId { name: name.parse().unwrap(), incarnation: Incarnation(1) }
     }
 
+    fn hub(name: &str, log: &str) -> ReadHub {
+        ReadHub { endpoint: format!("hub of {name}"), log: LogId::new(log) }
+    }
+
     fn entry(name: &str, beat: u64, log: Option<&str>, age: u64) -> HostEntry {
-        let reads = |log| ReadHub { endpoint: format!("hub of {name}"), log: LogId::new(log) };
         let record = HostRecord {
             id: id(name),
             beat,
@@ -105,7 +163,7 @@ mod tests {
             answers: vec![],
             statistics: HostStatistics::default(),
             software: String::new(),
-            hub: log.map(reads),
+            hub: log.map(|log| hub(name, log)),
         };
         HostEntry { record, age: Duration::from_secs(age), age_known: true }
     }
@@ -115,9 +173,28 @@ mod tests {
         let at = |seconds| Monotonic(0) + Duration::from_secs(seconds);
         let mut watch = HubWatch::new(PATIENCE);
         let look = |(seconds, hosts): &(u64, &[HostEntry])| {
-            watch.look(&id("a"), &LogId::new("x"), hosts, at(*seconds))
+            watch.look(&id("a"), &hub("a", "x"), hosts, at(*seconds))
         };
         looks.iter().map(look).collect()
+    }
+
+    /// The same, where host `b` writes its record with these logs at these seconds, one beat each.
+    fn heard(beats: &[(u64, &str)]) -> Vec<HubFinding> {
+        let entries: Vec<(u64, [HostEntry; 1])> = (1..)
+            .zip(beats)
+            .map(|(beat, (seconds, log))| (*seconds, [entry("b", beat, Some(log), 1)]))
+            .collect();
+        let looks: Vec<(u64, &[HostEntry])> =
+            entries.iter().map(|(seconds, hosts)| (*seconds, &hosts[..])).collect();
+        watched(&looks)
+    }
+
+    fn unsure(log: &str) -> HubFinding {
+        HubFinding::Unsure { host: id("b"), reads: hub("b", log) }
+    }
+
+    fn different(log: &str) -> HubFinding {
+        HubFinding::Different { host: id("b"), reads: hub("b", log) }
     }
 
     #[test]
@@ -128,13 +205,29 @@ mod tests {
 
     #[test]
     fn who_goes_on_with_another_log_reads_another_hub() {
-        let beats = [1, 2, 3].map(|beat| [entry("b", beat, Some("y"), 1)]);
-        let reads = ReadHub { endpoint: "hub of b".into(), log: LogId::new("y") };
-        let different = HubFinding::Different { host: id("b"), reads };
+        let found = heard(&[(0, "y"), (25, "y"), (50, "y"), (75, "y"), (91, "y"), (101, "y")]);
         assert_eq!(
-            watched(&[(0, &beats[0]), (40, &beats[1]), (49, &beats[1]), (51, &beats[1]), (52, &beats[2])]),
-            [HubFinding::Unsure, HubFinding::Unsure, HubFinding::Unsure, HubFinding::Unsure, different]
+            found[..5],
+            [(); 5].map(|()| unsure("y")),
+            "the beat at 91 s may have been written at 76 s"
         );
+        assert_eq!(found[5], different("y"));
+    }
+
+    #[test]
+    fn a_beat_that_was_there_before_is_no_evidence() {
+        let beats = [1, 2, 3, 4, 5].map(|beat| [entry("b", beat, Some("y"), 1)]);
+        let found = watched(&[
+            (0, &beats[0]),
+            (25, &beats[1]),
+            (50, &beats[2]),
+            (75, &beats[3]),
+            (91, &beats[3]),
+            (96, &beats[3]),
+            (97, &beats[4]),
+        ]);
+        assert_eq!(found[..6], [(); 6].map(|()| unsure("y")));
+        assert_eq!(found[6], different("y"));
     }
 
     #[test]
@@ -144,17 +237,92 @@ mod tests {
         let new = [entry("b", 9, Some("x"), 1)];
         assert_eq!(
             watched(&[(0, &old), (30, &away), (60, &new)]),
-            [HubFinding::Unsure, HubFinding::Same, HubFinding::Same]
+            [unsure("y"), HubFinding::Same, HubFinding::Same]
         );
     }
 
     #[test]
     fn who_learns_of_a_new_log_before_us_waits_for_us() {
-        let same = [entry("b", 1, Some("x"), 1)];
-        let beats = [2, 3, 4].map(|beat| [entry("b", beat, Some("y"), 1)]);
-        let found = watched(&[(0, &same), (100, &beats[0]), (120, &beats[1]), (151, &beats[2])]);
-        assert_eq!(found[1..3], [HubFinding::Unsure, HubFinding::Unsure]);
-        assert!(matches!(found[3], HubFinding::Different { .. }), "we have had our time, too");
+        let found = heard(&[
+            (0, "x"),
+            (100, "y"),
+            (120, "y"),
+            (140, "y"),
+            (160, "y"),
+            (180, "y"),
+            (191, "y"),
+            (201, "y"),
+        ]);
+        assert_eq!(found[0], HubFinding::Same);
+        assert_eq!(found[1..7], [(); 6].map(|()| unsure("y")));
+        assert_eq!(found[7], different("y"), "we have had our time, too");
+    }
+
+    /// A hub made anew twice: the time that a host stood at the first log says nothing of the third.
+    #[test]
+    fn the_time_begins_anew_with_each_log() {
+        let found = heard(&[(0, "y"), (25, "y"), (50, "y"), (75, "y"), (95, "z"), (105, "z"), (115, "z")]);
+        assert_eq!(found[4..], [(); 3].map(|()| unsure("z")));
+        // The same with a host that could not write its record for longer than a lease.
+        let old = [entry("b", 1, Some("y"), 1)];
+        let silent = [entry("b", 1, Some("y"), 70)];
+        let back = [entry("b", 9, Some("z"), 0)];
+        assert_eq!(
+            watched(&[(11, &old), (81, &silent), (93, &silent), (104, &back)]),
+            [unsure("y"), HubFinding::Same, HubFinding::Same, unsure("z")]
+        );
+    }
+
+    /// The store was away for everybody: what is seen first afterwards may have been written just before.
+    #[test]
+    fn a_watcher_that_saw_nothing_for_a_while_does_not_take_an_old_beat_for_a_new_one() {
+        let found = heard(&[(0, "y"), (10, "y"), (20, "y"), (26, "y"), (56, "y")]);
+        assert_eq!(found[4], unsure("y"));
+        let found = heard(&[(0, "y"), (25, "y"), (50, "y"), (75, "y"), (85, "y"), (114, "y")]);
+        assert_eq!(found[5], unsure("y"), "no look in between was late enough");
+    }
+
+    #[test]
+    fn after_a_silence_of_a_lease_the_time_begins_anew() {
+        let found = heard(&[(0, "y"), (25, "y"), (50, "y"), (75, "y"), (91, "y"), (121, "y"), (131, "y")]);
+        assert_eq!(found[5..], [unsure("y"), unsure("y")]);
+    }
+
+    #[test]
+    fn a_host_with_a_long_lease_has_longer() {
+        let slow = |beat| {
+            let mut slow = entry("b", beat, Some("y"), 1);
+            slow.record.lease_duration = Duration::from_secs(60);
+            [slow]
+        };
+        let beats: Vec<[HostEntry; 1]> = (0..18).map(slow).collect();
+        let looks: Vec<(u64, &[HostEntry])> =
+            (0..).step_by(10).zip(&beats).map(|(seconds, hosts)| (seconds, &hosts[..])).collect();
+        let found = watched(&looks);
+        let first = found.iter().position(|found| *found == different("y"));
+        assert_eq!(first, Some(16), "30 s and twice 60 s, and the next look");
+    }
+
+    #[test]
+    fn one_host_of_another_hub_does_not_hide_the_others() {
+        let hosts = |beat, of_c| [entry("b", beat, Some("y"), 1), entry("c", beat, Some(of_c), 1)];
+        let rounds = [
+            hosts(1, "y"),
+            hosts(2, "y"),
+            hosts(3, "y"),
+            hosts(4, "y"),
+            hosts(5, "y"),
+            hosts(6, "z"),
+            hosts(7, "z"),
+        ];
+        let mut looks: Vec<(u64, &[HostEntry])> =
+            (0..).step_by(25).zip(&rounds).map(|(seconds, hosts)| (seconds, &hosts[..])).collect();
+        let alone = [entry("c", 8, Some("z"), 1)];
+        looks.push((175, &alone));
+        let found = watched(&looks);
+        assert_eq!(found[5..7], [different("y"), different("y")]);
+        let c = HubFinding::Unsure { host: id("c"), reads: hub("c", "z") };
+        assert_eq!(found[7], c, "its change of the log was noticed");
     }
 
     #[test]
@@ -162,9 +330,38 @@ mod tests {
         assert_eq!(watched(&[(0, &[entry("b", 1, Some("y"), 30)])]), [HubFinding::Same]);
         let silent = HostEntry { age_known: false, ..entry("b", 1, Some("y"), 0) };
         let silent = std::slice::from_ref(&silent);
-        assert_eq!(
-            watched(&[(0, silent), (29, silent), (30, silent)])[1..],
-            [HubFinding::Unsure, HubFinding::Same]
-        );
+        assert_eq!(watched(&[(0, silent), (29, silent), (30, silent)])[1..], [unsure("y"), HubFinding::Same]);
+    }
+
+    #[test]
+    fn one_address_is_one_hub_unless_it_means_something_else_on_another_machine() {
+        let one =
+            ["homes.servicebus.windows.net:5671/homes", "10.0.0.7:5672/homes", "[2001:db8::7]:5672/homes"];
+        for endpoint in one {
+            assert!(is_one_place(endpoint, endpoint), "{endpoint}");
+        }
+        let unknown = [
+            "localhost:5672/homes",
+            "dev.localhost:5672/homes",
+            "127.0.0.1:5672/homes",
+            "127.8.0.1:5672/homes",
+            "0.0.0.0:5672/homes",
+            "[::1]:5672/homes",
+            "hub:5672/homes",
+            "memory/homes",
+            "local.example/homes in /var/lib/hub:1/homes",
+        ];
+        for endpoint in unknown {
+            assert!(!is_one_place(endpoint, endpoint), "{endpoint}");
+        }
+        assert!(!is_one_place("one.example:5672/homes", "one.example:7672/homes"));
+        let mut watch = HubWatch::new(PATIENCE);
+        let at = |log| ReadHub { endpoint: "hub.example:5671/homes".into(), log: LogId::new(log) };
+        for beat in 1..100 {
+            let mut other = entry("b", beat, None, 0);
+            other.record.hub = Some(at("y"));
+            let now = Monotonic(0) + Duration::from_secs(10 * beat);
+            assert_eq!(watch.look(&id("a"), &at("x"), &[other], now), HubFinding::Same);
+        }
     }
 }

@@ -262,6 +262,17 @@ pub enum HostError {
         /// The panic's message.
         message: String,
     },
+    /// A task without which the host cannot work has ended by a panic. The host serves nothing more.
+    #[error(
+        "the {task} of this host panicked and has ended: {message}; its partitions wait for their leases to run out, \
+         and other hosts take them: restart this host, and please report it"
+    )]
+    TaskEnded {
+        /// Which task.
+        task: &'static str,
+        /// The panic's message.
+        message: String,
+    },
     /// A record in the store cannot be read.
     #[error("a record in the store is damaged: {what}")]
     Damaged {

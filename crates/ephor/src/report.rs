@@ -24,7 +24,11 @@ impl Reporter {
     /// Runs one turn of a task that must not end: a panic is reported, and the task goes on. None if it panicked.
     pub(crate) async fn survive<T>(&self, task: &'static str, turn: impl Future<Output = T>) -> Option<T> {
         let turned = panics::caught_async(turn).await;
-        turned.map_err(|Panicked { message }| self.report(&HostError::Fault { task, message })).ok()
+        let tell = |Panicked { message }| {
+            // Whoever keeps the log or the metrics is the user's code as well, and nobody is left to be told.
+            let _ = panics::caught(|| self.report(&HostError::Fault { task, message }));
+        };
+        turned.map_err(tell).ok()
     }
 
     pub(crate) fn report(&self, error: &HostError) {
@@ -76,6 +80,7 @@ fn needs_a_person(error: &HostError) -> bool {
             | HostError::Stuck { .. }
             | HostError::Unplaced { .. }
             | HostError::Fault { .. }
+            | HostError::TaskEnded { .. }
             | HostError::Damaged { .. }
             | HostError::Partition {
                 error: PartitionError::Skipped { .. } | PartitionError::LostGround(_),
@@ -104,6 +109,7 @@ fn kind(error: &HostError) -> &'static str {
         HostError::Unsettled { .. } => "unsettled",
         HostError::Unplaced { .. } => "unplaced",
         HostError::Fault { .. } => "fault",
+        HostError::TaskEnded { .. } => "task_ended",
         HostError::Damaged { .. } => "damaged",
     }
 }

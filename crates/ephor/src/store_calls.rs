@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ephor_core::ids::{GroupId, PartitionId};
+use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::store::{Store, StoreError};
 use ephor_core::time::Monotonic;
 
@@ -53,6 +53,11 @@ impl StoreCalls {
 
     pub(crate) fn reporter(&self) -> &Reporter {
         &self.reporter
+    }
+
+    /// Waits for a change of the group that concerns this host.
+    pub(crate) async fn changed(&self, host: &HostId) {
+        self.store.changed(&self.group, host).await;
     }
 
     /// Makes a call. A failure is reported here and given back.

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::time::Monotonic;
+
+use super::shared::HostShared;
 
 /// Who reads the hub: the pump of a partition, or the manager.
 pub(crate) type Reader = Option<PartitionId>;
@@ -18,6 +20,24 @@ pub(crate) struct HubHealth {
     /// Looked at for every batch, and seldom true.
     failing: AtomicBool,
     outage: Mutex<Option<Outage>>,
+}
+
+/// Forgets a reader when it is dropped, however that comes about.
+pub(crate) struct ReaderGuard {
+    shared: Arc<HostShared>,
+    reader: Reader,
+}
+
+impl ReaderGuard {
+    pub(crate) fn new(shared: Arc<HostShared>, reader: Reader) -> Self {
+        Self { shared, reader }
+    }
+}
+
+impl Drop for ReaderGuard {
+    fn drop(&mut self) {
+        self.shared.hub_health.forget(self.reader);
+    }
 }
 
 struct Outage {
@@ -53,7 +73,7 @@ impl HubHealth {
     }
 
     /// Somebody reads no more, whatever is the matter with the hub.
-    pub(crate) fn forget(&self, reader: Reader) {
+    fn forget(&self, reader: Reader) {
         if let Some(outage) = &mut *self.outage() {
             outage.failing.remove(&reader);
         }

@@ -1,7 +1,7 @@
 //! What the manager asks of the hub: its partitions, and how far they have grown.
 
-use std::time::Duration;
-
+use ephor_core::same_hub::HUB_REFRESH;
+use ephor_core::source::HubProperties;
 use ephor_core::time::Monotonic;
 use futures_util::StreamExt;
 
@@ -14,8 +14,13 @@ use crate::pump::open::within_limit;
 
 /// Questions to the hub under way at the same time.
 const QUESTIONS_AT_ONCE: usize = 16;
-/// How often the hub is asked for its partitions.
-pub(super) const HUB_REFRESH: Duration = Duration::from_secs(30);
+
+/// What the hub said of itself.
+pub(super) struct HubLook {
+    pub(super) hub: HubProperties,
+    /// When it was asked. The answer is at least as young as that, and may have been long under way.
+    pub(super) asked: Monotonic,
+}
 
 impl Manager {
     /// Asks the hub for its partitions from time to time: it may grow.
@@ -24,10 +29,11 @@ impl Manager {
             return;
         }
         let (environment, limit) = (&*self.shared.environment, self.shared.manager.store_timeout);
+        let asked = self.shared.now();
         match within_limit(environment, limit, self.shared.source.hub_properties()).await {
             Ok(hub) => {
                 self.shared.hub_health.reads(None, self.shared.now());
-                self.refresh_at = self.shared.now() + HUB_REFRESH;
+                self.refresh_at = asked + HUB_REFRESH;
                 if std::mem::take(&mut self.hub_away) {
                     // It was the hub, and it is back: no reason to rest any longer.
                     self.fitness.well();

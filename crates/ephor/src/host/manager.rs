@@ -18,7 +18,7 @@ use ephor_core::expiry::{Judgement, Tolerance, Watch};
 use ephor_core::handover::Ask;
 use ephor_core::host_record::{Answer, HostRecord, HostState, Want};
 use ephor_core::ids::{HostId, LogId, PartitionId};
-use ephor_core::same_hub::HubWatch;
+use ephor_core::same_hub::{HUB_REFRESH, HubWatch};
 use ephor_core::store::{Founding, View};
 use ephor_core::time::Monotonic;
 use tokio::sync::{mpsc, oneshot};
@@ -26,7 +26,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::changes::{OwnershipEvent, OwnershipReason};
 use super::fitness::Fitness;
 use super::foreign::Foreign;
-use super::hub_look::HUB_REFRESH;
+use super::hub_look::HubLook;
 use super::namesakes::Namesakes;
 use super::planted;
 use super::same_hub;
@@ -110,18 +110,20 @@ pub(super) struct Sight {
 }
 
 impl Manager {
-    pub(crate) fn new(
+    pub(super) fn new(
         shared: Arc<HostShared>,
         commands: mpsc::Receiver<Command>,
-        partitions: Vec<PartitionId>,
-        log: Option<LogId>,
+        look: Option<HubLook>,
     ) -> Self {
         let resolution = shared.store.store().capabilities().clock_resolution;
         let default = Tolerance::default();
         let tolerance = Tolerance { fixed: default.fixed + resolution, ..default };
         let (end_sender, ends) = mpsc::unbounded_channel();
         let now = shared.now();
-        let refresh_at = if partitions.is_empty() { now } else { now + HUB_REFRESH };
+        let refresh_at = look.as_ref().filter(|look| !look.hub.partitions.is_empty());
+        let refresh_at = refresh_at.map_or(now, |look| look.asked + HUB_REFRESH);
+        let (mut partitions, log) = look.map_or((vec![], None), |look| (look.hub.partitions, look.hub.log));
+        partitions.sort_unstable();
         let hub_watch = same_hub::watch(&shared);
         Self {
             watch: Watch::new(tolerance, shared.manager.foreign_expiry),
@@ -156,8 +158,16 @@ impl Manager {
         }
     }
 
-    /// Runs until the host is told to stop or dropped.
+    /// Runs until the host is told to stop or dropped. Nothing else ends it, a fault of ours included.
     pub(crate) async fn run(mut self) {
+        let shared = self.shared.clone();
+        while shared.reporter.survive("manager", self.turns()).await.is_none() {
+            shared.environment.sleep_until(shared.now() + shared.manager.fast_scan).await;
+        }
+    }
+
+    /// Scans, and hears what is said in between, until the host is told to stop or dropped.
+    async fn turns(&mut self) {
         let shared = self.shared.clone();
         let mut next = shared.now();
         let mut woken = false;
@@ -180,18 +190,21 @@ impl Manager {
                     next = next.min(shared.now() + SHORTEST_SCAN);
                 }
                 () = shared.environment.sleep_until(next) => {
-                    // Nothing ends this loop, a fault of ours included.
+                    // Caught here too, so that the next scan comes in its time.
                     let busy = shared.reporter.survive("manager", self.scan()).await.unwrap_or(true);
                     woken = false;
                     let interval = if busy { shared.manager.fast_scan } else { shared.manager.slow_scan };
                     next = self.last_scan + self.jitter(interval);
                 }
                 // Heard once for each scan: a store that cries all the time does not keep us from it.
-                () = shared.store.store().changed(shared.store.group(), &shared.me), if !woken => {
+                change = shared.reporter.survive("manager", shared.store.changed(&shared.me)), if !woken => {
                     woken = true;
-                    // It may be an order, which only a heartbeat brings.
-                    self.written = None;
-                    next = shared.now().max(self.last_scan + SHORTEST_SCAN);
+                    // One that panicked is not asked again before the next scan, which comes in its time.
+                    if change.is_some() {
+                        // It may be an order, which only a heartbeat brings.
+                        self.written = None;
+                        next = shared.now().max(self.last_scan + SHORTEST_SCAN);
+                    }
                 }
             }
         }

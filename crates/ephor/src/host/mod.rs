@@ -27,6 +27,7 @@ mod stuck;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -34,7 +35,7 @@ use std::time::Duration;
 use ephor_core::host_record::ReadHub;
 use ephor_core::ids::{GroupId, HostId, HostName, Incarnation, PartitionId};
 use ephor_core::rules::Rules;
-use ephor_core::source::{EventSource, HubProperties, OpenError, OpenRequest, SourceError};
+use ephor_core::source::{EventSource, OpenError, OpenRequest, SourceError};
 use ephor_core::store::Store;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
@@ -48,8 +49,9 @@ use crate::store_calls::StoreCalls;
 use builder::HostBuilder;
 use changes::{OwnershipChanges, OwnershipEvent};
 use hub_health::HubHealth;
+use hub_look::HubLook;
 use manager::{Command, Manager};
-use shared::{HostShared, RunPump, Status};
+use shared::{HostShared, RunPump};
 use snapshot::HostSnapshot;
 
 /// Why a host does not start.
@@ -169,19 +171,10 @@ struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Pumps hold the shared state and the shared state holds the pumps: cut the knot. The
-        // tasks go first, so that none of them closes anything on the way out.
-        let slots = std::mem::take(&mut *self.shared.slots());
-        let contexts: Vec<_> = slots.values().map(|slot| slot.context.clone()).collect();
-        if !contexts.is_empty() {
-            let (host, partitions) = (&self.shared.me, contexts.len());
-            let wait = self.shared.manager.lease_duration;
+        let partitions = self.shared.drop_pumps();
+        if partitions > 0 {
+            let (host, wait) = (&self.shared.me, self.shared.manager.lease_duration);
             tracing::warn!(%host, partitions, ?wait, "dropped while running: its partitions wait for their leases to run out");
-        }
-        drop(slots);
-        for context in contexts {
-            context.inner().lease.end();
-            context.cancel();
         }
     }
 }
@@ -217,7 +210,7 @@ impl EventProcessorHost {
     /// would fail again is an error: a hub or consumer group that does not
     /// exist, credentials that do not permit it, a hub without partitions. So is
     /// a living host of this group that reads another hub of this name: that is
-    /// told after two minutes at most, in which a hub that was made anew is noticed.
+    /// told after two minutes with the default options, in which a hub that was made anew is noticed.
     pub async fn start(&self) -> Result<(), StartError> {
         let config = &self.config;
         let me = HostId { name: config.name.clone(), incarnation: Incarnation(config.environment.random()) };
@@ -253,28 +246,31 @@ impl EventProcessorHost {
             run_pump: config.run_pump.clone(),
             changes: self.changes.clone(),
             slots: Mutex::default(),
-            status: Mutex::new(Status { paused: self.state().paused.clone(), ..Status::default() }),
+            status: Mutex::default(),
             events: AtomicU64::new(0),
             failures: AtomicU64::new(0),
         });
         tracing::info!(group = %config.group, host = %shared.me, "starting");
         let hub = match hub {
-            Some(hub) => Some(same_hub::refuse_another(&shared, hub).await?),
+            Some(look) => Some(same_hub::refuse_another(&shared, look).await?),
             None => None,
         };
         let (commands, orders) = mpsc::channel(1);
-        let (mut partitions, log) = hub.map_or((vec![], None), |hub| (hub.partitions, hub.log));
-        partitions.sort_unstable();
-        let manager = Manager::new(shared.clone(), orders, partitions, log);
+        let manager = Manager::new(shared.clone(), orders, hub);
+        let pulse = config.environment.keep_going();
+        let mut state = self.state();
+        // Under one lock with `running`: whoever pauses a partition afterwards finds the host that runs.
+        shared.status().paused = state.paused.clone();
         let tasks =
             [shared.spawn("manager", manager.run()), shared.spawn("renewer", renewer::run(shared.clone()))];
-        let pulse = config.environment.keep_going();
-        self.state().running = Some(Running { shared, commands, _tasks: tasks, _pulse: pulse });
+        let ended = state.running.replace(Running { shared, commands, _tasks: tasks, _pulse: pulse });
+        drop(state);
+        drop(ended);
         Ok(())
     }
 
     /// Makes sure that the hub and the group exist, as far as the hub answers.
-    async fn look_at_hub(&self, reporter: &Reporter) -> Result<Option<HubProperties>, StartError> {
+    async fn look_at_hub(&self, reporter: &Reporter) -> Result<Option<HubLook>, StartError> {
         let config = &self.config;
         let name = || format!("{}/{}", config.group.namespace, config.group.hub);
         let passing = |error: SourceError| match error {
@@ -285,6 +281,7 @@ impl EventProcessorHost {
             error => Err(StartError::Hub { hub: name(), error }),
         };
         let environment = &*config.environment;
+        let asked = environment.now();
         let hub = match within_limit(environment, HUB_ANSWERS_WITHIN, config.source.hub_properties()).await {
             Ok(hub) => hub,
             Err(error) => return passing(error),
@@ -292,15 +289,16 @@ impl EventProcessorHost {
         let Some(first) = hub.partitions.first().copied() else {
             return Err(StartError::EmptyHub { hub: name() });
         };
+        let look = HubLook { hub, asked };
         let probe = OpenRequest::probe(&config.group.group, first, config.name.as_str());
         match within_limit(environment, HUB_ANSWERS_WITHIN, config.source.open(probe)).await {
             // Dropped and not closed: nothing should wait for a hub here.
             Ok(receiver) => drop(receiver),
-            Err(OpenError::Source(error)) => return Ok(passing(error)?.or(Some(hub))),
+            Err(OpenError::Source(error)) => return Ok(passing(error)?.or(Some(look))),
             // Somebody reads it: it exists.
             Err(_) => {}
         }
-        Ok(Some(hub))
+        Ok(Some(look))
     }
 
     /// Drains, closes, checkpoints and releases everything, and leaves the
@@ -323,13 +321,19 @@ impl EventProcessorHost {
         Ok(report)
     }
 
-    /// Starts, waits for `shutdown`, and stops with `within` to spare for calls in flight.
+    /// Starts, waits for `shutdown`, and stops with `within` to spare for calls in flight. A shutdown while it still
+    /// starts ends the start, and there is nothing to report.
     pub async fn run_until(
         &self,
         shutdown: impl Future<Output = ()>,
         within: Duration,
     ) -> Result<StopReport, StartError> {
-        self.start().await?;
+        let mut shutdown = pin!(shutdown);
+        tokio::select! {
+            biased;
+            started = self.start() => started?,
+            () = &mut shutdown => return Ok(StopReport::default()),
+        }
         shutdown.await;
         // Only somebody else's `stop` could have come first, and then there is nothing left to report.
         Ok(self.stop(within).await.unwrap_or_default())

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use ephor_core::host_record::ReadHub;
-use ephor_core::ids::LogId;
-use ephor_core::same_hub::{HubFinding, HubWatch};
-use ephor_core::source::{EventSource, HubProperties};
+use ephor_core::ids::{HostId, LogId};
+use ephor_core::same_hub::{HUB_REFRESH, HubFinding, HubWatch, patience_with};
+use ephor_core::source::EventSource;
 use ephor_core::store::HostEntry;
 
 use super::StartError;
-use super::hub_look::HUB_REFRESH;
+use super::hub_look::HubLook;
 use super::manager::Manager;
 use super::shared::HostShared;
 use crate::error::HostError;
@@ -19,7 +19,14 @@ use crate::pump::open::within_limit;
 /// After so long, every host that is alive has looked at its hub again and has written what it found, or says that it
 /// does not know: a heartbeat and a view may take their time on the way, each twice.
 fn patience(options: &PartitionManagerOptions) -> Duration {
-    HUB_REFRESH + options.slow_scan + options.store_timeout * 4
+    let calls = options.store_timeout.saturating_mul(4);
+    HUB_REFRESH.saturating_add(options.slow_scan).saturating_add(calls)
+}
+
+/// How long a start waits for the others at most: two minutes with the default options. That is time enough to be sure
+/// of a host with a lease like ours; of any other the manager tells later.
+fn longest_wait(options: &PartitionManagerOptions) -> Duration {
+    patience_with(patience(options), options.lease_duration).saturating_add(options.lease_duration)
 }
 
 /// Begins to watch which hubs the others read.
@@ -33,34 +40,55 @@ pub(super) fn read_hub(source: &dyn EventSource, log: Option<&LogId>) -> Option<
 }
 
 /// Waits until everybody else who is alive in the group reads this hub too, and tells what the hub is then. In the
-/// common case that is at once. A store or a hub that does not answer is no reason to wait: that is seen to later.
-pub(super) async fn refuse_another(
-    shared: &HostShared,
-    mut hub: HubProperties,
-) -> Result<HubProperties, StartError> {
+/// common case that is at once. A store or a hub that does not answer is no reason to wait, nor are others who leave it
+/// open for too long: that is seen to later.
+pub(super) async fn refuse_another(shared: &HostShared, mut look: HubLook) -> Result<HubLook, StartError> {
     let mut others = watch(shared);
+    let limit = longest_wait(&shared.manager);
+    let last = shared.now() + limit;
+    let mut said = false;
     loop {
-        let Some(ours) = read_hub(&*shared.source, hub.log.as_ref()) else { return Ok(hub) };
+        let Some(ours) = read_hub(&*shared.source, look.hub.log.as_ref()) else { return Ok(look) };
         let store = &shared.store;
         let view = async { store.call("view", None, store.store().view(store.group())).await };
-        let Some(Ok(view)) = shared.reporter.survive("start", view).await else { return Ok(hub) };
-        match others.look(&shared.me, &ours.log, &view.hosts, shared.now()) {
-            HubFinding::Same => return Ok(hub),
+        let Some(Ok(view)) = shared.reporter.survive("start", view).await else { return Ok(look) };
+        match others.look(&shared.me, &ours, &view.hosts, shared.now()) {
+            HubFinding::Same => return Ok(look),
             HubFinding::Different { host, reads } => {
                 return Err(StartError::AnotherHub { ours, host, theirs: reads });
             }
-            HubFinding::Unsure => {}
+            HubFinding::Unsure { .. } if shared.now() >= last => {
+                tracing::warn!(group = %store.group(), host = %shared.me, "starting, although others of the group still report another log: if they read another hub, that is reported later");
+                return Ok(look);
+            }
+            HubFinding::Unsure { host, reads } => {
+                if !std::mem::replace(&mut said, true) {
+                    tracing::warn!(group = %store.group(), host = %shared.me, "{}", waiting(&ours, &host, &reads, limit));
+                }
+            }
         }
-        tracing::info!(host = %shared.me, ours = ours.endpoint, "others of the group report another log: waiting for them to look at the hub again");
         shared.environment.sleep_until(shared.now() + shared.manager.slow_scan).await;
         // It may be ours that was made anew.
-        let limit = shared.manager.store_timeout;
-        match within_limit(&*shared.environment, limit, shared.source.hub_properties()).await {
-            Ok(now) if now.log == hub.log => {}
-            Ok(now) => (hub, others) = (now, watch(shared)),
-            Err(_) => return Ok(hub),
+        let (asked, answers_within) = (shared.now(), shared.manager.store_timeout);
+        match within_limit(&*shared.environment, answers_within, shared.source.hub_properties()).await {
+            Ok(hub) => {
+                if hub.log != look.hub.log {
+                    others = watch(shared);
+                }
+                look = HubLook { hub, asked };
+            }
+            Err(_) => return Ok(look),
         }
     }
+}
+
+/// Why a start takes its time.
+fn waiting(ours: &ReadHub, host: &HostId, theirs: &ReadHub, limit: Duration) -> String {
+    format!(
+        "host {host} of this group reports log {} of {}, this host reads log {} of {}; waiting up to {limit:?} to see \
+         whether this is one hub that was created again",
+        theirs.log, theirs.endpoint, ours.log, ours.endpoint
+    )
 }
 
 impl Manager {
@@ -72,8 +100,9 @@ impl Manager {
 
     /// Hosts that started at the same time may find out only later that they read different hubs.
     pub(super) fn notice_another_hub(&mut self, hosts: &[HostEntry]) {
+        self.elsewhere.retain(|id| hosts.iter().any(|entry| entry.record.id == *id));
         let Some(ours) = self.read_hub() else { return };
-        let found = self.hub_watch.look(&self.shared.me, &ours.log, hosts, self.shared.now());
+        let found = self.hub_watch.look(&self.shared.me, &ours, hosts, self.shared.now());
         if let HubFinding::Different { host, reads } = found
             && self.elsewhere.insert(host.clone())
         {

@@ -9,6 +9,7 @@ use ephor_core::BoxFuture;
 use ephor_core::host_record::{HostState, HostStatistics};
 use ephor_core::ids::{HostId, PartitionId};
 use ephor_core::lease::{Lease, LeaseToken};
+use ephor_core::panics::{self, Panicked};
 use ephor_core::rules::Rules;
 use ephor_core::source::EventSource;
 use ephor_core::time::{Monotonic, Timestamp};
@@ -18,6 +19,7 @@ use super::changes::{OwnershipEvent, OwnershipReason};
 use super::hub_health::HubHealth;
 use crate::context::PartitionContext;
 use crate::environment::{Environment, TaskHandle};
+use crate::error::HostError;
 use crate::options::{EventProcessorOptions, PartitionManagerOptions};
 use crate::processor::CloseReason;
 use crate::pump::guard::{Control, Drain, Stop, Way};
@@ -132,16 +134,34 @@ impl HostShared {
         self.environment.now()
     }
 
-    /// Starts a task of this host. Its turns survive panics; should it end by one all the same, that is reported.
+    /// Starts a task that this host cannot do without. Its turns survive panics; should it end by one all the same, the
+    /// host serves nothing more, so that others can.
     pub(crate) fn spawn(
-        &self,
+        self: &Arc<Self>,
         task: &'static str,
         run: impl Future<Output = ()> + Send + 'static,
     ) -> TaskHandle {
-        let reporter = self.reporter.clone();
+        let shared = self.clone();
         self.environment.spawn(Box::pin(async move {
-            reporter.survive(task, run).await;
+            if let Err(Panicked { message }) = panics::caught_async(run).await {
+                shared.drop_pumps();
+                shared.reporter.report(&HostError::TaskEnded { task, message });
+            }
         }))
+    }
+
+    /// Ends all pumps without closing anything; their leases run out. Tells how many there were.
+    pub(crate) fn drop_pumps(&self) -> usize {
+        // Pumps hold the shared state and the shared state holds the pumps: cut the knot. The
+        // tasks go first, so that none of them closes anything on the way out.
+        let slots = std::mem::take(&mut *self.slots());
+        let contexts: Vec<_> = slots.values().map(|slot| slot.context.clone()).collect();
+        drop(slots);
+        for context in &contexts {
+            context.inner().lease.end();
+            context.cancel();
+        }
+        contexts.len()
     }
 
     /// What a deadline counts from. The planted bug believes that an answer is as young as its arrival.

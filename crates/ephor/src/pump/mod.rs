@@ -37,6 +37,7 @@ use tokio::sync::watch;
 
 use crate::context::{PartitionContext, partition_labels};
 use crate::error::{HostError, PartitionError};
+use crate::host::hub_health::ReaderGuard;
 use crate::host::shared::HostShared;
 use crate::lease_state::Stage;
 use crate::metric_names as names;
@@ -169,8 +170,10 @@ pub(crate) async fn run<P: EventProcessor>(seed: PumpSeed, factory: Factory<P>) 
         shared,
         context,
     };
+    // Also if a panic ends this pump: it must not keep an outage going that is over.
+    let reads = ReaderGuard::new(pump.shared.clone(), Some(pump.context.partition()));
     let Err(ending) = pump.serve(quiet_until).await;
-    pump.shared.hub_health.forget(Some(pump.context.partition()));
+    drop(reads);
     pump.finish(ending).await
 }
 

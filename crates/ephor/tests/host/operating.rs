@@ -1,12 +1,16 @@
-//! What a person does to a running fleet: seek and drain.
+//! What a person does to a fleet: seek, drain and pause.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::common::ledger::{Ledger, What};
 use crate::common::ledger::{P0, events, millis, owner, seconds, send, start, stored, until_finished};
+use crate::common::troubled_store::{Op, Trouble, TroubledStore};
 use ephor::admin::{AdminError, SeekMode, SeekOutcome, SeekTo};
-use ephor::{Checkpointed, CloseReason, HostState, PartitionId, Position, SequenceNumber, StartPosition};
+use ephor::{
+    Checkpointed, CloseReason, EventProcessorHost, HostState, PartitionId, Position, SequenceNumber,
+    StartPosition,
+};
 use ephor_core::history::ChangeReason;
 use ephor_testkit::TestFleet;
 
@@ -211,4 +215,37 @@ async fn draining_a_host_that_is_not_there_is_an_error_that_names_those_who_are(
     let (fleet, _ledger) = settled(2, &["a", "b"]).await;
     let error = fleet.admin().drain("z").await.unwrap_err();
     assert_eq!(error.to_string(), "no host \"z\" in this group; there are: a, b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_that_is_paused_or_resumed_while_the_host_starts_stays_so() {
+    let fleet = TestFleet::new(2).unwrap();
+    let ledger = Ledger::new(&fleet);
+    let store = TroubledStore::new(Arc::new(ledger.store()));
+    let fleet = fleet.with_store(Arc::new(store.clone()));
+    let (hub, scribe) = (fleet.hub().clone(), ledger.scribe());
+    let host = EventProcessorHost::builder_from(Arc::new(hub), fleet.store().clone())
+        .environment(fleet.environment())
+        .host_name("a")
+        .options(ledger.options())
+        .processor(move |_| scribe.clone())
+        .unwrap();
+    let other = PartitionId(1);
+    host.pause(other);
+    store.trouble_times(Op::View, Trouble::Hangs, 1);
+    let meanwhile = async {
+        fleet.pass(seconds(2)).await;
+        assert!(host.snapshot().is_none(), "it waits for the store");
+        host.pause(P0);
+        host.resume(other);
+    };
+    let (started, ()) = tokio::join!(host.start(), meanwhile);
+    started.unwrap();
+    send(&fleet, P0, 1);
+    send(&fleet, other, 1);
+    until_finished(&fleet, &ledger, other, 0).await;
+    fleet.pass(seconds(60)).await;
+    assert!(ledger.delivered(P0).is_empty());
+    host.resume(P0);
+    until_finished(&fleet, &ledger, P0, 0).await;
 }

@@ -17,6 +17,11 @@ fn fleet_with_store(partitions: u32) -> (TestFleet, Ledger, TroubledStore) {
     (fleet, ledger, store)
 }
 
+/// Everything that a host calls, and what it waits for.
+fn all_ops() -> impl Iterator<Item = Op> {
+    HOST_OPS.into_iter().chain([Op::Changed])
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_panics_is_reported_and_costs_no_lease() {
     let (mut fleet, ledger, store) = fleet_with_store(2);
@@ -56,7 +61,7 @@ async fn a_deferred_checkpoint_whose_write_panics_is_reported_and_written_all_th
 
 #[tokio::test(start_paused = true)]
 async fn a_host_whose_store_panics_in_any_call_comes_back_when_the_store_does() {
-    for op in HOST_OPS {
+    for op in all_ops() {
         let (mut fleet, ledger, store) = fleet_with_store(2);
         store.trouble(op, Trouble::Panics);
         let options =
@@ -72,6 +77,11 @@ async fn a_host_whose_store_panics_in_any_call_comes_back_when_the_store_does() 
         }
         send(&fleet, P0, 1);
         until_finished(&fleet, &ledger, P0, 1).await;
+        if op == Op::Changed {
+            let faults = ledger.reports("Fault");
+            assert!(faults[0].text.contains("the manager of this host panicked"), "{faults:?}");
+            assert!(faults.len() < 100, "it is asked once for each scan: {}", faults.len());
+        }
         let report = fleet.stop("a").await;
         assert!(report.is_clean(), "{op:?}: {report}");
     }
@@ -79,7 +89,7 @@ async fn a_host_whose_store_panics_in_any_call_comes_back_when_the_store_does() 
 
 #[tokio::test(start_paused = true)]
 async fn a_host_whose_store_panics_while_it_stops_is_stopped_all_the_same() {
-    for op in HOST_OPS {
+    for op in all_ops() {
         let (mut fleet, ledger, store) = fleet_with_store(2);
         let options =
             EventProcessorOptions { checkpoint: CheckpointPolicy::every_events(100), ..ledger.options() };

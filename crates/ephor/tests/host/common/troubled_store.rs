@@ -32,6 +32,8 @@ pub enum Op {
     Save,
     Seek,
     History,
+    /// Only panics, and is not counted: it is no question that is answered.
+    Changed,
 }
 
 /// What a host calls in the course of its life.
@@ -221,6 +223,8 @@ impl Store for TroubledStore {
     }
 
     fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()> {
+        let panics = matches!(self.state().troubles.get(&Op::Changed), Some((Trouble::Panics, _)));
+        assert!(!panics, "the store panics in {:?}", Op::Changed);
         self.inner.changed(group, host)
     }
 }

@@ -36,7 +36,10 @@ pub(crate) struct DiskReserve {
     files: Arc<dyn Files>,
     /// What was configured; none for the default.
     asked: Option<u64>,
+    /// Held while the disk is asked.
     state: Mutex<State>,
+    /// What the last look found, for those who must not wait for a disk.
+    found: Mutex<Option<Reached>>,
 }
 
 #[derive(Debug, Default)]
@@ -49,7 +52,7 @@ struct State {
 
 impl DiskReserve {
     pub(crate) fn new(files: Arc<dyn Files>, asked: Option<u64>) -> Self {
-        Self { files, asked, state: Mutex::default() }
+        Self { files, asked, state: Mutex::default(), found: Mutex::default() }
     }
 
     /// Whether so many bytes may be stored.
@@ -62,6 +65,7 @@ impl DiskReserve {
         // Whoever is refused shall not be refused for longer than it takes.
         if !fresh || state.left < bytes || state.reached.is_some() {
             self.look(&mut state, bytes, now);
+            *self.found.lock().unwrap_or_else(PoisonError::into_inner) = state.reached;
         }
         match state.reached {
             Some(reached) => Err(reached),
@@ -72,9 +76,9 @@ impl DiskReserve {
         }
     }
 
-    /// What the last look found. Asks no disk.
+    /// What the last look found. Neither asks a disk nor waits for somebody who does.
     pub(crate) fn reached(&self) -> Option<Reached> {
-        self.state().reached
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn look(&self, state: &mut State, bytes: u64, now: Monotonic) {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use ephor::environment::SystemClock;
 use ephor_core::event::Event;
 use ephor_core::ids::PartitionId;
-use ephor_core::position::StartPosition;
+use ephor_core::position::{SequenceNumber, StartPosition};
 use ephor_core::source::{EventSource, PartitionProperties, Receiver};
 use ephor_hub::config::MIN_SEGMENT_BYTES;
 use ephor_hub::{
@@ -66,9 +66,15 @@ async fn seen(hub: &Hub) -> (HubDescription, Vec<(PartitionProperties, Vec<Event
     (hub.describe(), partitions)
 }
 
-/// As seen, apart from how many files there are: after an unclean stop a new one is begun.
+/// As seen, apart from how many files there are, and from the number of the next event: after an unclean stop a new file is
+/// begun, and in relaxed mode numbers are passed over.
 async fn content(hub: &Hub) -> (HubDescription, Vec<(PartitionProperties, Vec<Event>)>) {
-    let (description, partitions) = seen(hub).await;
+    let (description, mut partitions) = seen(hub).await;
+    for (properties, _) in &mut partitions {
+        let last = properties.last.as_ref().map(|last| last.sequence);
+        assert!(last.is_none_or(|last| last < properties.next), "{properties:?}");
+        properties.next = SequenceNumber(0);
+    }
     (HubDescription { log_bytes: 0, segments: 0, ..description }, partitions)
 }
 

@@ -8,8 +8,8 @@ use std::path::Path;
 /// The text of a file that is at most so long.
 ///
 /// A file of this user's that others can read is refused, as `ssh` does: to make it private without a word would hide
-/// that the secret may be known by now. One that belongs to somebody else, as those that a container is given, is theirs to
-/// protect.
+/// that the secret may be known by now. One that belongs to somebody else, or lies on a mount for reading alone, as those that a container is given, is
+/// theirs to protect.
 pub(crate) fn read(path: &Path, longest: usize) -> Result<String, String> {
     let shown = path.display();
     let failed = |error: io::Error| format!("{shown}: {error}");
@@ -35,14 +35,19 @@ fn open(path: &Path) -> Result<File, String> {
     let metadata = file.metadata().map_err(failed)?;
     let mode = metadata.permissions().mode() & 0o777;
     let ours = metadata.uid() == rustix::process::geteuid().as_raw();
-    // Pipes and terminals are not kept.
-    if metadata.is_file() && ours && mode & 0o077 != 0 {
+    // Pipes and terminals are not kept. What a container is given lies on a mount that nobody can change the mode on.
+    if metadata.is_file() && ours && mode & 0o077 != 0 && !is_read_only(&file) {
         return Err(format!(
             "{shown} holds a secret, and others on this machine can read or change it (mode {mode:04o}); chmod 600 {shown}, \
              and replace the secret if somebody may have seen it"
         ));
     }
     Ok(file)
+}
+
+/// Whether the file lies on a file system that is mounted for reading alone.
+fn is_read_only(file: &File) -> bool {
+    rustix::fs::fstatvfs(file).is_ok_and(|found| found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
 }
 
 #[cfg(test)]

@@ -91,18 +91,6 @@ fn health_tells_of_a_hub_that_could_not_be_opened() {
 }
 
 #[test]
-fn health_is_told_to_other_machines_only_if_that_is_asked_for() {
-    let folder = tempfile::tempdir().unwrap();
-    let dev = ["dev", "--memory", "--amqp", "127.0.0.1:0", "--http", "0.0.0.0:0"];
-    let output = ephor(folder.path()).args(dev).output().unwrap();
-    let text = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        !output.status.success() && text.contains("(--http) can be reached from other machines"),
-        "{text}"
-    );
-}
-
-#[test]
 fn whom_the_hub_does_not_let_in_is_logged() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();

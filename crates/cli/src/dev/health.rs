@@ -5,7 +5,7 @@
 //! | all at work | 200 `{"status":"healthy","message":"Service is healthy."}` |
 //! | something is the matter | 503 `{"status":"unhealthy","message":"…","reasons":["…"]}` |
 //!
-//! `reasons` is ours, the rest is the emulator's. Nothing else is served here, and so little HTTP needs no library.
+//! `reasons` is ours, the rest is the emulator's; other machines get no reasons unless that is asked for. Nothing else is served here, and so little HTTP needs no library.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,8 +29,14 @@ const MOST_AT_A_TIME: usize = 256;
 /// After the system could not give us a connection, for example because too many files are open.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
 
-/// Tells what is the matter; nothing if all is well.
-pub(super) type Health = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
+/// Where the answer comes from, and how much of it is told.
+#[derive(Clone)]
+pub(super) struct Health {
+    /// What is the matter; nothing if all is well.
+    pub(super) problems: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
+    /// Whether the answer names what is the matter.
+    pub(super) with_reasons: bool,
+}
 
 /// Answers until told to stop.
 pub(super) async fn serve(listener: TcpListener, health: Health, stopped: impl Future<Output = ()>) {
@@ -111,16 +117,20 @@ fn reply(request: &[u8], health: &Health) -> (&'static str, String) {
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let path = path.split(|byte| *byte == b'?').next().unwrap_or_default();
     match (method, path) {
-        (b"GET" | b"HEAD", b"/health") => match &health()[..] {
+        (b"GET" | b"HEAD", b"/health") => match &(health.problems)()[..] {
             [] => ("200 OK", HEALTHY.to_owned()),
-            reasons => ("503 Service Unavailable", unhealthy(reasons)),
+            problems => ("503 Service Unavailable", unhealthy(health.with_reasons.then_some(problems))),
         },
         _ => ("404 Not Found", UNKNOWN.to_owned()),
     }
 }
 
-fn unhealthy(reasons: &[String]) -> String {
-    serde_json::json!({ "status": "unhealthy", "message": UNHEALTHY, "reasons": reasons }).to_string()
+fn unhealthy(reasons: Option<&[String]>) -> String {
+    let mut body = serde_json::json!({ "status": "unhealthy", "message": UNHEALTHY });
+    if let Some(reasons) = reasons {
+        body["reasons"] = reasons.into();
+    }
+    body.to_string()
 }
 
 #[cfg(test)]
@@ -128,18 +138,23 @@ mod tests {
     use super::*;
 
     fn well() -> Health {
-        Arc::new(Vec::new)
+        Health { problems: Arc::new(Vec::new), with_reasons: true }
     }
 
     #[test]
     fn what_is_the_matter_is_told_in_the_emulators_form_with_the_reasons() {
-        let health: Health = Arc::new(|| vec!["hub \"homes\" is broken".to_owned()]);
+        let problems = Arc::new(|| vec!["hub \"homes\" is broken".to_owned()]);
+        let health = Health { problems, with_reasons: true };
         let (status, body) = reply(b"GET /health HTTP/1.1\r\n\r\n", &health);
         assert_eq!(status, "503 Service Unavailable");
         let body: serde_json::Value = serde_json::from_str(&body).unwrap();
         assert_eq!(body["status"], "unhealthy");
         assert_eq!(body["message"], "Service not available. Please try after some time.");
         assert_eq!(body["reasons"][0], "hub \"homes\" is broken");
+        let (status, body) =
+            reply(b"GET /health HTTP/1.1\r\n\r\n", &Health { with_reasons: false, ..health });
+        assert_eq!(status, "503 Service Unavailable");
+        assert!(body.contains("unhealthy") && !body.contains("homes"), "{body}");
     }
 
     #[test]

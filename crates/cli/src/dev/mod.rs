@@ -20,6 +20,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use self::banner::Banner;
+use self::health::Health;
 use self::hubs::Configuration;
 use self::keys::Keys;
 use crate::arguments::Dev;
@@ -28,7 +29,6 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
     if options.end_with_parent {
         ephor_homes::fleet::end_with_parent()?;
     }
-    check_exposure(options.http, options.allow_insecure)?;
     let began = SystemClock.now();
     let Configuration { namespace: config, hubs: wanted, mut notes } = hubs::configuration(&options)?;
     // Connections are counted against it.
@@ -100,8 +100,10 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
     };
     let asked = namespace.clone();
     let problems = Arc::new(move || asked.health().iter().map(ToString::to_string).collect());
+    // Which hubs there are and what is the matter with them is nobody's business in other networks.
+    let with_reasons = options.http.ip().is_loopback() || options.allow_insecure;
     let health = async {
-        health::serve(http, problems, stopped(stopping.clone())).await;
+        health::serve(http, Health { problems, with_reasons }, stopped(stopping.clone())).await;
         Ok(())
     };
     let mut serving = pin!(async { tokio::try_join!(plain, secure, health, ctrl_c) });
@@ -140,18 +142,6 @@ fn advised(error: ServeError) -> BoxError {
         .into(),
         other => other.into(),
     }
-}
-
-/// What is the matter with the hubs is nobody's business in other networks.
-fn check_exposure(http: SocketAddr, allow_insecure: bool) -> Result<(), BoxError> {
-    if http.ip().is_loopback() || allow_insecure {
-        return Ok(());
-    }
-    Err(format!(
-        "{http} (--http) can be reached from other machines, and there is no TLS; listen on 127.0.0.1, or add \
-         --allow-insecure if nobody else is in that network"
-    )
-    .into())
 }
 
 fn bind(address: SocketAddr, option: &str) -> Result<TcpListener, BoxError> {

@@ -321,7 +321,7 @@ impl Committing {
             let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
             writer.commit(&batches, Reading { wall: self.clock.wall(), now: began })
         };
-        self.health.end(&result, self.clock.now());
+        self.health.end(&result, began);
         let count = answers.len();
         match result {
             Ok(stored) => answers.into_iter().zip(stored).for_each(|((answer, _), one)| answer(Ok(one))),

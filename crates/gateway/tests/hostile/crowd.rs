@@ -43,7 +43,7 @@ struct FewFiles(rustix::process::Rlimit);
 impl FewFiles {
     fn new() -> Self {
         let before = getrlimit(Resource::Nofile);
-        setrlimit(Resource::Nofile, rustix::process::Rlimit { current: Some(FILES), ..before.clone() })
+        setrlimit(Resource::Nofile, rustix::process::Rlimit { current: Some(FILES), ..before })
             .unwrap();
         Self(before)
     }
@@ -51,7 +51,7 @@ impl FewFiles {
 
 impl Drop for FewFiles {
     fn drop(&mut self) {
-        setrlimit(Resource::Nofile, self.0.clone()).unwrap();
+        setrlimit(Resource::Nofile, self.0).unwrap();
     }
 }
 

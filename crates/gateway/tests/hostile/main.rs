@@ -13,7 +13,6 @@ mod crowd;
 mod deaf;
 mod flood;
 mod frames;
-#[allow(dead_code, reason = "shared with the tests of the hub")]
 #[path = "../../../hub/tests/common/gated.rs"]
 mod gated;
 mod greedy;

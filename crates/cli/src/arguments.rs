@@ -95,8 +95,8 @@ pub(crate) struct Dev {
     /// A file with the key that clients have to know, instead of the one for development that everybody knows
     #[arg(long, value_name = "FILE", env = "EPHOR_KEY_FILE")]
     pub(crate) key_file: Option<PathBuf>,
-    /// A file with several keys, each with a name and what it permits: lines of NAME CLAIMS KEY [HUB], CLAIMS being
-    /// send, listen or manage with commas between them
+    /// A file with several keys: lines of NAME CLAIMS KEY, and HUB behind it for a key of one hub alone; CLAIMS are send,
+    /// listen or manage, with commas between them
     #[arg(long, value_name = "FILE", conflicts_with = "key_file")]
     pub(crate) keys: Option<PathBuf>,
     /// Serve other machines without TLS, or with the key for development; for networks that nobody else is in

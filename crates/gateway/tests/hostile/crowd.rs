@@ -43,8 +43,7 @@ struct FewFiles(rustix::process::Rlimit);
 impl FewFiles {
     fn new() -> Self {
         let before = getrlimit(Resource::Nofile);
-        setrlimit(Resource::Nofile, rustix::process::Rlimit { current: Some(FILES), ..before })
-            .unwrap();
+        setrlimit(Resource::Nofile, rustix::process::Rlimit { current: Some(FILES), ..before }).unwrap();
         Self(before)
     }
 }

@@ -23,6 +23,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::epoch::Epoch;
 use crate::ids::{HostId, PartitionId};
 use crate::lease::LeaseVersion;
 use crate::store::View;
@@ -106,7 +107,8 @@ pub struct Watch {
     lost_sight_at: Option<Monotonic>,
     /// When the store was back, and for how long it had been away.
     back: Option<(Monotonic, Duration)>,
-    leases: BTreeMap<PartitionId, Sighting<LeaseVersion>>,
+    /// By version and epoch: a store that was restored from a copy may give a new lease the version of another one.
+    leases: BTreeMap<PartitionId, Sighting<(LeaseVersion, Epoch)>>,
     hosts: BTreeMap<HostId, Sighting<u64>>,
 }
 
@@ -149,8 +151,8 @@ impl Watch {
             self.hosts.values_mut().for_each(|sighting| sighting.begins_at(reading));
         }
         let leases = std::mem::take(&mut self.leases);
-        self.leases =
-            sightings(leases, view.leases.iter().map(|l| (l.partition, l.version.clone())), before, reading);
+        let versions = view.leases.iter().map(|l| (l.partition, (l.version.clone(), l.epoch)));
+        self.leases = sightings(leases, versions, before, reading);
         let hosts = std::mem::take(&mut self.hosts);
         self.hosts = sightings(
             hosts,

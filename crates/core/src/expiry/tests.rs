@@ -75,6 +75,16 @@ fn an_owner_stops_a_margin_before_its_lease_ends() {
 }
 
 #[test]
+fn a_lease_of_a_new_epoch_is_new_whatever_its_version() {
+    // A store that is restored from a copy gives versions out again.
+    let mut watch = watch();
+    show(&mut watch, 100, 1_000, 1, 7);
+    let claimed = Lease { epoch: Epoch::FIRST.next().unwrap(), ..lease(5, 7, Some(LEASE)) };
+    let judgement = watch.observe(&view(1_035, vec![claimed]), seconds(135), seconds(135));
+    assert_eq!(judgement.expired, []);
+}
+
+#[test]
 fn a_lease_is_dead_when_it_is_as_old_as_it_lasts() {
     let mut watch = watch();
     assert!(show(&mut watch, 100, 1_000, 29, 1).expired.is_empty());

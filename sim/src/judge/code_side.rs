@@ -321,9 +321,17 @@ impl Judge {
                 _ => false,
             };
             let oldest_instead = self.on_invalid == OnInvalidPosition::Earliest;
-            let reading = case.readings.entry(epoch).or_default();
+            let mut reading = case.readings.entry(epoch).or_default();
+            let mut expected = reading.next.filter(|standing| standing.life == present).map(|it| it.next);
+            // A restored store may have given its epoch to another host, too: then where this one reads, only it knows.
+            let mut of_another = Reading::default();
+            if let LostGround::Overtaken { wanted, .. } = ground
+                && amnesty
+                && expected.is_some_and(|expected| expected != *wanted)
+            {
+                (reading, expected) = (&mut of_another, None);
+            }
             reading.moving = !oldest_instead;
-            let expected = reading.next.filter(|standing| standing.life == present).map(|it| it.next);
             let (next, true_word) = match ground {
                 LostGround::Overtaken { wanted, oldest } => {
                     // More may be gone by the time that it says so again.

@@ -5,7 +5,7 @@
 //! is kept; one that is left standing beyond the end makes readers skip what comes before it. So:
 //!
 //! ```text
-//!                  ┌─ refused ─► a pause, opened again ─► refused again ────────────► it does not exist
+//!                  ┌─ refused ─► a pause, opened again, for half a minute ───────────► it does not exist
 //!   open it there ─┤
 //!                  └─ opened ─► properties reach it, or an event comes ─────────────► it exists
 //!                            └► properties end before it, look after look, ─────────► it does not exist
@@ -18,10 +18,10 @@ use super::{LostGround, out_of_range};
 use crate::position::StartPosition;
 use crate::source::PartitionProperties;
 
-/// So many refusals in a row are proof, if the partition's properties agree.
-const REFUSALS_THAT_PROVE: u32 = 2;
-/// How long to wait after the first of them.
+/// How long to wait after the first refusal. The wait doubles with each of them.
 pub const REFUSAL_PAUSE: Duration = Duration::from_secs(2);
+/// So many refusals in a row are proof. The waits between them take 30 s together, longer than one witness may lag behind.
+const REFUSALS_THAT_PROVE: u32 = 5;
 
 /// So many looks in a row, at a partition that ends before a position where a receiver is open, are proof.
 const LOOKS_THAT_PROVE: u32 = 3;
@@ -65,7 +65,9 @@ impl Evidence {
         match out_of_range(&self.start, partition) {
             // What retention took does not come back.
             Some(ground @ LostGround::Overtaken { .. }) => Finding::Missing(ground),
-            _ if self.refusals < REFUSALS_THAT_PROVE => Finding::Unsure(REFUSAL_PAUSE),
+            _ if self.refusals < REFUSALS_THAT_PROVE => {
+                Finding::Unsure(REFUSAL_PAUSE * 2_u32.pow(self.refusals - 1))
+            }
             Some(ground) => Finding::Missing(ground),
             None => Finding::Missing(LostGround::Unknown { message: message.to_owned() }),
         }
@@ -122,11 +124,21 @@ mod tests {
         })
     }
 
+    /// Refusals that are no proof yet, and how long they take together.
+    fn refuse_until_proven(evidence: &mut Evidence, message: &str) -> (Duration, Finding) {
+        let mut span = Duration::ZERO;
+        loop {
+            match evidence.refused(message, &partition(0, 9)) {
+                Finding::Unsure(pause) => span += pause,
+                proven => return (span, proven),
+            }
+        }
+    }
+
     #[test]
-    fn one_refusal_is_no_proof_and_two_are() {
-        let mut evidence = behind(20);
-        assert_eq!(evidence.refused("no", &partition(0, 9)), Finding::Unsure(REFUSAL_PAUSE));
-        assert_eq!(evidence.refused("no", &partition(0, 9)), beyond(21, 10));
+    fn refusals_are_proof_if_they_go_on_for_half_a_minute() {
+        let half_a_minute = Duration::from_secs(30);
+        assert_eq!(refuse_until_proven(&mut behind(20), "no"), (half_a_minute, beyond(21, 10)));
         let mut evidence = behind(20);
         evidence.refused("no", &partition(0, 9));
         evidence.opened();
@@ -135,14 +147,11 @@ mod tests {
 
     #[test]
     fn a_refusal_that_the_properties_contradict_is_told_in_the_hubs_own_words() {
-        let mut evidence = behind(5);
-        evidence.refused("why not", &partition(0, 9));
         let unknown = LostGround::Unknown { message: "why not".into() };
-        assert_eq!(evidence.refused("why not", &partition(0, 9)), Finding::Missing(unknown));
+        assert_eq!(refuse_until_proven(&mut behind(5), "why not").1, Finding::Missing(unknown));
         let mut offset = Evidence::of(&StartPosition::Offset { offset: Offset::new("x"), inclusive: false });
-        assert_eq!(offset.refused("x?", &partition(0, 9)), Finding::Unsure(REFUSAL_PAUSE));
         let unknown = LostGround::Unknown { message: "x?".into() };
-        assert_eq!(offset.refused("x?", &partition(0, 9)), Finding::Missing(unknown));
+        assert_eq!(refuse_until_proven(&mut offset, "x?").1, Finding::Missing(unknown));
     }
 
     #[test]

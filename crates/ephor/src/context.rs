@@ -75,6 +75,8 @@ pub(crate) struct Progress {
     /// What the store has.
     pub(crate) saved: Option<Checkpoint>,
     pub(crate) deferred: Deferred,
+    /// How often reading began anew before what was stored: positions from before count for nothing.
+    rewinds: u64,
     pub(crate) unsaved: Unsaved,
     pub(crate) last_enqueued: Option<LastEnqueued>,
     /// The oldest event kept when the partition was opened.
@@ -103,6 +105,8 @@ pub(crate) struct ContextInner {
     pub(crate) environment: Arc<dyn Environment>,
     pub(crate) log: Option<LogId>,
     progress: Mutex<Progress>,
+    /// Checkpoints are written one after the other, so that none lands behind its successor, or behind a rewind.
+    writing: tokio::sync::Mutex<()>,
     cancel: watch::Sender<bool>,
     checkpoints: metrics::Counter,
     fenced: metrics::Counter,
@@ -134,6 +138,7 @@ impl PartitionContext {
             environment,
             log,
             progress,
+            writing: tokio::sync::Mutex::default(),
             cancel,
             checkpoints,
             fenced,
@@ -197,6 +202,15 @@ impl PartitionContext {
     /// saves inside a transaction of yours.
     pub fn save_request(&self, event: &Event) -> SaveRequest {
         SaveRequest::new(self.0.lease.token(), &Position::of(event), self.0.log.as_ref())
+    }
+
+    /// Tells the host of a checkpoint that a transaction of yours has committed, such as one that used
+    /// `PostgresStore::save_in`: then it knows that nothing is left to save when it gives the partition away.
+    pub fn checkpoint_committed(&self, checkpoint: &Checkpoint) {
+        let known = |saved: &Checkpoint| self.covers(saved, &checkpoint.position);
+        if checkpoint.log == self.0.log && !self.progress().saved.as_ref().is_some_and(known) {
+            self.note_saved(checkpoint);
+        }
     }
 
     /// The last checkpoint that is known to be stored.
@@ -287,6 +301,16 @@ impl PartitionContext {
 
     async fn write(&self, position: Position, rewind: bool) -> Result<Checkpointed, CheckpointError> {
         let inner = &*self.0;
+        let rewinds = {
+            let mut progress = self.progress();
+            progress.rewinds += u64::from(rewind);
+            progress.rewinds
+        };
+        let _writing = inner.writing.lock().await;
+        if self.progress().rewinds != rewinds {
+            let saved = self.last_checkpoint();
+            return Ok(saved.map_or(Checkpointed::Nothing, Checkpointed::Unchanged));
+        }
         if !inner.lease.is_ours(inner.environment.now()) {
             inner.fenced.increment(1);
             return Ok(Checkpointed::Refused);

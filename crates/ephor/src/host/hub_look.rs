@@ -10,6 +10,7 @@ use super::same_hub;
 use crate::context::PartitionContext;
 use crate::error::HostError;
 use crate::lease_state::Stage;
+use crate::pump::guard::{Drain, Way};
 use crate::pump::open::within_limit;
 
 /// Questions to the hub under way at the same time.
@@ -44,6 +45,7 @@ impl Manager {
                     // The others learn of it in their own time.
                     self.hub_watch = same_hub::watch(&self.shared);
                     self.log = hub.log;
+                    self.end_pumps_of_the_old_log();
                 }
             }
             // The pumps will tell whether the hub is really out of reach.
@@ -53,6 +55,16 @@ impl Manager {
                 self.shared.hub_health.failed(None, self.shared.now(), &error);
                 self.shared.reporter.report_one_of_many(&HostError::Hub { error });
             }
+        }
+    }
+
+    /// The hub was made anew, and a receiver may have found its way into the new log by itself: in the middle of it,
+    /// perhaps. So whatever began in the old one begins again.
+    fn end_pumps_of_the_old_log(&self) {
+        let until = self.shared.now() + self.shared.manager.handover_timeout;
+        let heir = Some(self.shared.me.clone());
+        for slot in self.shared.slots().values().filter(|slot| slot.context.inner().log != self.log) {
+            slot.stop(Drain { until, way: Way::Release { heir: heir.clone() } });
         }
     }
 
@@ -89,6 +101,14 @@ impl Manager {
                 }
             }
         });
-        futures_util::stream::iter(asked).buffer_unordered(QUESTIONS_AT_ONCE).collect::<Vec<()>>().await;
+        let asked =
+            futures_util::stream::iter(asked).buffer_unordered(QUESTIONS_AT_ONCE).collect::<Vec<()>>();
+        // All of them together have the time of one: a hub that hangs does not keep us from our heartbeat.
+        let limit = shared.environment.sleep_until(now + shared.manager.store_timeout);
+        tokio::select! {
+            biased;
+            _ = asked => {}
+            () = limit => {}
+        }
     }
 }

@@ -51,6 +51,8 @@ pub(crate) struct LeaseState {
     over: AtomicBool,
     /// When the call that is running now was made; zero if none is.
     call_started: AtomicU64,
+    /// When that call is given up at the latest.
+    call_until: AtomicU64,
     stuck: AtomicBool,
     stage: AtomicU8,
 }
@@ -62,6 +64,7 @@ impl LeaseState {
             deadline: AtomicU64::new(deadline.0),
             over: AtomicBool::new(false),
             call_started: AtomicU64::new(0),
+            call_until: AtomicU64::new(Monotonic::NEVER.0),
             stuck: AtomicBool::new(false),
             stage: AtomicU8::new(Stage::Opening as u8),
         }
@@ -91,12 +94,21 @@ impl LeaseState {
         !self.over.load(Ordering::Acquire) && now < self.deadline()
     }
 
-    pub(crate) fn call_starts(&self, now: Monotonic) {
+    /// The user's code is called, and given up at `until`.
+    pub(crate) fn call_starts(&self, now: Monotonic, until: Monotonic) {
+        self.call_until.store(until.0, Ordering::Release);
         self.call_started.store(now.0.max(1), Ordering::Release);
     }
 
+    /// It has returned, or was given up: it does not stand in the way any more.
     pub(crate) fn call_ended(&self) {
         self.call_started.store(0, Ordering::Release);
+        self.stuck.store(false, Ordering::Release);
+    }
+
+    /// When the call that is running now is given up at the latest.
+    pub(crate) fn call_until(&self) -> Monotonic {
+        Monotonic(self.call_until.load(Ordering::Acquire))
     }
 
     /// When the call that is running now was made.
@@ -106,7 +118,7 @@ impl LeaseState {
     }
 
     /// A call does not return and cannot be given up: the lease is no longer
-    /// renewed. True if that is news.
+    /// renewed until it does. True if that is news.
     pub(crate) fn mark_stuck(&self) -> bool {
         !self.stuck.swap(true, Ordering::AcqRel)
     }
@@ -142,13 +154,13 @@ mod tests {
         assert!(lease.is_ours(Monotonic(19)));
         lease.end();
         assert!(!lease.is_ours(Monotonic(11)));
-        lease.call_starts(Monotonic(0));
-        assert_eq!(lease.call_running_since(), Some(Monotonic(1)));
-        lease.call_ended();
-        assert_eq!(lease.call_running_since(), None);
+        lease.call_starts(Monotonic(0), Monotonic(7));
+        assert_eq!((lease.call_running_since(), lease.call_until()), (Some(Monotonic(1)), Monotonic(7)));
         assert!(lease.mark_stuck());
         assert!(!lease.mark_stuck());
         assert!(lease.is_stuck());
+        lease.call_ended();
+        assert_eq!((lease.call_running_since(), lease.is_stuck()), (None, false));
         for stage in Stage::ALL {
             lease.set_stage(stage);
             assert_eq!(lease.stage(), stage);

@@ -9,6 +9,7 @@
 //! Nothing that the store or the hub does ends this loop.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ use crate::metric_names as names;
 use crate::pump::PumpEnd;
 use crate::stop_report::StopReport;
 
+/// How long a stop waits for the scan under way before it tells the pumps all the same: the store may hang.
+const SCAN_ENDS_WITHIN: Duration = Duration::from_secs(1);
 /// Two scans are at least this far apart, however often the store wakes us.
 const SHORTEST_SCAN: Duration = Duration::from_millis(50);
 
@@ -92,6 +95,8 @@ pub(crate) struct Manager {
     unplaced: usize,
     /// Damaged records that were reported.
     damaged: Vec<String>,
+    /// Partitions that nobody ever had, and since when they are seen so.
+    unclaimed: BTreeMap<PartitionId, Monotonic>,
     last_scan: Monotonic,
 }
 
@@ -154,6 +159,7 @@ impl Manager {
             elsewhere: BTreeSet::new(),
             unplaced: 0,
             damaged: vec![],
+            unclaimed: BTreeMap::new(),
             last_scan: now,
         }
     }
@@ -190,8 +196,7 @@ impl Manager {
                     next = next.min(shared.now() + SHORTEST_SCAN);
                 }
                 () = shared.environment.sleep_until(next) => {
-                    // Caught here too, so that the next scan comes in its time.
-                    let busy = shared.reporter.survive("manager", self.scan()).await.unwrap_or(true);
+                    let busy = self.scan_unless_stopped().await;
                     woken = false;
                     let interval = if busy { shared.manager.fast_scan } else { shared.manager.slow_scan };
                     next = self.last_scan + self.jitter(interval);
@@ -208,6 +213,23 @@ impl Manager {
                 }
             }
         }
+    }
+
+    /// One scan, through to its end. If the host is told to stop meanwhile, its pumps hear of it soon, however long the
+    /// store takes.
+    async fn scan_unless_stopped(&mut self) -> bool {
+        let shared = self.shared.clone();
+        // Caught here too, so that the next scan comes in its time.
+        let mut scan = pin!(shared.reporter.survive("manager", self.scan()));
+        let busy = tokio::select! {
+            biased;
+            busy = &mut scan => busy,
+            until = shared.told_to_stop_for(SCAN_ENDS_WITHIN) => {
+                shared.stop_slots(until);
+                scan.await
+            }
+        };
+        busy.unwrap_or(true)
     }
 
     /// One look at the fleet, and everything that follows from it. True if
@@ -334,11 +356,23 @@ impl Manager {
         }
         let patience = shared.manager.slow_scan.saturating_mul(2);
         let mut fleet = Fleet::read(&view, &judgement, &self.partitions, patience, &shared.rules);
+        self.notice_unclaimed(&view, &mut fleet, received, patience);
         let me = fleet.member(&shared.me)?;
         fleet.members[me].takes_part = self.takes_part();
         let plan = balance::plan(&fleet);
         let Judgement { lenient, ages_unknown, .. } = judgement;
         Some(Sight { view, fleet, plan, me, lenient, ages_unknown, sent, received })
+    }
+
+    /// A partition without a record has no age. Whoever should claim it may live and never do so: after a while it is
+    /// anybody's, as one is that was released.
+    fn notice_unclaimed(&mut self, view: &View, fleet: &mut Fleet, now: Monotonic, patience: Duration) {
+        let mut before = std::mem::take(&mut self.unclaimed);
+        for seat in fleet.seats.iter_mut().filter(|seat| view.lease(seat.partition).is_none()) {
+            let since = before.remove(&seat.partition).unwrap_or(now);
+            seat.overdue = now.since(since) >= patience;
+            self.unclaimed.insert(seat.partition, since);
+        }
     }
 
     /// Remembers an epoch that the store gave out. A store that is restored from an old copy would

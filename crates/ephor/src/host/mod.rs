@@ -37,7 +37,7 @@ use ephor_core::ids::{GroupId, HostId, HostName, Incarnation, PartitionId};
 use ephor_core::rules::Rules;
 use ephor_core::source::{EventSource, OpenError, OpenRequest, SourceError};
 use ephor_core::store::Store;
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::environment::{Environment, TaskHandle};
 use crate::error::{HostError, another_hub};
@@ -247,6 +247,7 @@ impl EventProcessorHost {
             changes: self.changes.clone(),
             slots: Mutex::default(),
             status: Mutex::default(),
+            stop: watch::Sender::new(None),
             events: AtomicU64::new(0),
             failures: AtomicU64::new(0),
         });
@@ -305,11 +306,14 @@ impl EventProcessorHost {
     /// fleet. Calls in flight that take longer than `within` are given up. If the store does not answer, it takes some
     /// [`store_timeout`](PartitionManagerOptions::store_timeout)s more to find that out: what is not released then runs out.
     pub async fn stop(&self, within: Duration) -> Result<StopReport, NotRunning> {
-        let (commands, me) = match self.state().running() {
-            Some(running) => (running.commands.clone(), running.shared.me.clone()),
+        let (commands, shared) = match self.state().running() {
+            Some(running) => (running.commands.clone(), running.shared.clone()),
             None => return Err(NotRunning),
         };
+        let me = shared.me.clone();
         let until = self.config.environment.now() + within;
+        // Heard also by a manager that waits for its store.
+        shared.stop.send_if_modified(|stop| stop.is_none() && stop.replace(until).is_none());
         let (reply, report) = oneshot::channel();
         // The manager ends only by being stopped or dropped.
         commands.send(Command::Stop { until, reply }).await.map_err(|_| NotRunning)?;

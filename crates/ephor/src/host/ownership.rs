@@ -16,6 +16,7 @@ use super::manager::{Manager, Sight};
 use super::planted;
 use super::pumps::FOREIGN_ATTEMPTS;
 use super::shared::loss_reason;
+use crate::pump::close::CLOSE_GRACE;
 use crate::pump::guard::{Drain, Stop, Way};
 
 /// Claims under way at the same time.
@@ -52,10 +53,9 @@ impl Manager {
         let cooling = self.cooling.get(&partition).filter(|cooling| now < cooling.until).is_some();
         let manager = &self.shared.manager;
         // A store whose clock was set back makes a lease look younger than it is. Then what we saw ourselves counts.
-        let age_known = sight.ages_unknown.binary_search(&partition).is_err();
+        let age_known = lease.age_known && sight.ages_unknown.binary_search(&partition).is_err();
         let by_store = self.shared.counts_from(sight.sent).before(lease.age);
-        let seen = self.watch.written_after(partition).map(|seen| seen.min(by_store));
-        let renewed = if age_known { Some(by_store) } else { seen };
+        let renewed = written_by(by_store, age_known, self.watch.written_after(partition));
         let until = renewed.map(|at| deadline(at, lease.duration.unwrap_or_default(), manager.fence_margin));
         // Past the deadline, or if nobody knows how old it is, it is given back, and can be claimed anew.
         let in_time = until.filter(|until| now < *until);
@@ -112,24 +112,34 @@ impl Manager {
         });
         self.forget_askers_that_left(sight);
         let now = self.shared.now();
-        let patience = self.shared.manager.handover_timeout;
+        // Whoever stops gives calls in flight the time that it was given.
+        let until = self.shared.stop.borrow().unwrap_or(now + self.shared.manager.handover_timeout);
         for (asker, want) in asked {
             let slots = self.shared.slots();
             let partition = want.partition;
             let Some(slot) = slots.get(&partition).filter(|slot| slot.token().epoch == want.epoch) else {
                 continue;
             };
-            let draining = matches!(slot.control.borrow().stop, Some(Stop::Drain(_)));
+            let draining = match &slot.control.borrow().stop {
+                Some(Stop::Drain(drain)) => Some(drain.until),
+                _ => None,
+            };
             let granted = sight
                 .fleet
                 .member(&asker.id)
                 .is_some_and(|asker| sight.plan.grants(partition, sight.me, asker));
-            let reply = if draining {
-                continue;
+            let reply = if let Some(until) = draining {
+                if answers.contains_key(&partition) {
+                    continue;
+                }
+                // It is on its way out already, and nobody has to take it: this is how long that may take.
+                let limit =
+                    until.since(now) + CLOSE_GRACE + self.shared.manager.store_timeout.saturating_mul(2);
+                Reply::DrainingUntil(sight.view.at + limit)
             } else if granted && !slot.context.inner().lease.is_stuck() {
                 let way = Way::HandOver { to: asker.id.clone(), duration: asker.lease_duration };
-                slot.stop(Drain { until: now + patience, way });
-                Reply::DrainingUntil(sight.view.at + patience)
+                slot.stop(Drain { until, way });
+                Reply::DrainingUntil(sight.view.at + until.since(now))
             } else {
                 Reply::No
             };
@@ -295,5 +305,24 @@ impl Manager {
                 self.start_pump(token, &lease, checkpoint, until, from, reason);
             }
         }
+    }
+}
+
+/// When a lease was written at the latest, as far as can be known: by the store's word, unless it does not know any more;
+/// then by what we saw ourselves, if we saw anything.
+fn written_by(by_store: Monotonic, age_known: bool, seen: Option<Monotonic>) -> Option<Monotonic> {
+    if age_known { Some(by_store) } else { seen.map(|seen| seen.min(by_store)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_that_the_store_does_not_know_is_not_taken_for_zero() {
+        let (now, seen) = (Monotonic(100), Some(Monotonic(70)));
+        assert_eq!(written_by(now, true, seen), Some(now));
+        assert_eq!(written_by(now, false, seen), seen);
+        assert_eq!(written_by(now, false, None), None);
     }
 }

@@ -17,7 +17,7 @@ use super::shared::Slot;
 use crate::context::PartitionContext;
 use crate::lease_state::{LeaseState, Stage};
 use crate::processor::CloseReason;
-use crate::pump::guard::Control;
+use crate::pump::guard::{Control, Drain, Way};
 use crate::pump::{Outcome, PumpEnd, PumpSeed};
 
 /// How often a partition is claimed back from a foreign reader before it is left alone.
@@ -102,6 +102,10 @@ impl Manager {
             let mut slots = shared.slots();
             let paused = shared.status().paused.contains(&partition);
             slot.control.send_modify(|control| control.paused = paused);
+            // Won by a scan that was under way when the host was told to stop.
+            if let Some(until) = *shared.stop.borrow() {
+                slot.stop(Drain { until, way: Way::Undecided });
+            }
             slots.insert(partition, slot);
         }
         self.announce(partition, epoch, from, Some(shared.me.clone()), reason);

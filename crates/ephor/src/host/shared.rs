@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ephor_core::BoxFuture;
 use ephor_core::host_record::{HostState, HostStatistics};
@@ -44,6 +45,8 @@ pub(crate) struct HostShared {
     pub(crate) changes: broadcast::Sender<OwnershipEvent>,
     pub(crate) slots: Mutex<BTreeMap<PartitionId, Slot>>,
     pub(crate) status: Mutex<Status>,
+    /// Until when calls in flight may go on, once the host is told to stop.
+    pub(crate) stop: watch::Sender<Option<Monotonic>>,
     pub(crate) events: AtomicU64,
     pub(crate) failures: AtomicU64,
 }
@@ -57,7 +60,7 @@ pub(crate) struct Slot {
     pub(crate) since: Timestamp,
     pub(crate) started: Monotonic,
     pub(crate) reason: OwnershipReason,
-    /// When it was first seen that the lease is over while the pump still runs.
+    /// When it was first seen that a call goes on although its time is over, or the lease is.
     pub(crate) over_since: Option<Monotonic>,
 }
 
@@ -95,6 +98,17 @@ impl Slot {
 }
 
 impl Slot {
+    /// Who should have the partition next, if it is to be released and that is not decided yet.
+    pub(crate) fn decide(&self, heir: Option<HostId>) {
+        self.control.send_if_modified(|control| match &mut control.stop {
+            Some(Stop::Drain(Drain { way: way @ Way::Undecided, .. })) => {
+                *way = Way::Release { heir };
+                true
+            }
+            _ => false,
+        });
+    }
+
     /// Lets a handover end in a release, if its receiver is one that `gone` says has gone.
     pub(crate) fn redirect(&self, gone: impl Fn(&HostId) -> bool) {
         self.control.send_if_modified(|control| match &mut control.stop {
@@ -162,6 +176,22 @@ impl HostShared {
             context.cancel();
         }
         contexts.len()
+    }
+
+    /// Tells all pumps to stop: nothing new is delivered, and calls in flight go on until then.
+    pub(crate) fn stop_slots(&self, until: Monotonic) {
+        for slot in self.slots().values() {
+            slot.stop(Drain { until, way: Way::Undecided });
+        }
+    }
+
+    /// Completes this long after the host was told to stop, with the instant until which calls in flight may go on.
+    pub(crate) async fn told_to_stop_for(&self, time: Duration) -> Monotonic {
+        let mut stop = self.stop.subscribe();
+        let until = stop.wait_for(Option::is_some).await.ok().and_then(|until| *until);
+        let Some(until) = until else { return std::future::pending().await };
+        self.environment.sleep_until(self.now() + time).await;
+        until
     }
 
     /// What a deadline counts from. The planted bug believes that an answer is as young as its arrival.

@@ -3,6 +3,7 @@
 //! Stop claiming, hand over to those who ask, drain, close, checkpoint, release, leave the fleet.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{HostId, PartitionId};
@@ -14,10 +15,11 @@ use futures_util::StreamExt;
 use super::manager::Manager;
 use super::shared::HostShared;
 use crate::pump::close::CLOSE_GRACE;
-use crate::pump::guard::{Drain, Way};
 use crate::pump::{Outcome, PumpEnd};
 use crate::stop_report::StopReport;
 
+/// How long one round of offering partitions to others may take; after that pumps are told to stop all the same.
+const OFFER_TAKES_AT_MOST: Duration = Duration::from_secs(2);
 /// Releases under way at the same time.
 const RELEASES_AT_ONCE: usize = 16;
 
@@ -54,13 +56,15 @@ impl Manager {
         if !shared.store.store().capabilities().wakes {
             self.offer(until).await;
         }
+        // Before the store is asked anything more, which may take its time.
+        shared.stop_slots(until);
         let heirs = if shared.slots().is_empty() { BTreeMap::new() } else { self.heirs().await };
         for (partition, slot) in shared.slots().iter() {
-            let heir = heirs.get(partition).cloned();
-            slot.stop(Drain { until, way: Way::Release { heir } });
+            slot.decide(heirs.get(partition).cloned());
         }
         // A pump needs its grace to close, and two store calls to save and release.
         let last = until + CLOSE_GRACE + shared.manager.store_timeout.saturating_mul(2);
+        let mut look_at = shared.now() + shared.manager.fast_scan;
         while !shared.slots().is_empty() {
             tokio::select! {
                 biased;
@@ -69,6 +73,14 @@ impl Manager {
                     self.note_end(end);
                 }
                 () = shared.environment.sleep_until(last) => break,
+                () = shared.environment.sleep_until(look_at) => {
+                    tokio::select! {
+                        biased;
+                        () = self.show_that_we_live() => {}
+                        () = shared.environment.sleep_until(last) => break,
+                    }
+                    look_at = shared.now() + shared.manager.slow_scan;
+                }
             }
         }
         let again = self.unconfirmed.clone().into_iter().map(|(partition, epoch, settled)| {
@@ -97,6 +109,16 @@ impl Manager {
         abandoned.push(partition);
     }
 
+    /// Calls in flight may take long. Others see meanwhile that we live, and who asks for a partition is told how long
+    /// to wait: silence would permit theft.
+    async fn show_that_we_live(&mut self) {
+        self.heartbeat().await;
+        let Some(sight) = self.look().await else { return };
+        self.reconcile(&sight).await;
+        self.answer(&sight);
+        self.heartbeat().await;
+    }
+
     /// Where the store cannot wake the heirs, a release would lie there until
     /// they look. So go on working, say that we are leaving, and hand over to
     /// whoever asks; they all look within a slow scan.
@@ -107,14 +129,13 @@ impl Manager {
         let left = until.since(shared.now()) / 2;
         let last = shared.now() + left.min(slow + fast * 2);
         while shared.now() < last && !shared.slots().is_empty() {
-            self.heartbeat().await;
-            let Some(sight) = self.look().await else { return };
-            if !sight.plan.moves.iter().any(|step| step.from == sight.me) && self.answers.is_empty() {
-                return;
+            // A store that takes longer than this is no help.
+            let limit = shared.environment.sleep_until((shared.now() + OFFER_TAKES_AT_MOST).min(last));
+            tokio::select! {
+                biased;
+                wanted = self.offer_once() => if !wanted { return },
+                () = limit => return,
             }
-            self.reconcile(&sight).await;
-            self.answer(&sight);
-            self.heartbeat().await;
             let next = (shared.now() + fast / 2).min(last);
             while !shared.slots().is_empty() {
                 tokio::select! {
@@ -127,6 +148,21 @@ impl Manager {
                 }
             }
         }
+    }
+
+    /// Says that we are leaving, and agrees to hand over to those who ask. False if nobody should have anything of ours,
+    /// or the store does not answer.
+    async fn offer_once(&mut self) -> bool {
+        if !self.heartbeat().await {
+            return false;
+        }
+        let Some(sight) = self.look().await else { return false };
+        if !sight.plan.moves.iter().any(|step| step.from == sight.me) && self.answers.is_empty() {
+            return false;
+        }
+        self.reconcile(&sight).await;
+        self.answer(&sight);
+        self.heartbeat().await
     }
 
     /// Says that we are leaving, and works out who should have what we own.

@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::shared::HostShared;
 use crate::error::HostError;
 use crate::lease_state::Stage;
-use crate::pump::close::CLOSE_GRACE;
 
 /// A call that goes on for this long after it was given up cannot be given up.
 const STUCK_AFTER: Duration = Duration::from_secs(5);
@@ -13,10 +12,10 @@ const STUCK_AFTER: Duration = Duration::from_secs(5);
 impl HostShared {
     /// A call that goes on although it was given up blocks its thread. Its
     /// lease is no longer renewed, and its slot stays taken until it returns.
-    /// Looked for at every scan, and before every renewal: while the host stops there are no scans.
+    /// Looked for at every scan, and before every renewal: while the host stops there are no scans. Seen twice, so that
+    /// a machine that slept does not take a call for stuck that had no chance to return.
     pub(super) fn notice_stuck_calls(&self) {
         let now = self.now();
-        let closing = self.manager.handover_timeout.saturating_add(CLOSE_GRACE);
         let mut stuck = vec![];
         for (partition, slot) in self.slots().iter_mut() {
             let lease = &slot.context.inner().lease;
@@ -24,14 +23,13 @@ impl HostShared {
                 slot.over_since = None;
                 continue;
             };
-            if !lease.is_ours(now) && lease.stage() != Stage::Closing {
-                slot.over_since.get_or_insert(now);
+            let lost = !lease.is_ours(now) && lease.stage() != Stage::Closing;
+            if !lost && now < lease.call_until() {
+                slot.over_since = None;
+                continue;
             }
-            let ignored = slot.over_since.is_some_and(|since| now.since(since) >= STUCK_AFTER);
-            let limit =
-                if lease.stage() == Stage::Closing { Some(closing) } else { self.options.process_timeout };
-            let overdue = limit.is_some_and(|limit| running >= limit.saturating_add(STUCK_AFTER));
-            if (overdue || ignored) && lease.mark_stuck() {
+            let since = *slot.over_since.get_or_insert(now);
+            if now.since(since) >= STUCK_AFTER && lease.mark_stuck() {
                 stuck.push((*partition, running));
             }
         }

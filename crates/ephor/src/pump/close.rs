@@ -31,7 +31,7 @@ impl<P: EventProcessor> Pump<P> {
         let (reason, way) = match &ending {
             Ending::Drain(drain) => match &drain.way {
                 Way::HandOver { .. } => (CloseReason::Handover, Some(drain.way.clone())),
-                Way::Release { .. } => (CloseReason::Shutdown, Some(drain.way.clone())),
+                Way::Release { .. } | Way::Undecided => (CloseReason::Shutdown, Some(drain.way.clone())),
             },
             Ending::Failed { reason, .. } => (*reason, Some(Way::Release { heir: None })),
             Ending::Lost(reason) => (*reason, None),
@@ -61,7 +61,8 @@ impl<P: EventProcessor> Pump<P> {
         };
         let settled = self.final_checkpoint(closed, until).await;
         // Whoever was to have it may have left meanwhile.
-        let way = self.guard.way().unwrap_or(way);
+        let decided_by = self.now() + self.shared.manager.store_timeout.saturating_mul(2);
+        let way = self.guard.decided_way(decided_by).await.unwrap_or(way);
         let given = match early {
             Some(given) => given,
             None => self.give_away(&way, reason, settled).await,
@@ -91,8 +92,9 @@ impl<P: EventProcessor> Pump<P> {
         let context = self.context.clone();
         let inner = context.inner();
         let started = self.now();
-        inner.lease.call_starts(started);
-        let limit = inner.environment.sleep_until(until.max(started + CLOSE_GRACE));
+        let until = until.max(started + CLOSE_GRACE);
+        inner.lease.call_starts(started, until);
+        let limit = inner.environment.sleep_until(until);
         let call = AssertUnwindSafe(async { processor.close(&context, reason).await }).catch_unwind();
         let still_owner = reason.still_owner();
         let error = tokio::select! {
@@ -154,13 +156,14 @@ impl<P: EventProcessor> Pump<P> {
                 let request = TransferRequest { token, to: to.clone(), duration: *duration, settled };
                 store.call("transfer", partition, store.store().transfer(store.group(), &request)).await
             }
-            Way::Release { heir } => {
+            Way::Release { .. } | Way::Undecided => {
                 let cause = match reason {
                     CloseReason::ProcessorFailed => ReleaseCause::ProcessorFailed,
                     CloseReason::SourceFailed => ReleaseCause::SourceFailed,
                     _ => ReleaseCause::Shutdown,
                 };
-                let request = ReleaseRequest { token, cause, heir: heir.clone(), settled };
+                let heir = if let Way::Release { heir } = way { heir.clone() } else { None };
+                let request = ReleaseRequest { token, cause, heir, settled };
                 store.call("release", partition, store.store().release(store.group(), &request)).await
             }
         };
@@ -190,6 +193,6 @@ async fn why_lost(context: PartitionContext) -> CloseReason {
 fn heir(way: Way) -> Option<HostId> {
     match way {
         Way::HandOver { to, .. } => Some(to),
-        Way::Release { .. } => None,
+        Way::Release { .. } | Way::Undecided => None,
     }
 }

@@ -150,7 +150,9 @@ impl<P: EventProcessor> Pump<P> {
         }
         let inner = context.inner();
         let timeout = shared.options.process_timeout;
-        let limit = timeout.map(|timeout| inner.environment.sleep_until(inner.environment.now() + timeout));
+        let now = inner.environment.now();
+        let until = timeout.map_or(Monotonic::NEVER, |timeout| now + timeout);
+        let limit = timeout.map(|_| inner.environment.sleep_until(until));
         let limit = async {
             match limit {
                 Some(limit) => limit.await,
@@ -159,7 +161,7 @@ impl<P: EventProcessor> Pump<P> {
         };
         // Only the planted bug gets here with a partition that is lost, and then it goes through with it.
         let heeds = shared.rules.loss_comes_before_delivery || guard.check(Heed::Loss).is_none();
-        inner.lease.call_starts(inner.environment.now());
+        inner.lease.call_starts(now, until);
         let ended = tokio::select! {
             biased;
             interrupt = guard.wait(Heed::DrainDeadline), if heeds => Err(interrupt),
@@ -252,10 +254,11 @@ impl<P: EventProcessor> Pump<P> {
         };
         let inner = context.inner();
         let timeout = shared.options.process_timeout;
-        let limit = timeout.map_or(Monotonic::NEVER, |timeout| inner.environment.now() + timeout);
+        let now = inner.environment.now();
+        let until = timeout.map_or(Monotonic::NEVER, |timeout| now + timeout);
         let mut timer = LazyTimer::default();
-        let limit = timer.until(&*inner.environment, limit);
-        inner.lease.call_starts(inner.environment.now());
+        let limit = timer.until(&*inner.environment, until);
+        inner.lease.call_starts(now, until);
         let ended = tokio::select! {
             biased;
             interrupt = guard.wait(Heed::DrainDeadline) => Err(interrupt),

@@ -44,8 +44,15 @@ pub(crate) struct Drain {
 /// How a partition is given away.
 #[derive(Clone, Debug)]
 pub(crate) enum Way {
-    HandOver { to: HostId, duration: Duration },
-    Release { heir: Option<HostId> },
+    HandOver {
+        to: HostId,
+        duration: Duration,
+    },
+    Release {
+        heir: Option<HostId>,
+    },
+    /// Released, to whom is being worked out meanwhile.
+    Undecided,
 }
 
 /// What the guard found.
@@ -93,6 +100,25 @@ impl Guard {
         match &self.control.borrow().stop {
             Some(Stop::Drain(drain)) => Some(drain.way.clone()),
             _ => None,
+        }
+    }
+
+    /// The same, once it is decided. Whoever decides has until then, or as long as the lease lasts.
+    pub(crate) async fn decided_way(&mut self, until: Monotonic) -> Option<Way> {
+        loop {
+            let way = self.way()?;
+            let now = self.environment.now();
+            let Way::Undecided = way else { return Some(way) };
+            if now >= until || !self.lease.is_ours(now) {
+                return Some(Way::Release { heir: None });
+            }
+            let Self { environment, lease, control, timer } = self;
+            tokio::select! {
+                biased;
+                // Nobody is left who could decide.
+                changed = control.changed() => changed.ok()?,
+                () = timer.until(&**environment, until.min(lease.deadline())) => {}
+            }
         }
     }
 

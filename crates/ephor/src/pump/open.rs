@@ -180,7 +180,7 @@ impl<P: EventProcessor> Pump<P> {
         let timeout = self.shared.options.process_timeout;
         let limit = timeout.map_or(Monotonic::NEVER, |timeout| self.now() + timeout);
         let mut timer = LazyTimer::default();
-        inner.lease.call_starts(self.now());
+        inner.lease.call_starts(self.now(), limit);
         let opened = self
             .unless_stopped(async {
                 tokio::select! {

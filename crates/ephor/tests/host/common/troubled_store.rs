@@ -59,6 +59,8 @@ pub enum Trouble {
     LandsAndFails,
     /// No answer, although it happened.
     LandsAndHangs,
+    /// It happens at once, and the answer takes this long.
+    AnswersAfter(Duration),
     /// A panic, and nothing happened.
     Panics,
 }
@@ -140,6 +142,11 @@ impl TroubledStore {
                 Some(Trouble::LandsAndHangs) => {
                     call.await?;
                     std::future::pending().await
+                }
+                Some(Trouble::AnswersAfter(time)) => {
+                    let answer = call.await;
+                    tokio::time::sleep(time).await;
+                    answer
                 }
             }
         })

@@ -1,0 +1,142 @@
+//! Stops that take long, among several hosts, and stops while the store hangs: calls in flight get their time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::common::troubled_store::{Trouble, TroubledStore};
+use crate::recorder::{Call, Recorder, sleep};
+use ephor::memory::MemoryStore;
+use ephor::{CloseReason, EventProcessorOptions, PartitionId, StopReport};
+use ephor_testkit::TestFleet;
+use futures_util::FutureExt;
+
+const P0: PartitionId = PartitionId(0);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Whether the store tells hosts of changes, or they have to look for themselves.
+const WAKES: [bool; 2] = [true, false];
+
+fn fleet(partitions: u32, wakes: bool) -> (TestFleet, TroubledStore) {
+    let fleet = TestFleet::new(partitions).unwrap();
+    let store = MemoryStore::new(fleet.environment());
+    let store = if wakes { store } else { store.without_wakes() };
+    let troubled = TroubledStore::new(Arc::new(store));
+    (fleet.with_store(Arc::new(troubled.clone())), troubled)
+}
+
+/// Calls of this kind take this long, for partition 0.
+fn slow(fleet: &TestFleet, time: Duration, is_slow: fn(&Call) -> bool) -> Recorder {
+    let environment = fleet.environment();
+    Recorder::scripted(move |context, call| {
+        let environment = environment.clone();
+        async move {
+            if is_slow(&call) && context.partition() == P0 {
+                sleep(&environment, time).await;
+            }
+            Ok(())
+        }
+    })
+}
+
+fn is_batch(call: &Call) -> bool {
+    matches!(call, Call::Batch(_))
+}
+
+fn is_close(call: &Call) -> bool {
+    matches!(call, Call::Close(_))
+}
+
+fn with_reports(recorder: &Recorder) -> EventProcessorOptions {
+    EventProcessorOptions { on_error: recorder.on_error(), ..EventProcessorOptions::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_takes_a_partition_from_a_host_that_stops_for_two_minutes() {
+    for wakes in WAKES {
+        let (mut fleet, _) = fleet(1, wakes);
+        let recorder = slow(&fleet, SECOND * 60, is_batch);
+        let others = Recorder::new();
+        fleet.hub().send(P0, "event").unwrap();
+        fleet
+            .start("a", |host| host.options(with_reports(&recorder)).processor(recorder.make()))
+            .await
+            .unwrap();
+        fleet.until("in a call", || recorder.running() == 1).await.unwrap();
+        for name in ["b", "c", "d", "e"] {
+            fleet.start(name, |host| host.processor(others.make())).await.unwrap();
+        }
+        let report = fleet.host("a").stop(SECOND * 120).await.unwrap();
+        assert_eq!(
+            report,
+            StopReport { drained: vec![P0], ..StopReport::default() },
+            "{report}, wakes: {wakes}"
+        );
+        assert_eq!(recorder.finished(0), [0]);
+        // Where nobody is woken, it goes to whoever has asked meanwhile.
+        let reason = if wakes { CloseReason::Shutdown } else { CloseReason::Handover };
+        assert_eq!(recorder.closes(0), [reason]);
+        fleet.pass(SECOND * 60).await;
+        assert_eq!(others.delivered(0), [] as [u64; 0], "what is finished does not come again");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_is_seen_alive_as_long_as_it_stops() {
+    let (mut fleet, _) = fleet(1, true);
+    let recorder = slow(&fleet, SECOND * 100, is_batch);
+    fleet.hub().send(P0, "event").unwrap();
+    fleet.start("a", |host| host.processor(recorder.make())).await.unwrap();
+    fleet.until("in a call", || recorder.running() == 1).await.unwrap();
+    let mut stop = Box::pin(fleet.host("a").stop(SECOND * 120));
+    assert!((&mut stop).now_or_never().is_none());
+    fleet.pass(SECOND * 80).await;
+    let hosts = fleet.admin().hosts().await.unwrap();
+    assert!(hosts[0].age <= SECOND * 15, "{hosts:?}");
+    assert!(stop.await.unwrap().is_clean());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_close_in_a_long_stop_has_the_time_of_the_stop() {
+    let (mut fleet, _) = fleet(1, true);
+    let recorder = slow(&fleet, SECOND * 90, is_close);
+    fleet.hub().send(P0, "event").unwrap();
+    fleet.start("a", |host| host.options(with_reports(&recorder)).processor(recorder.make())).await.unwrap();
+    fleet.until_caught_up().await.unwrap();
+    let report = fleet.host("a").stop(SECOND * 120).await.unwrap();
+    assert_eq!(report, StopReport { drained: vec![P0], ..StopReport::default() }, "{report}");
+    assert_eq!(recorder.reports("Stuck"), 0, "{:?}", recorder.report_texts());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_while_the_store_hangs_leaves_the_call_in_flight_its_time() {
+    for wakes in WAKES {
+        let (mut fleet, store) = fleet(2, wakes);
+        let recorder = slow(&fleet, SECOND * 12, is_batch);
+        fleet.hub().send(P0, "event").unwrap();
+        fleet.start("a", |host| host.processor(recorder.make())).await.unwrap();
+        fleet.until("in a call", || recorder.running() == 1).await.unwrap();
+        store.trouble_all(Trouble::Hangs);
+        // The next scan hangs in the middle.
+        fleet.pass(SECOND * 6).await;
+        let (finished, report) = {
+            let mut stop = Box::pin(fleet.host("a").stop(SECOND * 15));
+            assert!((&mut stop).now_or_never().is_none());
+            fleet.pass(SECOND * 3).await;
+            // From now on nothing new begins.
+            let begun = recorder.delivered(0).len();
+            for n in 0..5 {
+                fleet.hub().send(PartitionId(1), format!("late {n}")).unwrap();
+            }
+            fleet.pass(SECOND * 6).await;
+            assert_eq!(
+                (recorder.delivered(0).len(), recorder.delivered(1)),
+                (begun, vec![]),
+                "wakes: {wakes}"
+            );
+            store.heal();
+            (recorder.finished(0), stop.await.unwrap())
+        };
+        assert_eq!(finished, [0], "the call ended by itself, wakes: {wakes}");
+        assert_eq!(report.given_up, [], "{report}, wakes: {wakes}");
+    }
+}

@@ -76,6 +76,10 @@ fn path(rest: &str) -> Result<PathBuf, InvalidUrl> {
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // Two slashes in front would be taken for those of a URL.
+            Self::Sqlite(path) if path.to_string_lossy().starts_with("//") => {
+                write!(f, "sqlite://{}", path.display())
+            }
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
             Self::Postgres(url) => f.write_str(&without_password(url)),
             Self::Blob(text) => f.write_str(&without_key(text)),

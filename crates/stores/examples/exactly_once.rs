@@ -167,9 +167,10 @@ async fn process(
         }
         let request = context.save_request(last);
         match store.save_in(&mut transaction, context.group(), &request, first.sequence).await? {
-            Save::Saved(_) => {
+            Save::Saved(checkpoint) => {
                 tell("saving");
                 transaction.commit().await?;
+                context.checkpoint_committed(&checkpoint);
                 tell("saved");
                 return Ok(());
             }

@@ -85,6 +85,21 @@ pub(super) struct Call {
     pub(super) blocked_until: Monotonic,
 }
 
+/// What a log of the hub had lost when it was deleted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct EarlierLog {
+    /// The oldest event that was kept.
+    pub(super) kept: SequenceNumber,
+    /// Numbers whose events were lost, or never were.
+    pub(super) passed_over: Vec<Range<SequenceNumber>>,
+}
+
+impl EarlierLog {
+    pub(super) fn is_gone(&self, event: SequenceNumber) -> bool {
+        event < self.kept || self.passed_over.iter().any(|range| range.contains(&event))
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Case {
     pub(super) owner: Option<HostId>,
@@ -116,6 +131,8 @@ pub(super) struct Case {
     pub(super) kept: SequenceNumber,
     /// Numbers of the present log whose events are lost, or never were.
     pub(super) passed_over: Vec<Range<SequenceNumber>>,
+    /// The logs that the hub had before, by their life.
+    pub(super) earlier: BTreeMap<usize, EarlierLog>,
     /// Where a person has moved it, until the store carries it out.
     pub(super) sought: Option<SequenceNumber>,
     /// The epoch that the last seek took: what older ones finish counts for nothing.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ephor::{Epoch, Event, HostId, LostGround, OnInvalidPosition, PartitionId, SequenceNumber};
+use ephor::{Epoch, Event, HostId, PartitionId, SequenceNumber};
 use ephor_core::time::Monotonic;
 
 use super::case::{Call, Case, Reading, Standing};
@@ -32,13 +32,19 @@ pub struct Span {
     pub first: SequenceNumber,
     /// The last of them.
     pub last: SequenceNumber,
+    /// Whether none in between is missing, and all are of one log.
+    pub whole: bool,
 }
 
 impl Span {
     /// These events.
     pub fn of(events: &[Event]) -> Option<Self> {
         let (first, last) = (events.first()?, events.last()?);
-        Some(Self { life: life_of(first), first: first.sequence, last: last.sequence })
+        let life = life_of(first);
+        let follows =
+            |pair: &[Event]| pair[0].sequence.next() == pair[1].sequence && life_of(&pair[1]) == life;
+        let whole = events.windows(2).all(follows);
+        Some(Self { life, first: first.sequence, last: last.sequence, whole })
     }
 
     fn events(self) -> impl Iterator<Item = SequenceNumber> {
@@ -107,6 +113,10 @@ impl Judge {
             let present = docket.life();
             let another = docket.has_it_from_another_time(caller, self.handle.now());
             let case = docket.cases.entry(caller.partition).or_default();
+            if let Some(Span { first, last, .. }) = span.filter(|span| !span.whole) {
+                let what = format!("one call with {first:?} to {last:?}, and events in between are missing");
+                objections.push((Promise::AtLeastOnceInOrder, what));
+            }
             if let Some(span) = span.filter(|span| span.life == present && !another) {
                 objections.extend(out_of_order(case, caller.epoch, span));
             }
@@ -299,62 +309,6 @@ impl Judge {
         reading.next = Some(Standing { life, next: sequence.next() });
         if life == present {
             case.done.insert(sequence);
-        }
-    }
-
-    /// A host reports that a position does not exist any more.
-    pub fn lost_ground(&self, machine: Machine, partition: PartitionId, ground: &LostGround) {
-        self.history.tell(format_args!("{} says of {partition:?}: {ground}", self.handle.name_of(machine)));
-        let objection = {
-            let mut docket = self.docket();
-            let present = docket.life();
-            let amnesty = docket.in_amnesty(self.handle.now());
-            let case = docket.cases.entry(partition).or_default();
-            // Somebody may have lost it without knowing yet.
-            let own = case.granted.iter().filter(|(_, grant)| grant.machine == Some(machine));
-            let Some(epoch) = own.max_by_key(|(_, grant)| grant.at).map(|(epoch, _)| *epoch) else { return };
-            let (kept, standing) = (case.kept, case.standing);
-            let gone = match ground {
-                LostGround::Overtaken { wanted, oldest } => {
-                    (wanted.0..oldest.0).all(|event| case.is_gone(SequenceNumber(event)))
-                }
-                _ => false,
-            };
-            let oldest_instead = self.on_invalid == OnInvalidPosition::Earliest;
-            let mut reading = case.readings.entry(epoch).or_default();
-            let mut expected = reading.next.filter(|standing| standing.life == present).map(|it| it.next);
-            // A restored store may have given its epoch to another host, too: then where this one reads, only it knows.
-            let mut of_another = Reading::default();
-            if let LostGround::Overtaken { wanted, .. } = ground
-                && amnesty
-                && expected.is_some_and(|expected| expected != *wanted)
-            {
-                (reading, expected) = (&mut of_another, None);
-            }
-            reading.moving = !oldest_instead;
-            let (next, true_word) = match ground {
-                LostGround::Overtaken { wanted, oldest } => {
-                    // More may be gone by the time that it says so again.
-                    let again = expected == Some(*oldest) || reading.said_at == Some(*wanted);
-                    reading.said_at = Some(*wanted);
-                    (*oldest, gone && (again || expected.is_none_or(|expected| expected == *wanted)))
-                }
-                LostGround::AnotherLog { .. } => {
-                    let read_on = reading.unsaved.is_some();
-                    // It may have read its checkpoint right before an old copy of the store was put back.
-                    let had_one = standing.is_some_and(|standing| standing.life < present) || amnesty;
-                    (kept, had_one && !read_on)
-                }
-                _ => (kept, false),
-            };
-            if oldest_instead {
-                reading.next = Some(Standing { life: present, next });
-            }
-            (!true_word)
-                .then(|| format!("said to be gone: {ground}; expected {expected:?}, kept from {kept:?}"))
-        };
-        if let Some(what) = objection {
-            self.object(Promise::AtLeastOnceInOrder, Some(partition), what);
         }
     }
 

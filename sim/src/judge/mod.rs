@@ -19,6 +19,7 @@ mod case;
 mod code_side;
 mod docket;
 mod hub_side;
+mod lost_ground;
 mod promise;
 mod rest;
 mod robbery;
@@ -40,7 +41,7 @@ use crate::executor::{Handle, Machine};
 use crate::history::History;
 use crate::scenario::{Scenario, Style};
 pub use calls::Told;
-use case::Standing;
+use case::{EarlierLog, Standing};
 pub use code_side::{Caller, Span};
 use docket::{Docket, Seat};
 pub use promise::{Promise, Violation};
@@ -281,12 +282,13 @@ impl Judge {
     /// The hub was made anew, as this log: what was in it is gone.
     pub fn hub_was_made_anew(&self, log: Option<LogId>) {
         let mut docket = self.docket();
+        let deleted = docket.life();
         docket.logs.push(log);
         for case in docket.cases.values_mut() {
+            let (kept, passed_over) = (std::mem::take(&mut case.kept), std::mem::take(&mut case.passed_over));
+            case.earlier.insert(deleted, EarlierLog { kept, passed_over });
             case.done.clear();
             case.excused = SequenceNumber(0);
-            case.kept = SequenceNumber(0);
-            case.passed_over.clear();
         }
     }
 

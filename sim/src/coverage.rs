@@ -164,13 +164,22 @@ fn reaches_host(fault: Fault, state: HostCondition) -> bool {
             | Fault::Upgrade
             | Fault::BrokenUpgrade
             | Fault::Leave
+            | Fault::LongStop
+            | Fault::StoreHangsAtStop
             | Fault::Pause
+            | Fault::Suspend
             | Fault::Freeze,
             HostCondition::Paused,
         ) => false,
-        (Fault::Restart | Fault::Upgrade | Fault::BrokenUpgrade | Fault::Leave, HostCondition::Stopping) => {
-            false
-        }
+        (
+            Fault::Restart
+            | Fault::Upgrade
+            | Fault::BrokenUpgrade
+            | Fault::Leave
+            | Fault::LongStop
+            | Fault::StoreHangsAtStop,
+            HostCondition::Stopping,
+        ) => false,
         _ => true,
     }
 }
@@ -190,9 +199,13 @@ fn hits_a_host(fault: Fault) -> bool {
             | Fault::LinkCut
             | Fault::HubLosesPower
             | Fault::HubPropertiesLag
+            | Fault::HubReplicaLags
             | Fault::HubRecreated
+            | Fault::HubRefilled
             | Fault::HubGrows
             | Fault::Retention
+            | Fault::RetentionOvertakes
+            | Fault::HubDamaged
             | Fault::ForeignReader
             | Fault::Seek
     )

@@ -29,17 +29,6 @@ use crate::source::{SlowSource, SourceFaults, Word};
 use crate::store::{FaultyStore, StoreFaults};
 use crate::watched::Watch;
 
-/// How long a stop may take.
-const STOP_WITHIN: Duration = Duration::from_secs(20);
-
-/// What it takes to close, and for the word to get round.
-const STOP_GRACE: Duration = Duration::from_secs(6);
-/// A process that is still starting is told to stop so often, with this pause.
-const STOP_ATTEMPTS: u32 = 60;
-const STOP_AGAIN: Duration = Duration::from_secs(1);
-/// So many calls of the store, one after the other, may be in vain before a stop gives up.
-const STOP_CALLS: u32 = 7;
-
 /// What all hosts of a run share.
 #[derive(Clone)]
 pub(crate) struct World {
@@ -106,11 +95,13 @@ pub(crate) struct SimHost {
     pub(crate) style: Style,
     pub(crate) process: Option<Arc<EventProcessorHost>>,
     /// On its way out; true once it is.
-    stopping: Option<Arc<AtomicBool>>,
+    pub(crate) stopping: Option<Arc<AtomicBool>>,
     /// Left for good: it is not started again.
     pub(crate) gone: bool,
     /// Its clock stands still.
     frozen: bool,
+    /// It sleeps.
+    asleep: bool,
     /// How fast its clock runs otherwise.
     rate_ppm: i32,
     pub(crate) store: Arc<Mutex<StoreFaults>>,
@@ -118,10 +109,14 @@ pub(crate) struct SimHost {
     pub(crate) processor: Arc<Mutex<ProcessorFaults>>,
 }
 
+/// How long closing takes at most on a good day.
+const A_CLOSE: Duration = Duration::from_millis(30);
+
 /// The user's code on a good day.
 pub(crate) fn good_day(scenario: &Scenario) -> ProcessorFaults {
     ProcessorFaults {
         call: scenario.call,
+        close: A_CLOSE,
         fail: 0.0,
         panic: 0.0,
         block: 0.0,
@@ -147,6 +142,7 @@ impl SimHost {
             stopping: None,
             gone: false,
             frozen: false,
+            asleep: false,
             rate_ppm: 0,
             store: Arc::default(),
             source: Arc::default(),
@@ -303,37 +299,6 @@ impl SimHost {
         }
     }
 
-    /// Stops the process in good order, in its own time.
-    pub(crate) fn stop(&mut self, world: &World) {
-        let Some(process) = self.process.clone().filter(|_| self.stopping.is_none()) else { return };
-        let (history, judge, name) = (world.history.clone(), world.judge.clone(), self.name.clone());
-        let stopped = Arc::new(AtomicBool::new(false));
-        self.stopping = Some(stopped.clone());
-        let (handle, machine, begun) = (world.handle.clone(), self.machine, world.handle.now());
-        let longest = STOP_WITHIN + self.style.manager_options().store_timeout * STOP_CALLS + STOP_GRACE;
-        world.handle.spawn_on(self.machine, async move {
-            // Who is still starting cannot be stopped yet.
-            for _ in 0..STOP_ATTEMPTS {
-                if process.snapshot().is_some() {
-                    break;
-                }
-                handle.sleep(STOP_AGAIN).await;
-            }
-            let host = process.snapshot().map(|snapshot| snapshot.host);
-            match process.stop(STOP_WITHIN).await {
-                Ok(report) => {
-                    history.tell(format_args!("{name} stopped: {report}"));
-                    if let Some(host) = host {
-                        judge.stopped(&host, &report);
-                    }
-                    judge.stopped_in_time(machine, begun, longest + STOP_AGAIN * STOP_ATTEMPTS);
-                }
-                Err(error) => history.tell(format_args!("{name} does not stop: {error}")),
-            }
-            stopped.store(true, Ordering::Relaxed);
-        });
-    }
-
     /// Notices that a stop is over.
     pub(crate) fn reap(&mut self) {
         if self.stopping.as_ref().is_some_and(|stopped| stopped.load(Ordering::Relaxed)) {
@@ -353,8 +318,20 @@ impl SimHost {
         }
     }
 
+    /// The machine sleeps: nothing runs, and its clock goes on.
+    pub(crate) fn fall_asleep(&mut self, world: &World) {
+        world.handle.pause(self.machine);
+        world.judge.falls_asleep(self.machine);
+        self.asleep = true;
+    }
+
     /// The process goes on, and so does its clock.
     pub(crate) fn wake(&mut self, world: &World) {
+        if std::mem::take(&mut self.asleep) {
+            world.judge.wakes_up(self.machine);
+            world.handle.resume(self.machine);
+            return;
+        }
         if std::mem::take(&mut self.frozen) {
             let rate = self.rate_ppm;
             world.handle.change_clock(self.machine, |clock, now| clock.run_at(now, rate));

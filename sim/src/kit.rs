@@ -322,6 +322,7 @@ fn wear(style: &mut Style, options: &EventProcessorOptions) {
 fn is_of_the_code(fault: Fault, stumbles: bool) -> bool {
     match fault {
         Fault::SlowProcessor | Fault::FailingProcessor | Fault::HangingProcessor => !stumbles,
+        Fault::LongStop | Fault::StoreHangsAtStop => !stumbles,
         Fault::BlockedProcessor | Fault::OddCheckpoints => true,
         _ => false,
     }

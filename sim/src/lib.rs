@@ -63,6 +63,7 @@ pub mod run;
 pub mod scale;
 pub mod scenario;
 pub mod source;
+mod stopping;
 pub mod store;
 pub mod story;
 mod watched;

@@ -39,12 +39,18 @@ menu! {
     Pause: 60,
     /// The process stands still and so does its clock, as when a virtual machine is stopped.
     Freeze: 20,
+    /// The machine sleeps for less than a lease, and its clock counts on.
+    Suspend: 30,
     /// The process is stopped in good order, and started again later.
     Restart: 60,
     /// The process is stopped in good order, and started again with other options.
     Upgrade: 50,
     /// The process is stopped in good order, and comes back at once with code that does not open for a while.
     BrokenUpgrade: 50,
+    /// The process is stopped with up to two minutes to spare, while calls take up to a minute, or closing takes longer.
+    LongStop: 25,
+    /// The process is stopped, and its store hangs for up to 15 seconds from that moment on.
+    StoreHangsAtStop: 25,
     /// A host joins.
     Join: 60,
     /// A host joins under the name of one that runs.
@@ -89,12 +95,20 @@ menu! {
     HubLosesPower: 30,
     /// What the hub says of its partitions lags behind what its receivers get, by up to 20 seconds.
     HubPropertiesLag: 40,
+    /// The hub answers as a replica that lags by up to 20 seconds: links break, and nobody opens beyond the end that it shows.
+    HubReplicaLags: 25,
     /// The hub is deleted and made anew, with as many partitions or fewer.
     HubRecreated: 8,
+    /// The hub is out of reach for all, and comes back made anew, with more events than it had.
+    HubRefilled: 8,
     /// The hub gets more partitions.
     HubGrows: 30,
     /// The oldest events of a partition are removed, read or not.
     Retention: 30,
+    /// Many events come at once, and retention removes most of them while somebody reads what it fetched before.
+    RetentionOvertakes: 20,
+    /// Events in the middle of a partition are gone, and what follows them stays.
+    HubDamaged: 20,
     /// Somebody else reads a partition in our group, under any name, with a newer epoch; now and then with the highest there are.
     ForeignReader: 40,
     /// Calls take up to 40 seconds.

@@ -84,7 +84,7 @@ fn one_fleet(seed: u64, moves: &mut Moves) {
                 let (leaving, had) = held.iter().next().map(|(n, c)| (*n, *c)).unwrap_or_default();
                 let host = &mut run.hosts[leaving];
                 if change == Change::Stop {
-                    host.stop(&run.world)
+                    host.stop(&run.world, crate::stopping::STOP_WITHIN)
                 } else {
                     host.crash(&run.world)
                 }

@@ -17,6 +17,8 @@ use crate::judge::{Caller, Judge, Promise, Span};
 pub struct ProcessorFaults {
     /// A call takes up to this long.
     pub call: Duration,
+    /// Closing takes up to this long.
+    pub close: Duration,
     /// A call fails.
     pub fail: f64,
     /// A call panics.
@@ -83,6 +85,27 @@ impl Drop for CallEnds {
             self.judge.dropped(&self.caller, self.span);
         }
         self.judge.ended(&self.caller);
+    }
+}
+
+/// Tells the judge of a close that failed, or was dropped.
+struct CloseEnds {
+    judge: Judge,
+    caller: Caller,
+    whole: bool,
+}
+
+impl CloseEnds {
+    fn is_done(mut self) {
+        self.whole = true;
+    }
+}
+
+impl Drop for CloseEnds {
+    fn drop(&mut self) {
+        if !self.whole {
+            self.judge.did_not_close(&self.caller);
+        }
     }
 }
 
@@ -252,9 +275,10 @@ impl EventProcessor for SimProcessor {
         self.is_whole(&caller);
         self.judge.closed(&caller, &format!("{reason:?}"));
         self.judge.closes_by_right(&caller, reason, context.cancelled().now_or_never().is_some());
-        let pause = Duration::from_millis(self.random.u64(0..=30));
-        self.sleep(pause).await;
         let faults = self.faults();
+        let unfinished = CloseEnds { judge: self.judge.clone(), caller: caller.clone(), whole: false };
+        let pause = Duration::from_millis(self.random.u64(0..=faults.close.as_millis() as u64));
+        self.sleep(pause).await;
         if reason.still_owner() && happens(&mut self.random, faults.by_hand) {
             // Up to the last finished batch.
             if let Ok(answer) = context.checkpoint().await {
@@ -262,9 +286,9 @@ impl EventProcessor for SimProcessor {
             }
         }
         if happens(&mut self.random, faults.close_fails) {
-            self.judge.did_not_close(&caller);
             return Err("does not close".into());
         }
+        unfinished.is_done();
         Ok(())
     }
 }

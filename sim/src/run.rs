@@ -78,6 +78,7 @@ impl Run {
             .expect("a valid name")
             .with_clock(Arc::new(handle.clock(Machine::WORLD)));
         let judge = Judge::new(&handle, &history, &scenario, log_of(&hub));
+        let judge = if guest.store.is_some() { judge.without_wakes() } else { judge };
         let bench = judge.clone();
         let mut store = MemoryStore::new(Arc::new(handle.clock(store_clock)))
             .with_rules(rules)

@@ -17,7 +17,7 @@ const MOST_PARTITIONS: u32 = 40;
 /// How long a stranger waits between two attempts to read.
 const STRANGER_WAITS: Duration = Duration::from_secs(2);
 /// Properties lag behind no further than this: a host may take it that they do not lag for longer than half a minute.
-const LONGEST_LAG: Duration = Duration::from_secs(20);
+pub(super) const LONGEST_LAG: Duration = Duration::from_secs(20);
 /// A power failure takes fewer events than this from a partition.
 const MOST_LOST: usize = 12;
 
@@ -52,6 +52,10 @@ fn strange_epoch(target: usize, owners: Epoch) -> Epoch {
 impl Run {
     pub(super) fn happens_to_the_hub(&mut self, act: &Act) -> bool {
         let world = self.world.clone();
+        if log_of(&world.hub).is_none() {
+            // It is away.
+            return false;
+        }
         let all = world.partitions();
         let partition = all[act.target % all.len()];
         let name = format!("{:?}", act.fault);

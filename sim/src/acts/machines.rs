@@ -10,6 +10,7 @@ use crate::processor::ProcessorFaults;
 use crate::run::Run;
 use crate::scenario::{Act, Fault};
 use crate::source::SourceFaults;
+use crate::stopping::STOP_WITHIN;
 use crate::store::StoreFaults;
 
 /// How long a store is out of reach after trouble: longer than most leases.
@@ -20,6 +21,15 @@ const DRIFT_PPM: i32 = 20_000;
 const AN_HOUR: i64 = 3_600_000;
 /// A process that is still on its way out is started again a little later.
 const SOON: Duration = Duration::from_secs(1);
+
+/// How long a call takes while a long stop is to come, at most.
+const LONG_CALL: Duration = Duration::from_secs(60);
+/// How long closing takes in some long stops, at most.
+const LONG_CLOSE: Duration = Duration::from_secs(100);
+/// How long a stop leaves calls in flight at most, in seconds.
+const LONGEST_STOP: u64 = 120;
+/// Calls become long this long before a stop, so that some are under way.
+const BEFORE_A_STOP: Duration = Duration::from_secs(8);
 
 impl Run {
     pub(super) fn somebody_joins(&mut self, act: &Act) -> bool {
@@ -56,12 +66,19 @@ impl Run {
         let running = self.hosts.iter().filter(|host| host.runs()).count();
         let picked = match act.fault {
             Fault::ClockDrift | Fault::ClockJump | Fault::WallClockSet => self.pick(act, |host| !host.gone),
-            Fault::Restart | Fault::Upgrade | Fault::BrokenUpgrade => {
-                self.pick(act, |host| host.runs() && awake(host))
-            }
+            Fault::Restart
+            | Fault::Upgrade
+            | Fault::BrokenUpgrade
+            | Fault::LongStop
+            | Fault::StoreHangsAtStop => self.pick(act, |host| host.runs() && awake(host)),
             // Somebody has to stay.
             Fault::Leave if running < 2 => None,
             Fault::Leave => self.pick(act, |host| host.runs() && awake(host)),
+            Fault::Suspend => {
+                let can = |host: &SimHost| host.process.is_some() && awake(host);
+                let in_a_call = |host: &SimHost| can(host) && world.judge.is_in_a_call(host.machine);
+                self.pick(act, in_a_call).or_else(|| self.pick(act, can))
+            }
             Fault::Pause | Fault::Freeze => self.pick(act, |host| host.process.is_some() && awake(host)),
             _ => self.pick(act, |host| host.process.is_some()),
         };
@@ -70,7 +87,14 @@ impl Run {
             .history
             .tell(format_args!("{}: {:?} for {:?}", self.hosts[number].name, act.fault, act.lasting));
         world.cover_host(&format!("{:?}", act.fault), &self.hosts[number]);
-        if !matches!(act.fault, Fault::FailingProcessor | Fault::OddCheckpoints) {
+        if !matches!(
+            act.fault,
+            Fault::FailingProcessor
+                | Fault::OddCheckpoints
+                | Fault::Suspend
+                | Fault::LongStop
+                | Fault::StoreHangsAtStop
+        ) {
             world.judge.disturbed(self.hosts[number].machine, act.lasting);
         }
         if matches!(act.fault, Fault::ClockJump | Fault::ClockDrift) {
@@ -105,23 +129,48 @@ impl Run {
                 Some(Undo::Start(number))
             }
             Fault::Restart => {
-                host.stop(&world);
+                host.stop(&world, STOP_WITHIN);
                 Some(Undo::Start(number))
             }
             Fault::Upgrade => {
-                host.stop(&world);
+                host.stop(&world, STOP_WITHIN);
                 host.style = world.scenario.upgraded.clone();
                 Some(Undo::Start(number))
             }
             Fault::BrokenUpgrade => {
-                host.stop(&world);
+                host.stop(&world, STOP_WITHIN);
                 set(&host.processor, ProcessorFaults { open_fails: 1.0, ..usual });
                 self.later(SOON, Undo::Start(number));
                 Some(Undo::Processor(number))
             }
             Fault::Leave => {
-                host.stop(&world);
+                host.stop(&world, STOP_WITHIN);
                 host.gone = true;
+                None
+            }
+            Fault::LongStop => {
+                // One in three closes for long, and the others are in long calls.
+                let (call, close) = if act.target.is_multiple_of(3) {
+                    (usual.call, LONG_CLOSE)
+                } else {
+                    (LONG_CALL, usual.close)
+                };
+                set(&host.processor, ProcessorFaults { call, close, ..usual });
+                let least = if act.target.is_multiple_of(3) { 110 } else { 30 };
+                let within = Duration::from_secs(least + act.target as u64 % (LONGEST_STOP + 1 - least));
+                self.later(BEFORE_A_STOP, Undo::Stop { host: number, within, hangs: Duration::ZERO });
+                None
+            }
+            Fault::StoreHangsAtStop => {
+                set(&host.processor, ProcessorFaults { call: STOP_WITHIN * 3 / 4, ..usual });
+                let hangs = Duration::from_secs(5 + act.target as u64 % 11);
+                self.later(BEFORE_A_STOP, Undo::Stop { host: number, within: STOP_WITHIN, hangs });
+                None
+            }
+            Fault::Suspend => {
+                host.fall_asleep(&world);
+                let asleep = host.style.lease * (20 + act.target as u32 % 60) / 100;
+                self.later(asleep, Undo::Resume(number));
                 None
             }
             Fault::Pause | Fault::Freeze => {
@@ -180,6 +229,24 @@ impl Run {
             }
             other => unreachable!("{other:?} does not happen to one machine"),
         }
+    }
+
+    /// A host is told to stop, and its store hangs for so long. It is started again once it has stopped.
+    pub(super) fn is_told_to_stop(&mut self, number: usize, within: Duration, hangs: Duration) {
+        let world = self.world.clone();
+        let host = &mut self.hosts[number];
+        if host.runs() && !world.handle.is_paused(host.machine) {
+            world
+                .history
+                .tell(format_args!("{}: stops within {within:?}; its store hangs for {hangs:?}", host.name));
+            if !hangs.is_zero() {
+                host.set_store(&world, StoreFaults::hanging(world.handle.now() + hangs));
+                self.later(hangs, Undo::Store(number));
+            }
+            self.hosts[number].stop(&world, within);
+            self.later(within / 2, Undo::Start(number));
+        }
+        self.later(within, Undo::Processor(number));
     }
 
     pub(super) fn undo_on_a_machine(&mut self, undo: Undo) {

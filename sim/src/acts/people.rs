@@ -14,6 +14,10 @@ use crate::scenario::Act;
 
 impl Run {
     pub(super) fn a_person_seeks(&mut self, act: &Act) -> bool {
+        if log_of(&self.world.hub).is_none() {
+            // Who moves a position asks the hub first.
+            return false;
+        }
         let ends = self.world.hub.ends();
         let (partition, last) = ends[act.target % ends.len()];
         let (kept, end) = (self.world.judge.kept(partition).0, last.map_or(0, |last| last.0 + 1));

@@ -53,6 +53,7 @@ impl Run {
         self.strangers.drain(..).for_each(|stranger| stranger.abort());
         self.the_store_is_well();
         world.hub.hold_properties(false);
+        world.hub.fail(None);
         for (partition, machine) in world.judge.held() {
             if let Some(number) = self.hosts.iter().position(|host| host.machine == machine) {
                 self.let_go(number, partition);

@@ -68,6 +68,7 @@ impl Judge {
             let limit = seat.style.process_timeout;
             let well = self.is_well(&docket, caller.machine) && seat.stopped.is_none();
             let reading = self.reading(caller.machine);
+            let cut_short = self.cut_short_by_a_stop(&docket, caller, span);
             let case = docket.cases.entry(caller.partition).or_default();
             let Some(call) = case.call.filter(|call| call.machine == caller.machine) else {
                 // Somebody else, who has stood still, called in between: how long this one took is not known.
@@ -83,8 +84,9 @@ impl Judge {
                 None
             } else {
                 let ours = case.epoch == caller.epoch && case.owner.as_ref() == Some(&caller.host);
-                (ours && well && age < A_DRAIN_WAITS)
-                    .then(|| format!("a call was given up after {age:?}, although nothing was in the way"))
+                let too_young = (ours && well && age < A_DRAIN_WAITS)
+                    .then(|| format!("a call was given up after {age:?}, although nothing was in the way"));
+                cut_short.or(too_young)
             }
         };
         if let Some(what) = objection {
@@ -245,20 +247,24 @@ impl Judge {
         let objection = {
             let mut docket = self.docket();
             let restored = docket.restored_at.is_some();
+            let lost = (reason == CloseReason::LeaseLost)
+                .then(|| self.ran_out_in_good_health(&docket, caller.partition, &caller.host, caller.epoch));
             let case = docket.cases.entry(caller.partition).or_default();
             case.serving.remove(&caller.epoch);
+            case.gives_away = reason.still_owner().then_some(caller.epoch);
             // What somebody has taken and given back already looks the same from afar.
             let moved = case.sought_in > caller.epoch || case.owner.is_none();
+            let stop = |what: &str| Some((Promise::StopMeansStopped, what.to_owned()));
             if !reason.still_owner() && !cancelled {
-                Some("closed as lost, and the signal to give up had not come".to_owned())
+                stop("closed as lost, and the signal to give up had not come")
             } else if reason == CloseReason::Seek && !moved && !restored {
-                Some("closed because of a seek, and nobody has moved the position".to_owned())
+                stop("closed because of a seek, and nobody has moved the position")
             } else {
-                None
+                lost.flatten()
             }
         };
-        if let Some(what) = objection {
-            self.object(Promise::StopMeansStopped, Some(caller.partition), what);
+        if let Some((promise, what)) = objection {
+            self.object(promise, Some(caller.partition), what);
         }
     }
 

@@ -125,6 +125,8 @@ pub(super) struct Case {
     pub(super) closing: Option<Epoch>,
     /// The epoch whose processor failed to close.
     pub(super) close_failed: Option<Epoch>,
+    /// The epoch whose owner closed its processor in order to give it away.
+    pub(super) gives_away: Option<Epoch>,
     /// Events of the present log finished at least once, or skipped by policy.
     pub(super) done: BTreeSet<SequenceNumber>,
     /// The oldest event of the present log that is kept.
@@ -133,6 +135,8 @@ pub(super) struct Case {
     pub(super) passed_over: Vec<Range<SequenceNumber>>,
     /// The logs that the hub had before, by their life.
     pub(super) earlier: BTreeMap<usize, EarlierLog>,
+    /// When somebody last asked its owner for it.
+    pub(super) asked_for_at: Option<Monotonic>,
     /// Where a person has moved it, until the store carries it out.
     pub(super) sought: Option<SequenceNumber>,
     /// The epoch that the last seek took: what older ones finish counts for nothing.

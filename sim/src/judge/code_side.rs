@@ -106,6 +106,7 @@ impl Judge {
             objections.extend(self.turn_is_overdue(&docket, caller));
             objections.extend(self.comes_too_late(&docket, caller));
             objections.extend(self.checkpoint_is_overdue(&docket, caller));
+            objections.extend(self.begins_after_a_stop(&docket, caller));
             if docket.held.contains(&(caller.partition, caller.machine)) {
                 objections
                     .push((Promise::StopMeansStopped, "a call began while a person holds it".to_owned()));

@@ -9,6 +9,7 @@ use ephor_core::ids::LogId;
 use ephor_core::time::Monotonic;
 
 use super::case::Case;
+use super::stops::Stopping;
 use super::{Figures, Turn, Violation};
 use crate::executor::Machine;
 use crate::scenario::Style;
@@ -25,6 +26,8 @@ pub(super) struct Seat {
     pub(super) dead: bool,
     /// It has stopped in good order, and abandoned these.
     pub(super) stopped: Option<BTreeSet<PartitionId>>,
+    /// It was told to stop.
+    pub(super) stopping: Option<Stopping>,
     /// What it asks for, and since when.
     pub(super) wants: Vec<(Want, Monotonic)>,
     /// What it answers, and since when.
@@ -42,6 +45,10 @@ pub(super) struct MachineFile {
     pub(super) stood_until: Monotonic,
     /// Until when it was last disturbed in any way.
     pub(super) disturbed_until: Monotonic,
+    /// The same, but that it slept.
+    pub(super) troubled_until: Monotonic,
+    /// When it last woke up.
+    pub(super) woke_at: Option<Monotonic>,
     /// When its clock last stood still; what it believed then is worth nothing.
     pub(super) clock_stood_until: Option<Monotonic>,
 }
@@ -65,6 +72,14 @@ pub(super) struct Docket {
     pub(super) violation: Option<Violation>,
     pub(super) figures: Figures,
     pub(super) last_change: Monotonic,
+}
+
+impl MachineFile {
+    /// Something happens to it, until then.
+    pub(super) fn is_disturbed(&mut self, until: Monotonic) {
+        self.disturbed_until = self.disturbed_until.max(until);
+        self.troubled_until = self.troubled_until.max(until);
+    }
 }
 
 impl Docket {

@@ -23,6 +23,8 @@ mod lost_ground;
 mod promise;
 mod rest;
 mod robbery;
+mod sleep;
+mod stops;
 mod store_side;
 
 use std::collections::BTreeMap;
@@ -89,6 +91,8 @@ pub struct Judge {
     founded: u32,
     on_invalid: OnInvalidPosition,
     epochless: bool,
+    /// The store can wake its users.
+    wakes: bool,
     docket: Arc<Mutex<Docket>>,
 }
 
@@ -102,8 +106,14 @@ impl Judge {
             founded: scenario.partitions,
             on_invalid: scenario.on_invalid,
             epochless: scenario.epochless,
+            wakes: scenario.wakes,
             docket: Arc::new(Mutex::new(Docket::new(log))),
         }
+    }
+
+    /// The store may be one that wakes nobody.
+    pub fn without_wakes(self) -> Self {
+        Self { wakes: false, ..self }
     }
 
     fn docket(&self) -> MutexGuard<'_, Docket> {
@@ -178,19 +188,22 @@ impl Judge {
             style: style.clone(),
             dead: false,
             stopped: None,
+            stopping: None,
             wants: vec![],
             answers: vec![],
         });
         note(&mut seat.wants, &record.wants, now);
         note(&mut seat.answers, &record.answers, now);
+        for want in &record.wants {
+            docket.cases.entry(want.partition).or_default().asked_for_at = Some(now);
+        }
     }
 
     /// Something happens to a machine, and goes on for so long: what is due may come late.
     pub fn disturbed(&self, machine: Machine, lasting: Duration) {
         let until = self.handle.now() + lasting;
         let mut docket = self.docket();
-        let file = docket.machines.entry(machine).or_default();
-        file.disturbed_until = file.disturbed_until.max(until);
+        docket.machines.entry(machine).or_default().is_disturbed(until);
     }
 
     /// A machine stands still for so long, or its clock jumps.
@@ -213,7 +226,7 @@ impl Judge {
         let mut docket = self.docket();
         let file = docket.machines.entry(machine).or_default();
         (file.store_is_bad, file.store_changed_at) = (bad, now);
-        file.disturbed_until = file.disturbed_until.max(now);
+        file.is_disturbed(now);
     }
 
     /// The store becomes bad for all, or good again.
@@ -227,7 +240,8 @@ impl Judge {
         let now = self.handle.now();
         let mut docket = self.docket();
         let file = docket.machines.entry(machine).or_default();
-        (file.clock_stood_until, file.disturbed_until) = (Some(now), file.disturbed_until.max(now));
+        file.clock_stood_until = Some(now);
+        file.is_disturbed(now);
     }
 
     /// A person holds a partition on a machine, or lets it go.

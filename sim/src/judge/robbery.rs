@@ -28,7 +28,8 @@ impl Judge {
             seat.is_some_and(|seat| !seat.dead && self.is_well(docket, seat.machine))
         };
         (well(&change.from) && well(&change.to)).then(|| {
-            let what = "taken as silent from an owner to whom nothing had happened".to_owned();
+            let stops = self.while_stopping(docket, change);
+            let what = format!("taken as silent from an owner to whom nothing had happened{stops}");
             (Promise::OneOwner, what)
         })
     }

@@ -136,6 +136,7 @@ impl Judge {
             docket.figures.unsettled += u64::from(given && !settled);
             if change.reason == ChangeReason::Claimed(ClaimCause::Expired) {
                 objections.extend(self.taken_too_early(&docket, change));
+                objections.extend(self.expired_in_good_health(&docket, change));
             }
             if given && !settled {
                 objections.extend(self.unsettled_in_good_health(&docket, change));

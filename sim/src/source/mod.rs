@@ -207,9 +207,10 @@ impl EventSource for SlowSource {
     fn open(&self, request: OpenRequest) -> BoxFuture<'_, Result<Box<dyn Receiver>, OpenError>> {
         (self.network.ear)(Word::Opens(&request));
         let (inner, network, partition) = (self.inner.clone(), self.network.clone(), request.partition);
+        let prefetch = request.prefetch_events;
         let apply = async move {
             let receiver = inner.open(request).await?;
-            Ok(Box::new(SlowReceiver::new(network, partition, receiver)) as Box<dyn Receiver>)
+            Ok(Box::new(SlowReceiver::new(network, partition, prefetch, receiver)) as Box<dyn Receiver>)
         };
         Box::pin(async move {
             let opened = self.network.carry(SourceCall::Open, Some(partition), apply).await;

@@ -8,6 +8,7 @@ use ephor_core::event::Event;
 use ephor_core::ids::PartitionId;
 use ephor_core::source::{LastEnqueued, ReceiveError, Receiver, SourceError};
 use ephor_core::time::Monotonic;
+use futures_util::FutureExt;
 
 use super::{Network, SourceCall};
 use crate::executor::Machine;
@@ -21,6 +22,8 @@ pub(super) struct SlowReceiver {
     partition: PartitionId,
     /// None once the link broke.
     inner: Option<Box<dyn Receiver>>,
+    /// So many events are fetched ahead of whoever reads them.
+    prefetch: usize,
     /// What was fetched from the hub and is on its way here. Decided once: who
     /// drops a receive and starts another neither tempts fate twice nor escapes it.
     under_way: Option<UnderWay>,
@@ -36,8 +39,14 @@ struct UnderWay {
 }
 
 impl SlowReceiver {
-    pub(super) fn new(network: Arc<Network>, partition: PartitionId, inner: Box<dyn Receiver>) -> Self {
-        Self { network, partition, inner: Some(inner), under_way: None, arriving: Vec::new(), ending: None }
+    pub(super) fn new(
+        network: Arc<Network>,
+        partition: PartitionId,
+        prefetch: usize,
+        inner: Box<dyn Receiver>,
+    ) -> Self {
+        let (under_way, arriving, ending) = (None, Vec::new(), None);
+        Self { network, partition, prefetch, inner: Some(inner), under_way, arriving, ending }
     }
 
     async fn next(&mut self, into: &mut Vec<Event>, most: usize) -> Result<(), ReceiveError> {
@@ -47,7 +56,12 @@ impl SlowReceiver {
         let under_way = match self.under_way {
             Some(under_way) => under_way,
             None => {
-                self.ending = inner.receive(&mut self.arriving, most).await.err();
+                // What was fetched before stays in front, whatever the hub has removed since.
+                let fetched = self.arriving.len();
+                let room = self.prefetch.max(most).saturating_sub(fetched).max(1);
+                let fetch = inner.receive(&mut self.arriving, room);
+                let fetch = if fetched == 0 { Some(fetch.await) } else { fetch.now_or_never() };
+                self.ending = fetch.and_then(Result::err);
                 let journey = network.journey(SourceCall::Receive);
                 if journey.slow {
                     report(FaultKind::Slow);
@@ -71,7 +85,7 @@ impl SlowReceiver {
         }
         let here = most.min(self.arriving.len());
         into.extend(self.arriving.drain(..here));
-        if here == 0 || (self.arriving.is_empty() && self.ending.is_none()) {
+        if here == 0 || (self.arriving.len() < most && self.ending.is_none()) {
             self.under_way = None;
         }
         let ending = if here == 0 { self.ending.take() } else { None };

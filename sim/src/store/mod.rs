@@ -21,6 +21,7 @@ use ephor_core::store::{
     Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest, Seek, SeekRequest,
     Store, StoreError, StoreFuture, View,
 };
+use ephor_core::time::Monotonic;
 use fastrand::Rng;
 
 use crate::executor::Handle;
@@ -79,6 +80,8 @@ pub struct StoreFaults {
     pub lost_notification: f64,
     /// Views and heartbeats never get there; everything else does.
     pub blind: bool,
+    /// It hangs until then, in virtual time: nothing gets there sooner.
+    pub hangs_until: Monotonic,
 }
 
 impl Default for StoreFaults {
@@ -98,6 +101,7 @@ impl Default for StoreFaults {
             conflict: 0.0,
             lost_notification: 0.0,
             blind: false,
+            hangs_until: Monotonic(0),
         }
     }
 }
@@ -116,6 +120,11 @@ impl StoreFaults {
     /// Blind: it owns, renews and saves, and neither sees the others nor is seen by them.
     pub fn blind() -> Self {
         Self { blind: true, lost_notification: 1.0, ..Self::default() }
+    }
+
+    /// Hanging: nothing gets there before this instant, and then everything does.
+    pub fn hanging(until: Monotonic) -> Self {
+        Self { hangs_until: until, ..Self::default() }
     }
 
     /// Whether calls may fail or come late.
@@ -138,6 +147,7 @@ impl StoreFaults {
             throttled: self.throttled.max(all.throttled),
             conflict: self.conflict.max(all.conflict),
             lost_notification: self.lost_notification.max(all.lost_notification),
+            hangs_until: self.hangs_until.max(all.hangs_until),
             ..self
         }
     }
@@ -244,7 +254,11 @@ impl FaultyStore {
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
         Box::pin(async move {
-            let mut journey = self.draw(|random| self.faults().journey(random, call));
+            let faults = self.faults();
+            let mut journey = self.draw(|random| faults.journey(random, call));
+            let hangs = faults.hangs_until.since(self.handle.now());
+            journey.slow |= !hangs.is_zero();
+            journey.there += hangs;
             let far = Latency { least: Duration::ZERO, most: self.distance };
             journey.there += self.draw(|random| far.draw(random));
             journey.back += self.draw(|random| far.draw(random));

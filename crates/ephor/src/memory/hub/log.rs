@@ -1,6 +1,7 @@
 //! The events of one partition, and the places in it.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use ephor_core::event::{Event, NewEvent};
 use ephor_core::ids::PartitionId;
@@ -69,6 +70,11 @@ impl Log {
         }
     }
 
+    /// Loses the events of these numbers. The numbers are not given out again.
+    pub(super) fn lose(&mut self, numbers: &Range<SequenceNumber>) {
+        self.events.retain(|event| !numbers.contains(&event.sequence));
+    }
+
     pub(super) fn properties(&self, id: PartitionId) -> PartitionProperties {
         PartitionProperties { id, first: self.first(), last: self.last.clone(), next: self.next() }
     }
@@ -104,6 +110,24 @@ impl Log {
         true
     }
 
+    /// Why a replica that stands at these properties does not take this position, which exists.
+    pub(super) fn refused_by(
+        &self,
+        replica: &PartitionProperties,
+        start: &StartPosition,
+        cursor: &Cursor,
+    ) -> Option<String> {
+        let last = replica.last.as_ref();
+        match start {
+            _ if cursor.next <= replica.next.0 => None,
+            StartPosition::Sequence { number, .. } => Some(beyond_the_end(*number, last)),
+            StartPosition::Offset { offset, .. } => {
+                Some(format!("The supplied offset '{offset}' is invalid."))
+            }
+            _ => None,
+        }
+    }
+
     /// Where this start position lies, or why it does not exist; with `any_number`, any sequence number is taken.
     pub(super) fn locate(&self, start: &StartPosition, any_number: bool) -> Result<Cursor, String> {
         let next = match start {
@@ -124,11 +148,7 @@ impl Log {
     fn locate_sequence(&self, number: SequenceNumber, inclusive: bool) -> Result<u64, String> {
         let next = if inclusive { number } else { number.next() };
         if next.0 > self.next {
-            let last = self.last.as_ref().map_or_else(|| "-1".to_owned(), |last| last.sequence.to_string());
-            return Err(format!(
-                "The supplied sequence number '{number}' is invalid. The last sequence number in the system \
-                 is '{last}'"
-            ));
+            return Err(beyond_the_end(number, self.last.as_ref()));
         }
         Ok(next.0)
     }
@@ -161,4 +181,13 @@ impl Log {
     fn index_of_time(&self, time: Timestamp) -> usize {
         self.events.partition_point(|event| event.enqueued_at < time)
     }
+}
+
+/// What a hub says of a sequence number that it has not reached.
+fn beyond_the_end(number: SequenceNumber, last: Option<&LastEnqueued>) -> String {
+    let last = last.map_or_else(|| "-1".to_owned(), |last| last.sequence.to_string());
+    format!(
+        "The supplied sequence number '{number}' is invalid. The last sequence number in the system \
+         is '{last}'"
+    )
 }

@@ -9,6 +9,7 @@ mod partition;
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
@@ -199,6 +200,20 @@ impl MemoryHub {
     /// called with false: properties that lag behind the receivers.
     pub fn hold_properties(&self, hold: bool) {
         self.change().partitions.iter().for_each(|partition| partition.hold_properties(hold));
+    }
+
+    /// From now on the hub answers as a replica that has not caught up: `partition_properties` stands still as with
+    /// [`hold_properties`](Self::hold_properties), and a receiver that wants to begin beyond the end that it shows is
+    /// refused. Receivers that are open get every event. Ends with `hold_properties(false)`.
+    pub fn hold_opens(&self) {
+        self.change().partitions.iter().for_each(|partition| partition.hold_opens());
+    }
+
+    /// Plays damage in the middle of a log: the events of these numbers are gone, in silence, and what follows them
+    /// stays where it is.
+    pub fn lose(&self, partition: PartitionId, numbers: Range<SequenceNumber>) -> Result<(), SourceError> {
+        self.partition(&self.read(), partition)?.lose(&numbers);
+        Ok(())
     }
 
     /// From now on a receiver opens at any sequence number, and waits there for the log to reach it, until this is

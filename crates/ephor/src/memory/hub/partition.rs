@@ -4,6 +4,7 @@
 //! disconnected cannot take another event once its successor is in.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ephor_core::BoxFuture;
@@ -31,6 +32,8 @@ struct State {
     outage: Option<Arc<str>>,
     /// What it says of itself while its properties stand still.
     stale_properties: Option<PartitionProperties>,
+    /// While its properties stand still, nobody opens a receiver beyond the end that they show.
+    opens_lag: bool,
     /// Positions that do not exist are taken without a word.
     takes_any_position: bool,
 }
@@ -42,6 +45,7 @@ impl Partition {
             groups: BTreeMap::new(),
             outage,
             stale_properties: None,
+            opens_lag: false,
             takes_any_position: false,
         };
         Arc::new(Self { id, state: Mutex::new(state), news: Notify::new() })
@@ -86,11 +90,23 @@ impl Partition {
         self.state().log.lose_newest(events, passed_over);
     }
 
+    /// Loses the events of these numbers.
+    pub(super) fn lose(&self, numbers: &Range<SequenceNumber>) {
+        self.state().log.lose(numbers);
+    }
+
     /// Its properties stand still as they are now, or follow its log again.
     pub(super) fn hold_properties(&self, hold: bool) {
         let mut state = self.state();
         let now = state.log.properties(self.id);
         state.stale_properties = hold.then_some(now);
+        state.opens_lag &= hold;
+    }
+
+    /// The same, and receivers are opened no further than these properties say.
+    pub(super) fn hold_opens(&self) {
+        self.hold_properties(true);
+        self.state().opens_lag = true;
     }
 
     pub(super) fn take_any_position(&self, any: bool) {
@@ -117,7 +133,7 @@ impl Partition {
     ) -> Result<MemoryReceiver, OpenError> {
         let OpenRequest { group, start, epoch, receiver: name, .. } = request;
         let mut state = self.state();
-        let State { log, groups, takes_any_position, .. } = &mut *state;
+        let State { log, groups, takes_any_position, stale_properties, opens_lag, .. } = &mut *state;
         // An outdated owner learns that it is outdated, wherever it wanted to begin.
         if let Some(receivers) = groups.get(&group) {
             receivers.admit(&name, epoch)?;
@@ -125,6 +141,10 @@ impl Partition {
         let cursor = log
             .locate(&start, *takes_any_position)
             .map_err(|message| OpenError::InvalidPosition { message })?;
+        let replica = stale_properties.as_ref().filter(|_| *opens_lag);
+        if let Some(message) = replica.and_then(|replica| log.refused_by(replica, &start, &cursor)) {
+            return Err(OpenError::InvalidPosition { message });
+        }
         let place = groups.entry(group.clone()).or_default().enter(name, epoch, now);
         drop(state);
         self.news.notify_waiters();

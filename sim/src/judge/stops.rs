@@ -1,0 +1,119 @@
+//! A host that is told to stop: calls in flight get the time that it was given, nothing new begins, and nobody takes its
+//! partitions meanwhile.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ephor::{HostId, PartitionId};
+use ephor_core::history::OwnershipChange;
+use ephor_core::time::Monotonic;
+
+use super::docket::Seat;
+use super::{Caller, Docket, Judge, Promise, Span};
+
+/// After a stop no call begins later than this, unless partitions are offered first.
+const LAST_CALL: Duration = Duration::from_secs(3);
+/// So many calls of the store, one after the other, may be in vain before an offer ends.
+const OFFER_CALLS: u32 = 2;
+/// Who was asked for a partition within this time before the stop may be handing it over already.
+const HANDED_OVER: Duration = Duration::from_secs(60);
+/// Deadlines are looked at this exactly.
+const MARGIN: Duration = Duration::from_secs(1);
+
+/// A host that was told to stop.
+#[derive(Clone, Debug)]
+pub(super) struct Stopping {
+    /// When.
+    told: Monotonic,
+    /// And by its own clock.
+    reading: Monotonic,
+    /// The time for calls in flight.
+    within: Duration,
+    /// Partitions that others had asked for before.
+    asked_for: BTreeSet<PartitionId>,
+}
+
+impl Judge {
+    /// A host is told to stop, and to leave calls in flight so much time.
+    pub fn told_to_stop(&self, host: &HostId, within: Duration) {
+        let now = self.handle.now();
+        let mut docket = self.docket();
+        let asked = |at: Option<Monotonic>| at.is_some_and(|at| now.since(at) <= HANDED_OVER);
+        let asked_for = docket.cases.iter().filter(|(_, case)| asked(case.asked_for_at));
+        let asked_for = asked_for.map(|(partition, _)| *partition).collect();
+        let Some(seat) = docket.seats.get_mut(host) else { return };
+        let reading = self.reading(seat.machine);
+        seat.stopping = Some(Stopping { told: now, reading, within, asked_for });
+        self.history.tell(format_args!("{host} is told to stop within {within:?}"));
+    }
+
+    /// How long ago a host was told to stop, if its time is not over; and which time it has.
+    pub(super) fn stops_in_time(&self, seat: &Seat) -> Option<(Duration, Duration)> {
+        let stopping = seat.stopping.as_ref().filter(|_| !seat.dead && seat.stopped.is_none())?;
+        let age = self.reading(seat.machine).since(stopping.reading);
+        (age < stopping.within).then_some((age, stopping.within))
+    }
+
+    /// A call that begins long after its host was told to stop.
+    pub(super) fn begins_after_a_stop(&self, docket: &Docket, caller: &Caller) -> Option<(Promise, String)> {
+        let seat = docket.seats.get(&caller.host)?;
+        let Stopping { told, reading, within, .. } = seat.stopping.as_ref()?;
+        let age = self.reading(caller.machine).since(*reading);
+        let latest = if self.wakes { LAST_CALL } else { self.latest_offer(docket, seat, *told, *within) };
+        (age > latest && docket.in_time(caller.machine, *told)).then(|| {
+            let what = format!("a call began {age:?} after its host was told to stop");
+            (Promise::StopMeansStopped, what)
+        })
+    }
+
+    /// Where the store wakes nobody, a host goes on for half of its time as long as the store answers, so that others
+    /// can ask for what it leaves.
+    fn latest_offer(&self, docket: &Docket, seat: &Seat, told: Monotonic, within: Duration) -> Duration {
+        let longest = within / 2 + LAST_CALL;
+        let file = docket.machines.get(&seat.machine).copied().unwrap_or_default();
+        let (bad_for_all, changed_at) = docket.common;
+        if !file.store_is_bad && !bad_for_all {
+            return longest;
+        }
+        let since = if file.store_is_bad { file.store_changed_at } else { changed_at };
+        let in_vain = seat.style.manager_options().store_timeout * OFFER_CALLS;
+        longest.min(since.since(told) + in_vain + LAST_CALL)
+    }
+
+    /// A call in flight that a stop gave less time than it had promised.
+    pub(super) fn cut_short_by_a_stop(
+        &self,
+        docket: &Docket,
+        caller: &Caller,
+        span: Option<Span>,
+    ) -> Option<String> {
+        let seat = docket.seats.get(&caller.host)?;
+        let Stopping { reading, within, asked_for, .. } = seat.stopping.as_ref()?;
+        let case = docket.cases.get(&caller.partition)?;
+        let call = case.call.filter(|call| (call.machine, call.epoch) == (caller.machine, caller.epoch))?;
+        let own = self.reading(caller.machine);
+        let (age, left) = (own.since(call.reading), (*reading + *within).since(own));
+        let limit = seat.style.process_timeout.is_some_and(|limit| age >= limit);
+        let ours = case.epoch == caller.epoch && case.owner.as_ref() == Some(&caller.host);
+        let lease = seat.style.manager_options();
+        let usable = lease.lease_duration - lease.fence_margin;
+        let grant = case.granted.get(&caller.epoch)?;
+        let in_force = own.since(grant.reading) + MARGIN < usable && !docket.misled(caller.machine, grant.at);
+        let excused = asked_for.contains(&caller.partition)
+            || span.is_some_and(|span| span.life != docket.life())
+            || docket.was_restored_lately(self.handle.now())
+            || !docket.in_time(caller.machine, call.begun);
+        (left > MARGIN && !limit && ours && in_force && !excused).then(|| {
+            format!("a call in flight was given up after {age:?}, and its stop left it {left:?} more")
+        })
+    }
+
+    /// What is told of a host that is robbed while it stops.
+    pub(super) fn while_stopping(&self, docket: &Docket, change: &OwnershipChange) -> String {
+        let seat = change.from.as_ref().and_then(|from| docket.seats.get(from));
+        let stops = seat.and_then(|seat| self.stops_in_time(seat));
+        stops.map_or(String::new(), |(age, within)| {
+            format!(", but that it was told to stop within {within:?}, {age:?} ago")
+        })
+    }
+}

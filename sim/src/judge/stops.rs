@@ -10,6 +10,7 @@ use ephor_core::time::Monotonic;
 
 use super::docket::Seat;
 use super::{Caller, Docket, Judge, Promise, Span};
+use crate::executor::Machine;
 
 /// After a stop no call begins later than this, unless partitions are offered first.
 const LAST_CALL: Duration = Duration::from_secs(3);
@@ -17,6 +18,8 @@ const LAST_CALL: Duration = Duration::from_secs(3);
 const OFFER_CALLS: u32 = 2;
 /// Who was asked for a partition within this time before the stop may be handing it over already.
 const HANDED_OVER: Duration = Duration::from_secs(60);
+/// What was sent while the store was bad is answered within this time after it is good again, and perhaps nobody listens.
+const UNHEARD: Duration = Duration::from_secs(6);
 /// Deadlines are looked at this exactly.
 const MARGIN: Duration = Duration::from_secs(1);
 
@@ -98,7 +101,9 @@ impl Judge {
         let lease = seat.style.manager_options();
         let usable = lease.lease_duration - lease.fence_margin;
         let grant = case.granted.get(&caller.epoch)?;
-        let in_force = own.since(grant.reading) + MARGIN < usable && !docket.misled(caller.machine, grant.at);
+        let in_force = own.since(grant.reading) + MARGIN < usable
+            && !docket.misled(caller.machine, grant.at)
+            && docket.has_heard_of(caller.machine, grant.at);
         let excused = asked_for.contains(&caller.partition)
             || span.is_some_and(|span| span.life != docket.life())
             || docket.was_restored_lately(self.handle.now())
@@ -115,5 +120,17 @@ impl Judge {
         stops.map_or(String::new(), |(age, within)| {
             format!(", but that it was told to stop within {within:?}, {age:?} ago")
         })
+    }
+}
+
+impl Docket {
+    /// Whether a machine has certainly had the store's answer of this time.
+    fn has_heard_of(&self, machine: Machine, answer: Monotonic) -> bool {
+        let file = self.machines.get(&machine).copied().unwrap_or_default();
+        let (bad_for_all, changed_at) = self.common;
+        let heard = |bad: bool, changed: Monotonic| {
+            if bad { answer + MARGIN <= changed } else { changed + UNHEARD <= answer }
+        };
+        heard(file.store_is_bad, file.store_changed_at) && heard(bad_for_all, changed_at)
     }
 }

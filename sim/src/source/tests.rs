@@ -195,3 +195,23 @@ fn a_hub_out_of_reach_says_so() {
     assert_eq!(properties.partitions.len(), 2);
     assert_eq!(format!("{:?}", rig.source), "SlowSource(memory/homes)");
 }
+
+#[test]
+fn what_was_fetched_stays_in_front_of_what_retention_has_left() {
+    let mut rig = rig(1, SourceFaults::default());
+    let (source, hub) = (rig.source.clone(), rig.hub.clone());
+    let numbers = rig.executor.run(async move {
+        (0..20).for_each(|number: u32| drop(hub.send(P, number.to_string())));
+        let request = OpenRequest { prefetch_events: 6, ..request(1, StartPosition::Earliest) };
+        let mut receiver = source.open(request).await.unwrap();
+        let mut batches = vec![];
+        for _ in 0..3 {
+            let mut events = Vec::new();
+            receiver.receive(&mut events, 4).await.unwrap();
+            batches.push(events.iter().map(|event| event.sequence.0).collect::<Vec<_>>());
+            hub.forget_before(P, SequenceNumber(15)).unwrap();
+        }
+        batches
+    });
+    assert_eq!(numbers, [vec![0, 1, 2, 3], vec![4, 5, 15, 16], vec![17, 18, 19]]);
+}

@@ -4,6 +4,7 @@
 //! beyond all timeouts and land after its caller gave up, get lost on the way
 //! there or back, or come back with an error whether it was applied or not.
 
+mod faults;
 mod heard;
 #[cfg(test)]
 mod tests;
@@ -21,12 +22,12 @@ use ephor_core::store::{
     Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest, Seek, SeekRequest,
     Store, StoreError, StoreFuture, View,
 };
-use ephor_core::time::Monotonic;
 use fastrand::Rng;
 
 use crate::executor::Handle;
 use crate::faults::{FaultKind, FaultObserver, Latency, happens};
-use crate::network::{Journey, carry};
+use crate::network::carry;
+pub use faults::StoreFaults;
 pub(crate) use heard::HeardStore;
 
 /// The methods of a store.
@@ -47,133 +48,6 @@ pub enum StoreCall {
     Seek,
     History,
     Changed,
-}
-
-/// How bad the network between one machine and the store is. Numbers without
-/// a unit are probabilities, per call.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct StoreFaults {
-    /// How long one way takes.
-    pub latency: Latency,
-    /// The request takes [`StoreFaults::slow_latency`] instead.
-    pub slow: f64,
-    /// How long a slow request takes: longer than callers wait, so that it
-    /// lands when they have given up.
-    pub slow_latency: Latency,
-    /// The answer takes [`StoreFaults::slow_answer_latency`] instead.
-    pub slow_answer: f64,
-    /// How long a slow answer takes: not quite as long as callers wait.
-    pub slow_answer_latency: Latency,
-    /// Not applied, never answered.
-    pub lost_request: f64,
-    /// Applied, never answered.
-    pub lost_response: f64,
-    /// Not applied, answered with an error.
-    pub error_before: f64,
-    /// Applied, answered with an error.
-    pub error_after: f64,
-    /// Not applied, answered with a plea for fewer calls.
-    pub throttled: f64,
-    /// A claim is answered with whoever holds the lease, and not applied.
-    pub conflict: f64,
-    /// A wake-up call is lost.
-    pub lost_notification: f64,
-    /// Views and heartbeats never get there; everything else does.
-    pub blind: bool,
-    /// It hangs until then, in virtual time: nothing gets there sooner.
-    pub hangs_until: Monotonic,
-}
-
-impl Default for StoreFaults {
-    /// A good network.
-    fn default() -> Self {
-        Self {
-            latency: Latency::milliseconds(1, 5),
-            slow: 0.0,
-            slow_latency: Latency::milliseconds(5_000, 60_000),
-            slow_answer: 0.0,
-            slow_answer_latency: Latency::milliseconds(1_000, 4_500),
-            lost_request: 0.0,
-            lost_response: 0.0,
-            error_before: 0.0,
-            error_after: 0.0,
-            throttled: 0.0,
-            conflict: 0.0,
-            lost_notification: 0.0,
-            blind: false,
-            hangs_until: Monotonic(0),
-        }
-    }
-}
-
-impl StoreFaults {
-    /// Cut off: nothing gets through any more. What is on its way still arrives.
-    pub fn cut_off() -> Self {
-        Self { lost_request: 1.0, lost_notification: 1.0, ..Self::default() }
-    }
-
-    /// Deaf: everything gets there, and no answer comes back.
-    pub fn deaf() -> Self {
-        Self { lost_response: 1.0, lost_notification: 1.0, ..Self::default() }
-    }
-
-    /// Blind: it owns, renews and saves, and neither sees the others nor is seen by them.
-    pub fn blind() -> Self {
-        Self { blind: true, lost_notification: 1.0, ..Self::default() }
-    }
-
-    /// Hanging: nothing gets there before this instant, and then everything does.
-    pub fn hanging(until: Monotonic) -> Self {
-        Self { hangs_until: until, ..Self::default() }
-    }
-
-    /// Whether calls may fail or come late.
-    pub fn is_bad(&self) -> bool {
-        let harmless = Self { lost_notification: 0.0, ..*self };
-        harmless != Self::default()
-    }
-
-    /// What goes wrong here, and what goes wrong with all: the worse of both.
-    fn and(self, all: Self) -> Self {
-        let worse = |a: Latency, b: Latency| if a.most >= b.most { a } else { b };
-        Self {
-            latency: worse(self.latency, all.latency),
-            slow: self.slow.max(all.slow),
-            slow_answer: self.slow_answer.max(all.slow_answer),
-            lost_request: self.lost_request.max(all.lost_request),
-            lost_response: self.lost_response.max(all.lost_response),
-            error_before: self.error_before.max(all.error_before),
-            error_after: self.error_after.max(all.error_after),
-            throttled: self.throttled.max(all.throttled),
-            conflict: self.conflict.max(all.conflict),
-            lost_notification: self.lost_notification.max(all.lost_notification),
-            hangs_until: self.hangs_until.max(all.hangs_until),
-            ..self
-        }
-    }
-
-    fn journey(&self, random: &mut Rng, call: StoreCall) -> Journey {
-        let slow = happens(random, self.slow);
-        let there = if slow { self.slow_latency } else { self.latency }.draw(random);
-        let slow_answer = happens(random, self.slow_answer);
-        let back = if slow_answer { self.slow_answer_latency } else { self.latency }.draw(random);
-        let unseen = self.blind && matches!(call, StoreCall::View | StoreCall::Heartbeat);
-        let mut fault = unseen.then_some(FaultKind::LostRequest);
-        for (kind, probability) in [
-            (FaultKind::LostRequest, self.lost_request),
-            (FaultKind::LostResponse, self.lost_response),
-            (FaultKind::ErrorBefore, self.error_before),
-            (FaultKind::ErrorAfter, self.error_after),
-            (FaultKind::Throttled, self.throttled),
-            (FaultKind::Conflict, self.conflict),
-        ] {
-            let applies = kind != FaultKind::Conflict || call == StoreCall::Claim;
-            if happens(random, probability) && applies {
-                fault = fault.or(Some(kind));
-            }
-        }
-        Journey { there, back, slow, slow_answer, fault }
-    }
 }
 
 /// One machine's way to a store.

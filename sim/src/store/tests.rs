@@ -11,6 +11,7 @@ use ephor_core::ids::{ConsumerGroup, GroupId, HostId, Incarnation, PartitionId};
 use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken, TransferRequest};
 use ephor_core::position::SequenceNumber;
 use ephor_core::store::{Claim, HostOrders, Renewal, Save, SaveRequest, Store, StoreError, View};
+use ephor_core::time::Monotonic;
 use futures_util::future::{Either, select};
 
 use super::{FaultyStore, StoreCall, StoreFaults};
@@ -119,6 +120,17 @@ fn a_lost_response_is_applied_and_never_answered() {
     assert!(rig.claim().is_none());
     assert_eq!(owner(&rig.truth()), Some(host()));
     assert_eq!(rig.seen(), [(FaultKind::LostResponse, StoreCall::Claim, Some(P))]);
+}
+
+#[test]
+fn a_store_that_hangs_carries_everything_out_when_it_hangs_no_more() {
+    let mut rig = rig(StoreFaults::hanging(Monotonic(15_000_000_000)));
+    assert!(rig.claim().is_none());
+    assert_eq!(owner(&rig.truth()), None);
+    rig.executor.run_for(6 * SECOND);
+    assert_eq!(owner(&rig.truth()), Some(host()));
+    assert_eq!(rig.seen(), [(FaultKind::Slow, StoreCall::Claim, Some(P))]);
+    assert!(rig.faults.lock().unwrap().is_bad());
 }
 
 #[test]

@@ -6,6 +6,8 @@
 
 mod log;
 mod partition;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::fmt;

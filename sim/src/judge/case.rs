@@ -115,6 +115,8 @@ pub(super) struct Case {
     pub(super) displaced_by: BTreeMap<Machine, Epoch>,
     /// Epochs whose processor is open.
     pub(super) open: BTreeSet<Epoch>,
+    /// When a processor was opened last, and in which epoch.
+    pub(super) opened_at: Option<(Epoch, Monotonic)>,
     /// Epochs whose processor has opened and is to be closed, and whose it is.
     pub(super) serving: BTreeMap<Epoch, HostId>,
     /// The batch that failed last.

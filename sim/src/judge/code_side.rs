@@ -64,6 +64,7 @@ impl Judge {
         docket.turns.push(Turn { at: self.handle.now(), partition: *partition, opens: true });
         let case = docket.cases.entry(*partition).or_default();
         case.open.insert(*epoch);
+        case.opened_at = Some((*epoch, self.handle.now()));
         // A restored store may give an epoch out again.
         case.close_failed.take_if(|failed| failed == epoch);
         if let Some(grant) = case.granted.get_mut(epoch) {

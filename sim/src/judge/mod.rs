@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ephor::{HostId, OnInvalidPosition, PartitionId, StartPosition};
-use ephor_core::host_record::HostRecord;
+use ephor_core::host_record::{Answer, HostRecord};
 use ephor_core::ids::LogId;
 use ephor_core::position::SequenceNumber;
 use ephor_core::time::{Clock, Monotonic};
@@ -192,8 +192,8 @@ impl Judge {
             wants: vec![],
             answers: vec![],
         });
-        note(&mut seat.wants, &record.wants, now);
-        note(&mut seat.answers, &record.answers, now);
+        note(&mut seat.wants, &record.wants, now, PartialEq::eq);
+        note(&mut seat.answers, &record.answers, now, same_answer);
         for want in &record.wants {
             docket.cases.entry(want.partition).or_default().asked_for_at = Some(now);
         }
@@ -350,11 +350,18 @@ impl Judge {
 }
 
 /// Notes since when each of these has been said.
-fn note<T: Clone + PartialEq>(noted: &mut Vec<(T, Monotonic)>, said: &[T], now: Monotonic) {
-    noted.retain(|(old, _)| said.contains(old));
+fn note<T: Clone>(noted: &mut Vec<(T, Monotonic)>, said: &[T], now: Monotonic, same: fn(&T, &T) -> bool) {
+    noted.retain(|(old, _)| said.iter().any(|new| same(old, new)));
     for new in said {
-        if !noted.iter().any(|(old, _)| old == new) {
-            noted.push((new.clone(), now));
+        match noted.iter_mut().find(|(old, _)| same(old, new)) {
+            Some((old, _)) => old.clone_from(new),
+            None => noted.push((new.clone(), now)),
         }
     }
+}
+
+/// An answer stays the same, also if the time that it names is counted anew.
+fn same_answer(one: &Answer, other: &Answer) -> bool {
+    (one.partition, &one.asker) == (other.partition, &other.asker)
+        && std::mem::discriminant(&one.reply) == std::mem::discriminant(&other.reply)
 }

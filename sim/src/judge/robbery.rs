@@ -54,6 +54,10 @@ impl Judge {
             let what = format!("taken as silent {waited:?} after it was asked for");
             return Some((Promise::OneOwner, what));
         }
+        if from.stopped.is_some() {
+            // Whatever it said, it has left.
+            return None;
+        }
         let answer = from.answers.iter().find(|(it, _)| it.partition == partition && it.asker == *taker);
         let (answer, since) = answer.filter(|(_, since)| {
             let seen = now.since(*since) > LONG_ENOUGH_TO_BE_SEEN;

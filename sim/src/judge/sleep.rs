@@ -11,6 +11,8 @@ use crate::executor::Machine;
 
 /// Who is awake for so long before its lease is over has renewed it.
 const RENEWS_WITHIN: Duration = Duration::from_secs(5);
+/// Deadlines are looked at this exactly.
+const MARGIN: Duration = Duration::from_secs(1);
 /// A store whose clock was set, or that was restored, tells wrong ages for so long.
 const FORGOTTEN: Duration = Duration::from_secs(120);
 
@@ -77,9 +79,14 @@ impl Judge {
         let lease = seat.style.manager_options();
         let over = grant.at + (lease.lease_duration - lease.fence_margin);
         let awake_since = file.woke_at.map_or(grant.at, |woke| woke.max(grant.at));
-        let could = over.since(awake_since) >= RENEWS_WITHIN;
+        // Who learns late of its lease renews it when it is the lease's turn.
+        let opened = case.opened_at.filter(|(of, _)| *of == epoch).map_or(grant.at, |(_, at)| at);
+        let could = over.since(awake_since) >= RENEWS_WITHIN
+            && over.since(opened) >= lease.renew_interval + RENEWS_WITHIN;
         let age = now.since(grant.at);
-        (well && !set && !docket.was_restored_lately(now) && could).then(|| {
+        // The answer to the last renewal may have come when its time was over.
+        let over = now + MARGIN >= over;
+        (over && well && !set && !docket.was_restored_lately(now) && could).then(|| {
             let awake = now.since(awake_since);
             let what = format!(
                 "its lease ran out {age:?} after it was granted, and its host was awake for {awake:?}"

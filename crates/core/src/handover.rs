@@ -69,7 +69,10 @@ pub fn judge(
     if !as_asked {
         return Verdict::Withdraw;
     }
-    let reply = answers.iter().find(|a| a.partition == ask.partition && a.asker == *me).map(|a| a.reply);
+    let of_it = || answers.iter().filter(|answer| answer.partition == ask.partition);
+    // Whoever drains for another drains: when it is done, the lease is no longer what was asked for.
+    let drains = || of_it().find(|answer| matches!(answer.reply, Reply::DrainingUntil(_)));
+    let reply = of_it().find(|answer| answer.asker == *me).or_else(drains).map(|answer| answer.reply);
     match reply {
         Some(Reply::No) => return Verdict::Withdraw,
         Some(Reply::DrainingUntil(until)) if ask.draining_since.is_none() => {
@@ -153,6 +156,15 @@ mod tests {
         assert_eq!(judged(&mut ask, &[], 162), Verdict::Wait);
         assert_eq!(judged(&mut ask, &[], 163), Verdict::Steal);
         assert_eq!(judged(&mut ask, &draining, 163), Verdict::Steal);
+    }
+
+    #[test]
+    fn an_owner_that_drains_for_another_gets_its_time_too() {
+        let slow = [answer(1, "you", Reply::DrainingUntil(Timestamp(300_000)))];
+        let mut ask = ask();
+        assert_eq!(judged(&mut ask, &slow, 100), Verdict::Wait);
+        assert_eq!(judged(&mut ask, &slow, 404), Verdict::Wait);
+        assert_eq!(judged(&mut ask, &slow, 405), Verdict::Steal);
     }
 
     #[test]

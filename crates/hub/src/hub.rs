@@ -106,7 +106,8 @@ impl Hub {
         let mut journal =
             Journal::open(files.clone(), folder, identity, record.partitions, journal_config, reading.wall)
                 .map_err(broken)?;
-        let keeper = TimeKeeper::new(reading, journal.newest_stamp(), journal.proven());
+        let keeper =
+            TimeKeeper::new(reading, journal.newest_stamp(), journal.proven(), journal.marks().clone());
         if let Some(behind) = keeper.behind() {
             tracing::warn!(
                 hub = %record.name,
@@ -116,7 +117,7 @@ impl Hub {
                  closed hub is removed"
             );
         }
-        journal.time_is_proven(keeper.time().proven);
+        journal.time_is_proven(keeper.time().proven, keeper.marks());
         journal.nothing_is_later_than(keeper.time().stamp);
         let freed = journal.expire(keeper.time()).and_then(|expired| journal.remove_files(expired));
         if let Err(error) = freed {

@@ -6,15 +6,24 @@
 //! | time | what it is for | how it moves |
 //! |---|---|---|
 //! | `stamp` | the enqueued time of events | follows the wall clock ahead at once, and back once the clock has stood there for [`SETTLING`]; back before `proven` only when that does |
-//! | `proven` | deciding that an event is past its age | with the monotonic clock; follows the wall clock, ahead or back, when both clocks have agreed for [`TRUST_AFTER`] |
+//! | `proven` | deciding that an event is past its age | with the monotonic clock; follows the wall clock, ahead or back, when both clocks have agreed for [`TRUST_AFTER`] of running time in all, over restarts ([`Marks`]) |
 //!
 //! So a jump of the wall clock makes no event older. One while the hub runs never does, since the monotonic clock tells
 //! that no time passed: events from before it are dated anew ([`Redating`]). One while it is off looks like a hub that was
-//! off for long: what that has to free goes a day after it is back.
+//! off for long: what that has to free goes a day of running after it is back.
+//!
+//! A clock that at open is behind what was marked is wrong, and may not have been set yet. Until it catches up it proves
+//! nothing and disproves nothing; if it does so within [`CATCHES_UP_WITHIN`], the hub was off, and the clock did not jump.
+
+mod marks;
+mod redating;
 
 use std::time::Duration;
 
 use ephor_core::time::{Clock, Monotonic, Timestamp};
+
+pub(crate) use self::marks::{MAX_MARKS, Mark, Marks};
+pub(crate) use self::redating::{CaughtUp, MAX_CAUGHT_UP, Redating, StampJump};
 
 /// Clocks that differ by no more than this agree.
 pub(crate) const TOLERANCE: Duration = Duration::from_secs(60);
@@ -27,6 +36,9 @@ const SETTLING: Duration = Duration::from_secs(60);
 
 /// The wall clock is believed when it has agreed with the monotonic one for this long.
 pub(crate) const TRUST_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A clock that was behind at open and is not right after this long is taken as it is.
+const CATCHES_UP_WITHIN: Duration = Duration::from_secs(60 * 60);
 
 /// What both clocks say.
 #[derive(Clone, Copy, Debug)]
@@ -50,33 +62,6 @@ pub(crate) struct HubTime {
     pub(crate) proven: Timestamp,
 }
 
-/// How events from before a jump ahead are dated: their stamps are of a clock that has been put ahead since, while the hub
-/// ran and no time passed. Several jumps count as one, the last, by all of them: that keeps events longer, never shorter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Redating {
-    /// Stamps up to this one are meant.
-    pub(crate) before: Timestamp,
-    /// And they are so much later by the clock of today.
-    pub(crate) by: Duration,
-}
-
-impl Redating {
-    /// When an event of this stamp was stored, by the clock of today.
-    pub(crate) fn date(self, stamp: Timestamp) -> Timestamp {
-        if stamp <= self.before { stamp + self.by } else { stamp }
-    }
-
-    /// The stamps jumped from one time to another.
-    pub(crate) fn jumped(&mut self, from: Timestamp, to: Timestamp) {
-        if to > from {
-            *self = Self { before: from, by: self.by.saturating_add(to.since(from)) };
-        } else {
-            // What was put ahead is put back.
-            self.by = self.by.saturating_sub(from.since(to));
-        }
-    }
-}
-
 /// What a look at the clocks found, for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Jump {
@@ -96,17 +81,48 @@ pub(crate) struct TimeKeeper {
     /// Since when the wall clock is behind the stamp.
     behind: Option<Monotonic>,
     /// From where to where the stamp jumped in the last look.
-    jumped: Option<(Timestamp, Timestamp)>,
+    jumped: Option<StampJump>,
+    marks: Marks,
+    /// The clock was behind the marks at open, and has not caught up yet.
+    late: Option<Late>,
+}
+
+/// A clock that was behind when the hub was opened.
+#[derive(Clone, Copy, Debug)]
+struct Late {
+    opened: Monotonic,
+    /// The stamp of then.
+    stamp: Timestamp,
+    /// The earliest since.
+    earliest: Timestamp,
 }
 
 impl TimeKeeper {
     /// Begins with what the log says: its newest stamp, and the time that was proven when it was written last.
-    pub(crate) fn new(reading: Reading, newest: Option<Timestamp>, proven: Option<Timestamp>) -> Self {
+    pub(crate) fn new(
+        reading: Reading,
+        newest: Option<Timestamp>,
+        proven: Option<Timestamp>,
+        marks: Marks,
+    ) -> Self {
         let newest = newest.unwrap_or(reading.wall);
         let proven = proven.unwrap_or_else(|| newest.min(reading.wall));
         let time = HubTime { stamp: reading.wall.max(newest).max(proven), proven };
         let behind = (reading.wall + TOLERANCE < time.stamp).then_some(reading.now);
-        Self { time, looked: reading.now, agreed: reading, behind, jumped: None }
+        let late = marks.contradict(reading.wall).then_some(Late {
+            opened: reading.now,
+            stamp: time.stamp,
+            earliest: time.stamp,
+        });
+        Self { time, looked: reading.now, agreed: reading, behind, jumped: None, marks, late }
+    }
+
+    /// What the wall clock said while the hub ran. A clock that is behind and never catches up leaves none.
+    pub(crate) fn marks(&self) -> Marks {
+        match self.late {
+            Some(_) => Marks { ran: self.marks.ran, ..Marks::default() },
+            None => self.marks.clone(),
+        }
     }
 
     /// How far the wall clock was behind the stamps of the log when it began.
@@ -115,7 +131,7 @@ impl TimeKeeper {
     }
 
     /// From where to where the stamp jumped in the last look, if it did.
-    pub(crate) fn jumped(&self) -> Option<(Timestamp, Timestamp)> {
+    pub(crate) fn jumped(&self) -> Option<StampJump> {
         self.jumped
     }
 
@@ -148,10 +164,60 @@ impl TimeKeeper {
             self.time.proven = self.time.stamp;
             self.agreed = reading;
         }
-        let stamp = self.time.stamp;
-        let jumped = stamp > expected + TOLERANCE || stamp + TOLERANCE < expected;
-        self.jumped = jumped.then_some((expected, stamp));
+        let late = self.late;
+        self.mark(reading, elapsed, jump.is_some());
+        self.follow_marks(wall);
+        self.jumped = self.stamp_jump(late, expected, now);
         jump
+    }
+
+    /// Sets marks, unless the clock is behind and may yet be set.
+    fn mark(&mut self, Reading { wall, now }: Reading, elapsed: Duration, jumped: bool) {
+        match self.late {
+            Some(_) if !self.marks.contradict(wall) => self.late = None,
+            Some(late) if now.since(late.opened) < CATCHES_UP_WITHIN => {
+                let earliest = late.earliest.min(self.time.stamp);
+                self.late = Some(Late { earliest, ..late });
+            }
+            Some(_) => {
+                self.late = None;
+                self.marks.begin_again(wall);
+            }
+            None => {
+                self.marks.pass(elapsed);
+                if jumped {
+                    self.marks.begin_again(wall);
+                }
+                self.marks.set(wall);
+            }
+        }
+    }
+
+    /// Goes on, or back, to what a day of running proves.
+    fn follow_marks(&mut self, wall: Timestamp) {
+        let Some(proof) = self.marks.proof().filter(|_| self.late.is_none()) else { return };
+        if wall + TOLERANCE < self.time.proven {
+            self.behind = None;
+            self.time = HubTime { stamp: wall, proven: wall };
+        }
+        self.time.proven = self.time.proven.max(proof.min(self.time.stamp));
+    }
+
+    /// From where to where the stamp jumped, if it did. While a clock may yet be set, where it stands counts for nothing.
+    fn stamp_jump(&self, was_late: Option<Late>, expected: Timestamp, now: Monotonic) -> Option<StampJump> {
+        let to = self.time.stamp;
+        let latest = |late: Late| late.stamp + now.since(late.opened);
+        let (from, among) = match (was_late, self.late) {
+            (Some(_), Some(_)) => return None,
+            (Some(late), None) if to > expected + TOLERANCE => {
+                (expected, Some((late.earliest, latest(late))))
+            }
+            // What went back meanwhile was not told yet.
+            (Some(late), None) => (latest(late), None),
+            (None, _) => (expected, None),
+        };
+        let jumped = to > from + TOLERANCE || to + TOLERANCE < from;
+        jumped.then_some(StampJump { from, to, among })
     }
 
     /// Whether the clocks still agree; if not, it begins anew.
@@ -181,7 +247,7 @@ mod tests {
     }
 
     fn keeper() -> TimeKeeper {
-        TimeKeeper::new(at(0, 0), None, None)
+        TimeKeeper::new(at(0, 0), None, None, Marks::default())
     }
 
     fn time(keeper: &TimeKeeper) -> (i64, i64) {
@@ -253,27 +319,18 @@ mod tests {
 
     #[test]
     fn a_clock_that_stays_behind_is_followed_after_a_day() {
-        let mut keeper = TimeKeeper::new(at(0, 0), Some(Timestamp(START + 100 * DAY)), None);
+        let mut keeper =
+            TimeKeeper::new(at(0, 0), Some(Timestamp(START + 100 * DAY)), None, Marks::default());
         keeper.look(at(HOUR, 0));
         assert_eq!(time(&keeper), (HOUR, HOUR), "nothing proves the stamps of the log");
-        let mut keeper = TimeKeeper::new(at(0, 0), None, Some(Timestamp(START + 100 * DAY)));
+        let mut keeper =
+            TimeKeeper::new(at(0, 0), None, Some(Timestamp(START + 100 * DAY)), Marks::default());
         for hour in 1..24 {
             keeper.look(at(hour * HOUR, 0));
             assert_eq!(time(&keeper), (100 * DAY + hour * HOUR, 100 * DAY + hour * HOUR));
         }
         keeper.look(at(DAY, 0));
         assert_eq!(time(&keeper), (DAY, DAY));
-    }
-
-    #[test]
-    fn events_from_before_a_jump_ahead_are_dated_anew_until_it_is_undone() {
-        let (one, two) = (Timestamp(START), Timestamp(START + 10 * DAY));
-        let mut redating = Redating::default();
-        assert_eq!(redating.date(one), one);
-        redating.jumped(Timestamp(START + HOUR), Timestamp(START + HOUR + 8 * DAY));
-        assert_eq!((redating.date(one), redating.date(two)), (Timestamp(START + 8 * DAY), two));
-        redating.jumped(Timestamp(START + 9 * DAY), Timestamp(START + DAY));
-        assert_eq!((redating.date(one), redating.date(two)), (one, two));
     }
 
     #[test]

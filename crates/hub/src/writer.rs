@@ -211,10 +211,10 @@ impl Writer {
     pub(crate) fn look(&mut self, reading: Reading) -> HubTime {
         let jump = self.keeper.look(reading);
         let now = self.keeper.time();
-        if let Some((from, to)) = self.keeper.jumped() {
-            self.journal.time_jumped(from, to);
+        if let Some(jump) = self.keeper.jumped() {
+            self.journal.time_jumped(jump);
         }
-        self.journal.time_is_proven(now.proven);
+        self.journal.time_is_proven(now.proven, self.keeper.marks());
         let quiet = self.told_of_jump.is_some_and(|told| reading.now.since(told) < JUMPS_TOLD_EVERY);
         if let Some(jump) = jump.filter(|_| !quiet) {
             self.told_of_jump = Some(reading.now);
@@ -231,7 +231,7 @@ impl Writer {
                 unproven_seconds = now.stamp.since(now.proven).as_secs(),
                 "events are past their age by the wall clock, and are kept: the hub was off, or the clock was set, \
                  and the hub cannot tell which. If the clock is right, do nothing: they go when the hub has run for \
-                 {} hours under a clock that does not jump. If it is wrong, set it. A retention by size frees at once",
+                 {} hours in all under a clock that does not jump. If it is wrong, set it. A retention by size frees at once",
                 TRUST_AFTER.as_secs() / 3_600
             );
         }

@@ -4,12 +4,13 @@ use ephor_core::time::Timestamp;
 
 use super::Journal;
 use super::retention::newest_between;
-use crate::time::TOLERANCE;
+use crate::time::{Marks, StampJump, TOLERANCE};
 
 impl Journal {
     /// Writes down how late it is; waits for the disk only after a jump.
     pub(super) fn note_time(&mut self) {
-        let noted = self.proven.map_or(Ok(()), |proven| self.time.note(&*self.log.files, proven));
+        let noted =
+            self.proven.map_or(Ok(()), |proven| self.time.note(&*self.log.files, proven, &self.marks));
         if let Err(error) = noted {
             tracing::debug!(%error, "the time was not written");
         }
@@ -17,15 +18,21 @@ impl Journal {
 
     /// The same when the log is closed, and waits.
     pub(super) fn store_time(&mut self) {
-        let stored = self.proven.map_or(Ok(()), |proven| self.time.store(&*self.log.files, proven));
+        let stored =
+            self.proven.map_or(Ok(()), |proven| self.time.store(&*self.log.files, proven, &self.marks));
         if let Err(error) = stored {
             tracing::warn!(%error, "the time was not written; events may be kept a little longer");
         }
     }
 
-    /// It is at least this late.
-    pub(crate) fn time_is_proven(&mut self, proven: Timestamp) {
-        self.proven = Some(proven);
+    /// It is at least this late, and this is what the clock said on the way.
+    pub(crate) fn time_is_proven(&mut self, proven: Timestamp, marks: Marks) {
+        (self.proven, self.marks) = (Some(proven), marks);
+    }
+
+    /// What the clock said when the log was written last, and before.
+    pub(crate) fn marks(&self) -> &Marks {
+        &self.marks
     }
 
     /// The time that was proven when the log was written last.
@@ -49,8 +56,9 @@ impl Journal {
     }
 
     /// The stamps' clock jumped while the hub ran: what is there did not become older or younger.
-    pub(crate) fn time_jumped(&mut self, from: Timestamp, to: Timestamp) {
-        self.time.redate(from, to);
+    pub(crate) fn time_jumped(&mut self, jump: StampJump) {
+        self.time.redate(jump);
+        let StampJump { from, to, .. } = jump;
         if to < from {
             return self.nothing_is_later_than(to);
         }

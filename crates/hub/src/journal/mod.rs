@@ -42,6 +42,7 @@ use self::retention::{Newest, Sealed};
 use self::segment::Segment;
 use self::time_file::TimeFile;
 use crate::files::File;
+use crate::time::Marks;
 
 pub use self::damage::Damage;
 pub(crate) use self::log::{Cursor, Log, invalid};
@@ -103,6 +104,7 @@ pub(crate) struct Journal {
     time: TimeFile,
     /// What the hub knows of the time, to be written when there is nothing else to do.
     proven: Option<Timestamp>,
+    marks: Marks,
     active: Arc<Segment>,
     /// Where the next commit goes.
     end: u64,

@@ -22,6 +22,7 @@ use super::time_file::TimeFile;
 use super::walk::{Step, Walk};
 use super::{Journal, JournalConfig, MOST_UNSYNCED, RecoveryReport, create_segment};
 use crate::files::{File, Files, is_disk_full};
+use crate::time::Marks;
 
 impl Journal {
     /// Opens the log in this folder, or begins it. Reads the newest segment at most.
@@ -90,6 +91,7 @@ impl Journal {
             marked: None,
             time,
             proven: None,
+            marks: Marks::default(),
             active,
             end,
             room: end,
@@ -174,7 +176,7 @@ impl Journal {
         // What nobody can tell apart any more is left behind in a segment of its own.
         let spoiled = !clean && (!empty || damaged || jumped > 0);
         let report = RecoveryReport { clean, torn_bytes, bytes_read, jumped };
-        let (sealed, proven) = (Vec::new(), time.proven());
+        let (sealed, proven, marks) = (Vec::new(), time.proven(), time.marks());
         let mut journal = Self {
             config,
             log,
@@ -182,6 +184,7 @@ impl Journal {
             marked,
             time,
             proven,
+            marks,
             active,
             end,
             room: end,

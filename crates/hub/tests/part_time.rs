@@ -1,0 +1,195 @@
+//! A hub that is off for most of the day: the hours in which it is off count for retention, too, and clocks that are
+//! wrong in between make no event older.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+
+mod house;
+
+use ephor_hub::files::Files;
+
+use house::{DAY, HOUR, House, MINUTE, RETENTION, YEAR};
+
+/// When each event was really stored, and how much the hub had run by then.
+#[derive(Default)]
+struct Diary {
+    stored: Vec<(i64, i64)>,
+    ran: i64,
+}
+
+impl Diary {
+    /// Sends four events, which fill a segment.
+    async fn send(&mut self, house: &mut House) {
+        house.send(4).await;
+        self.stored.extend([(house.clock.truth(), self.ran); 4]);
+    }
+
+    async fn run(&mut self, house: &House, milliseconds: i64) {
+        let mut left = milliseconds;
+        while left > 0 {
+            let step = left.min(HOUR);
+            house.run(step);
+            left -= step;
+            self.ran += step;
+            self.nothing_went_early(house).await;
+        }
+    }
+
+    /// No event is gone before its age.
+    async fn nothing_went_early(&self, house: &House) {
+        let first = house.first().await;
+        if let Some((gone, _)) = first.checked_sub(1).map(|last| self.stored[last as usize]) {
+            let age = house.clock.truth() - gone;
+            assert!(age >= RETENTION, "event {} went {age} ms after it was stored", first - 1);
+        }
+    }
+
+    /// What was past its age so much running time ago is gone.
+    async fn what_is_old_is_gone(&self, house: &House, proof: i64) {
+        let first = house.first().await;
+        let Some((stored, ran)) = self.stored.get(first as usize) else { return };
+        let age = house.clock.truth() - stored;
+        assert!(
+            age < RETENTION + 3 * DAY || self.ran - ran < proof,
+            "event {first} is there {} days after it was stored, of which the hub ran {} hours",
+            age / DAY,
+            (self.ran - ran) / HOUR
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_hours_in_which_a_hub_is_off_count_for_retention() {
+    for mut house in House::on_disk() {
+        let mut diary = Diary::default();
+        // So much it runs in seven days, and a day more, until the mark of an hour proves the time.
+        let proof = 7 * 8 * HOUR + DAY + HOUR;
+        for _ in 0..60 {
+            diary.send(&mut house).await;
+            diary.run(&house, 8 * HOUR).await;
+            diary.what_is_old_is_gone(&house, proof).await;
+            house.close();
+            house.clock.pass(16 * HOUR);
+            house.open();
+        }
+        assert!(house.first().await >= 4 * 48, "{} of {} are gone", house.first().await, house.sent);
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_starts_behind_and_catches_up_was_off_that_long() {
+    for late in [MINUTE / 2, 5 * MINUTE] {
+        for mut house in House::on_disk() {
+            let mut diary = Diary::default();
+            for _ in 0..60 {
+                diary.send(&mut house).await;
+                diary.run(&house, 8 * HOUR).await;
+                house.close();
+                house.clock.pass(16 * HOUR);
+                // Nobody set it yet: it goes on where it was saved last.
+                house.clock.set_off(-18 * HOUR);
+                house.open();
+                diary.send(&mut house).await;
+                diary.run(&house, late).await;
+                house.clock.set_off(0);
+                diary.nothing_went_early(&house).await;
+            }
+            let first = house.first().await;
+            assert!(first >= 8 * 45, "{first} of {} are gone", house.sent);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_is_now_and_then_wrong_at_start_proves_nothing() {
+    for jump in [8 * DAY, 10 * YEAR] {
+        for mut house in House::on_disk() {
+            house.send(10).await;
+            // A day and more in all, but never one after the other.
+            for _ in 0..40 {
+                for (off, hours) in [(jump, 2), (0, 1)] {
+                    house.close();
+                    house.clock.set_off(off);
+                    house.open();
+                    house.run(hours * HOUR - MINUTE);
+                    house.assert_all_there("under a clock that contradicts itself").await;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_was_believed_wrongly_is_followed_back_over_restarts() {
+    for mut house in House::on_disk() {
+        house.clock.set_off(10 * YEAR);
+        house.run(2 * DAY);
+        house.send(10).await;
+        house.close();
+        house.clock.set_off(0);
+        for _ in 0..5 {
+            house.open();
+            house.run(8 * HOUR);
+        }
+        assert_eq!(house.send(10).await, house.clock.truth(), "a day of running is over");
+        house.assert_all_there("after all").await;
+    }
+}
+
+#[tokio::test]
+async fn a_time_file_that_is_damaged_or_gone_makes_no_event_older() {
+    for harm in ["cut", "cut in the middle", "flip", "flip behind", "empty", "gone"] {
+        for mut house in House::on_disk() {
+            house.send(10).await;
+            for _ in 0..6 {
+                house.run(8 * HOUR);
+                house.close();
+                house.clock.pass(8 * HOUR);
+                let folder = house.files.list("hubs").unwrap().remove(0);
+                let path = format!("hubs/{folder}/time");
+                let file = house.files.open(&path).unwrap();
+                match harm {
+                    "cut" => file.set_len(43).unwrap(),
+                    "cut in the middle" => file.set_len(60).unwrap(),
+                    "flip" => file.write_at(20, &[&[0xff]]).unwrap(),
+                    "flip behind" => file.write_at(70, &[&[0xff]]).unwrap(),
+                    "empty" => file.set_len(0).unwrap(),
+                    _ => house.files.remove(&path).unwrap(),
+                }
+                house.open();
+                house.assert_all_there(harm).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn whatever_the_hours_are_no_event_goes_early_and_none_stays_for_ever() {
+    for seed in 0..20 {
+        let mut chance = fastrand::Rng::with_seed(seed);
+        for mut house in House::on_disk() {
+            let mut diary = Diary::default();
+            for _ in 0..80 {
+                diary.send(&mut house).await;
+                diary.run(&house, chance.i64(MINUTE..20 * HOUR)).await;
+                house.close();
+                let off = chance.i64(0..3 * DAY);
+                house.clock.pass(off);
+                // One that is behind, but not behind what it said before, cannot be told from one that jumps.
+                let least = if seed % 2 == 0 { off + 2 * MINUTE } else { 0 };
+                let behind = if chance.bool() { least + chance.i64(0..4 * DAY) } else { 0 };
+                house.clock.set_off(-behind);
+                house.open();
+                diary.send(&mut house).await;
+                diary.run(&house, chance.i64(0..20 * MINUTE)).await;
+                house.clock.set_off(0);
+                diary.nothing_went_early(&house).await;
+            }
+            if seed % 2 == 0 {
+                diary.run(&house, DAY + 2 * HOUR).await;
+                // What a clock that was behind stamped may stay for as long as it was behind.
+                let first = house.first().await as usize;
+                let age = house.clock.truth() - diary.stored[first].0;
+                assert!(age <= RETENTION + 7 * DAY, "seed {seed}: event {first} is {} days old", age / DAY);
+            }
+        }
+    }
+}

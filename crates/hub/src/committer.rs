@@ -37,10 +37,14 @@ const REST_WITHOUT_ROOM: Duration = Duration::from_secs(1);
 /// the batch.
 pub(crate) type Answer = Box<dyn FnOnce(Result<Stored, SendError>) + Send>;
 
+/// Is asked right before a batch would be stored whether it still shall be.
+pub(crate) type Wanted = Box<dyn FnOnce() -> bool + Send>;
+
 /// A batch that waits to be stored.
 struct Waiting {
     partition: u32,
     payload: Payload,
+    wanted: Wanted,
     answer: Answer,
     _room: OwnedSemaphorePermit,
 }
@@ -112,7 +116,8 @@ impl Door {
         let Some(committer) = &self.committer else { return self.store_now(partition, payload) };
         let (answer, answered) = oneshot::channel();
         // Whoever has gone away has taken its answer with it.
-        self.enqueue(partition, payload, Box::new(|stored| drop(answer.send(stored)))).await?;
+        self.enqueue(partition, payload, Box::new(|| true), Box::new(|stored| drop(answer.send(stored))))
+            .await?;
         answered.await.unwrap_or_else(|_| Err(committer.queue().closed()))
     }
 
@@ -122,10 +127,13 @@ impl Door {
         &self,
         partition: u32,
         payload: Payload,
+        wanted: Wanted,
         answer: Answer,
     ) -> Result<(), SendError> {
         let Some(committer) = &self.committer else {
-            answer(self.store_now(partition, payload));
+            let stored =
+                if wanted() { self.store_now(partition, payload) } else { Err(SendError::OutOfOrder) };
+            answer(stored);
             return Ok(());
         };
         let bytes = u32::try_from(payload.bytes.len()).unwrap_or(u32::MAX).min(committer.queue_bytes);
@@ -135,7 +143,7 @@ impl Door {
         if queue.closing.is_some() {
             return Err(queue.closed());
         }
-        queue.waiting.push_back(Waiting { partition, payload, answer, _room: room });
+        queue.waiting.push_back(Waiting { partition, payload, wanted, answer, _room: room });
         if queue.waiting.len() >= queue.wanted {
             committer.queue.1.notify_one();
         }
@@ -312,9 +320,16 @@ impl Committing {
 
     fn commit(&self, taken: Vec<Waiting>, began: Monotonic) -> usize {
         let (mut batches, mut answers) = (Vec::with_capacity(taken.len()), Vec::with_capacity(taken.len()));
-        for Waiting { partition, payload, answer, _room } in taken {
-            batches.push((partition, payload));
-            answers.push((answer, _room));
+        for Waiting { partition, payload, wanted, answer, _room } in taken {
+            if wanted() {
+                batches.push((partition, payload));
+                answers.push((answer, _room));
+            } else {
+                answer(Err(SendError::OutOfOrder));
+            }
+        }
+        if batches.is_empty() {
+            return 0;
         }
         self.health.begin(began);
         let result = {

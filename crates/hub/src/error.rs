@@ -71,6 +71,9 @@ pub enum SendError {
     /// The disk failed.
     #[error("the disk failed: {0}; this batch does not count as stored, send it again")]
     Disk(Arc<io::Error>),
+    /// Another batch was to be stored first, and failed.
+    #[error("a batch that has to come before this one was not stored; send both again, in order")]
+    OutOfOrder,
     /// The hub is closed or deleted.
     #[error("{0}")]
     Closed(Arc<str>),

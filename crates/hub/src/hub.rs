@@ -18,7 +18,7 @@ use ephor_wire::address::same_name;
 
 use crate::batch::{StoredBatch, number_of};
 use crate::catalog::HubRecord;
-use crate::committer::{Answer, Door};
+use crate::committer::{Answer, Door, Wanted};
 use crate::config::{Durability, NamespaceConfig, Retention};
 use crate::error::{HubError, SendError};
 use crate::files::Files;
@@ -320,9 +320,10 @@ impl Hub {
         &self,
         partition: PartitionId,
         payload: Payload,
+        wanted: Wanted,
         answer: Answer,
     ) -> Result<(), SendError> {
-        self.0.door.enqueue(partition.0, payload, answer).await
+        self.0.door.enqueue(partition.0, payload, wanted, answer).await
     }
 
     /// Ends the hub in good order: stores what waits, tells the readers, closes the log.

@@ -117,10 +117,23 @@ impl Producer {
         batch: Batch,
         settled: impl FnOnce(Result<Receipt, SendError>) + Send + 'static,
     ) -> Result<(), SendError> {
+        self.enqueue_if(target, batch, || true, settled).await
+    }
+
+    /// The same, and `wanted` is asked right before the batch would be stored. If it says no, the batch is not stored, and
+    /// `settled` is told [`SendError::OutOfOrder`]. That is for batches that are stored one after the other or not at all:
+    /// whoever was told that one failed can still stop those behind it. It must not block either.
+    pub async fn enqueue_if(
+        &self,
+        target: Target<'_>,
+        batch: Batch,
+        wanted: impl FnOnce() -> bool + Send + 'static,
+        settled: impl FnOnce(Result<Receipt, SendError>) + Send + 'static,
+    ) -> Result<(), SendError> {
         let addressed = self.address(target, &batch)?;
         let answer =
             move |stored: Result<Stored, SendError>| settled(stored.map(|stored| addressed.receipt(stored)));
-        self.hub.enqueue(addressed.partition, batch.finish(), Box::new(answer)).await
+        self.hub.enqueue(addressed.partition, batch.finish(), Box::new(wanted), Box::new(answer)).await
     }
 
     /// Where a batch goes.

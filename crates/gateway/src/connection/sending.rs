@@ -156,8 +156,9 @@ async fn send_numbered(
         }
     };
     let commit = claim.commit();
+    let in_order = claim.in_order();
     let settle = move |sent: Result<Receipt, SendError>| claim.settle(sent.map(drop));
-    producer.enqueue(target, batch, settle).await.map_err(refused)?;
+    producer.enqueue_if(target, batch, in_order, settle).await.map_err(refused)?;
     drop(turn);
     let lost = || SendError::Closed("the hub is gone, and with it what was about to be stored".into());
     commit.settled().await.unwrap_or_else(|| Err(lost())).map_err(refused)

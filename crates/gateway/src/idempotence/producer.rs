@@ -8,7 +8,8 @@
 //! A [`Claim`] owns the numbers. It travels with the batch: with the connection as long as the batch is not in the
 //! hub's queue, then with the queue. So a connection that is lost takes back what nobody will store, and does not
 //! touch what may be stored yet. Whoever repeats numbers that are on their way waits for that claim, and is told the
-//! same: nothing is acknowledged before it is on disk.
+//! same: nothing is acknowledged before it is on disk. What was sent after numbers that are taken back is refused, too,
+//! when its turn comes: otherwise it would be stored before them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -126,6 +127,15 @@ impl Claim {
     /// Tells what becomes of the batch.
     pub(crate) fn commit(&self) -> Commit {
         Commit(self.outcome.subscribe())
+    }
+
+    /// Tells, when the batch is about to be stored, whether all that was sent before it is stored.
+    pub(crate) fn in_order(&self) -> impl FnOnce() -> bool + Send + 'static {
+        let (producer, epoch, start) = (self.producer.clone(), self.epoch, self.start);
+        move || {
+            let state = producer.lock();
+            state.epoch != epoch || !state.sequence.is_doomed(start)
+        }
     }
 
     /// The hub has stored the batch, or could not.

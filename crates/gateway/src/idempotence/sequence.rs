@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A range that is on its way becomes stored or is taken out; then there may be a gap before ranges that were sent
-//! after it. What comes next is the first number that is neither stored nor on its way, so a gap is filled before
+//! after it, and of those that are still on their way none may be stored. What comes next is the first number that is neither stored nor on its way, so a gap is filled before
 //! anything else is taken.
 //!
 //! On the wire numbers go from 0 to [`i32::MAX`] and begin again. Here they go on: what is meant by a number on the
@@ -36,6 +36,8 @@ struct Range<P> {
     end: i64,
     /// None once it is stored.
     pending: Option<P>,
+    /// Numbers before it were taken back while it was on its way: it must not be stored.
+    doomed: bool,
 }
 
 /// What numbers of a delivery are to a producer.
@@ -99,7 +101,7 @@ impl<P: Clone> Sequence<P> {
 
     /// These numbers, which come next, are on their way.
     pub(super) fn claim(&mut self, first: i64, count: i64, pending: P) {
-        self.ranges.insert(first, Range { end: first + count, pending: Some(pending) });
+        self.ranges.insert(first, Range { end: first + count, pending: Some(pending), doomed: false });
         self.claimed += count;
     }
 
@@ -118,11 +120,18 @@ impl<P: Clone> Sequence<P> {
         }
     }
 
-    /// The range that begins here will not be stored: its numbers are free again.
+    /// The range that begins here will not be stored: its numbers are free again. What is on its way behind it is
+    /// doomed: it would be stored before what is sent again.
     pub(super) fn take_back(&mut self, first: i64) {
         if let Some(range) = self.ranges.remove(&first) {
             self.claimed -= range.end - first;
+            self.ranges.range_mut(first..).for_each(|(_, range)| range.doomed = true);
         }
+    }
+
+    /// Whether the range that begins here must not be stored.
+    pub(super) fn is_doomed(&self, first: i64) -> bool {
+        self.ranges.get(&first).is_some_and(|range| range.doomed)
     }
 
     /// The first number that is neither stored nor on its way.
@@ -198,6 +207,7 @@ mod tests {
         let b = claim(&mut sequence, 10, 10, 'b');
         let c = claim(&mut sequence, 20, 10, 'c');
         sequence.take_back(a);
+        assert_eq!([a, b, c].map(|range| sequence.is_doomed(range)), [false, true, true]);
         sequence.stored(b);
         assert_eq!(sequence.last_stored(), NONE_YET);
         assert_eq!(sequence.look(10, 10), Numbers::Stored, "though nothing before it is");
@@ -205,6 +215,7 @@ mod tests {
         assert_eq!(sequence.look(0, 20), Numbers::OutOfOrder { last: NONE_YET }, "half of it is stored");
         let a = claim(&mut sequence, 0, 4, 'd');
         let rest = claim(&mut sequence, 4, 6, 'e');
+        assert!(!sequence.is_doomed(a) && !sequence.is_doomed(rest));
         sequence.stored(rest);
         sequence.stored(a);
         assert_eq!(sequence.last_stored(), 19);

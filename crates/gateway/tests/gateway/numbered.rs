@@ -341,6 +341,35 @@ async fn whoever_repeats_what_fails_is_told_that_it_failed() {
 }
 
 #[tokio::test]
+async fn what_was_queued_behind_a_batch_that_failed_is_not_stored_before_it() {
+    let (door, gates) = gated().await;
+    gates.syncs.set_shut(true);
+    let mut line = door.connect().await;
+    let (link, _) = line.producer(-1).await;
+    line.begin(link, 0..1).await;
+    at(&gates.syncs).await;
+    let (other, _) = line.producer(-1).await;
+    line.begin(other, 1..3).await;
+    // Whoever numbers nothing has nothing to do with it.
+    let producer = door.hub.producer();
+    let unnumbered = tokio::spawn(async move { producer.send_to(PARTITION, NewEvent::new("-1")).await });
+    gates.syncs.fail_next();
+    gates.syncs.set_shut(false);
+    let mut failed = 0;
+    while failed < 3 {
+        let (count, outcome) = line.client.outcome().await;
+        assert!(matches!(outcome, Some(Outcome::Rejected(_))), "{outcome:?}");
+        failed += count;
+    }
+    unnumbered.await.unwrap().unwrap();
+    assert_eq!(stored(&door.hub).await, [-1]);
+    for number in 0..3 {
+        assert_eq!(line.send(link, number).await, Outcome::Accepted);
+    }
+    assert_eq!(stored(&door.hub).await, [-1, 0, 1, 2]);
+}
+
+#[tokio::test]
 async fn what_is_stored_after_its_connection_was_lost_is_not_stored_again() {
     let (door, gates) = gated().await;
     gates.syncs.set_shut(true);

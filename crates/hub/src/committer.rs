@@ -248,7 +248,9 @@ impl Committing {
         while let Some(taken) = self.gather(answered, took) {
             let began = self.clock.now();
             answered = self.commit(taken, began);
-            took = self.clock.now().since(began);
+            let ended = self.clock.now();
+            self.health.ended_at(ended);
+            took = ended.since(began);
         }
     }
 
@@ -336,7 +338,7 @@ impl Committing {
             let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
             writer.commit(&batches, Reading { wall: self.clock.wall(), now: began })
         };
-        self.health.end(&result, began);
+        self.health.end(&result);
         let count = answers.len();
         match result {
             Ok(stored) => answers.into_iter().zip(stored).for_each(|((answer, _), one)| answer(Ok(one))),

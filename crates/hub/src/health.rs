@@ -91,8 +91,8 @@ impl fmt::Display for Problem {
 pub(crate) struct CommitHealth {
     /// When the commit that is under way began, in nanoseconds, and one more; 0 if none is.
     began: AtomicU64,
-    /// When, and why.
-    failed: Mutex<Option<(Monotonic, String)>>,
+    /// The last one failed: when, once the committer has looked at its clock again, and why.
+    failed: Mutex<Option<(Option<Monotonic>, String)>>,
 }
 
 impl CommitHealth {
@@ -100,13 +100,21 @@ impl CommitHealth {
         self.began.store(now.0.saturating_add(1), Ordering::Relaxed);
     }
 
-    pub(crate) fn end<T>(&self, result: &Result<T, SendError>, now: Monotonic) {
+    /// A commit ended just now.
+    pub(crate) fn end<T>(&self, result: &Result<T, SendError>) {
         self.began.store(0, Ordering::Relaxed);
         let failed = match result {
-            Err(error @ (SendError::DiskFull(_) | SendError::Disk(_))) => Some((now, error.to_string())),
+            Err(error @ (SendError::DiskFull(_) | SendError::Disk(_))) => Some((None, error.to_string())),
             _ => None,
         };
         *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = failed;
+    }
+
+    /// The commit that ended last did so at this time.
+    pub(crate) fn ended_at(&self, now: Monotonic) {
+        if let Some((at, _)) = &mut *self.failed.lock().unwrap_or_else(PoisonError::into_inner) {
+            at.get_or_insert(now);
+        }
     }
 
     pub(crate) fn problems(&self, hub: &HubName, now: Monotonic) -> Vec<Problem> {
@@ -114,7 +122,7 @@ impl CommitHealth {
         let waiting = began.map(|began| now.since(began)).filter(|waiting| *waiting > LONGEST_COMMIT);
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let hangs = waiting.map(|waiting| Problem::DiskHangs { hub: hub.clone(), waiting });
-        let failed = failed.filter(|(at, _)| now.since(*at) <= FAILURE_COUNTS);
+        let failed = failed.filter(|(at, _)| at.is_none_or(|at| now.since(at) <= FAILURE_COUNTS));
         let failed = failed.map(|(_, error)| Problem::CommitFailed { hub: hub.clone(), error });
         hangs.into_iter().chain(failed).collect()
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ephor_core::time::{Clock, Monotonic, Timestamp};
-use ephor_hub::health::{LONGEST_COMMIT, Problem};
+use ephor_hub::health::{FAILURE_COUNTS, LONGEST_COMMIT, Problem};
 use ephor_hub::{HubConfig, LocalNamespace, NamespaceConfig, NewEvent, SendError};
 use ephor_testkit::conformance::source::check;
 
@@ -106,4 +106,36 @@ async fn a_disk_that_hangs_is_noticed_without_waiting_for_it() {
     .unwrap();
     sending.join_next().await.unwrap().unwrap().unwrap();
     assert_eq!(hub.health(), []);
+}
+
+#[tokio::test]
+async fn a_commit_that_hung_and_then_failed_counts_from_its_end() {
+    let (files, gates) = Gated::new();
+    let clock = Arc::new(DeadlyClock::default());
+    let namespace = LocalNamespace::on(files, one_hub(), clock.clone()).unwrap();
+    let hub = namespace.hub("homes").unwrap();
+    gates.syncs.set_shut(true);
+    let producer = hub.producer();
+    let mut sending = JoinSet::new();
+    sending.spawn(async move { producer.send(NewEvent::new("door")).await });
+    let hung = 2 * FAILURE_COUNTS;
+    let ended = clock.clone();
+    tokio::task::spawn_blocking(move || {
+        gates.syncs.waiting();
+        ended.now.store(hung.as_nanos() as u64, Ordering::SeqCst);
+        gates.syncs.fail_next();
+        gates.syncs.set_shut(false);
+    })
+    .await
+    .unwrap();
+    sending.join_next().await.unwrap().unwrap().unwrap_err();
+    assert!(matches!(&hub.health()[..], [Problem::CommitFailed { .. }]), "{:?}", hub.health());
+    // The committer dates it, and then it is over some time.
+    check(async {
+        while !hub.health().is_empty() {
+            clock.now.fetch_add(FAILURE_COUNTS.as_nanos() as u64 / 10, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
 }

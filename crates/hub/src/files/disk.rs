@@ -6,6 +6,7 @@
 use std::fmt::{Display, Formatter};
 use std::fs;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use super::{DiskSpace, File, Files, folder_and_name, path_parts};
+use super::{DiskSpace, File, Files, direct, folder_and_name, path_parts};
 
 /// What is in the data folder concerns its owner alone.
 const FILE_MODE: u32 = 0o600;
@@ -241,6 +242,10 @@ impl File for DiskFile {
 
     fn sync(&self) -> io::Result<()> {
         self.file.sync_data().map_err(at("sync", &self.path))
+    }
+
+    fn ensure_on_disk(&self, part: Range<u64>) -> io::Result<()> {
+        direct::ensure_on_disk(&self.path, &self.file, part).map_err(at("bring to disk", &self.path))
     }
 }
 

@@ -7,17 +7,20 @@
 //! | call | what a crash leaves |
 //! |---|---|
 //! | `File::write_at` | any part of it, until `File::sync` returned |
+//! | what a failed `File::sync` left | zeros, also if it is written and synced again, until `File::ensure_on_disk` returned |
 //! | `File::set_len` | either length, until `File::sync` returned |
 //! | `create`, `rename`, `remove`, `create_folder` | either state, until `sync_folder` of the parent returned |
 //!
 //! Paths are relative to the data folder; their parts are separated by `/`, and
 //! the empty path is the data folder itself.
 
+mod direct;
 mod disk;
 mod memory;
 
 use std::fmt::Debug;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 pub use disk::{DiskError, DiskFiles};
@@ -97,6 +100,12 @@ pub trait File: Debug + Send + Sync + 'static {
 
     /// Returns once all that was written, and the length, would survive a power failure.
     fn sync(&self) -> io::Result<()>;
+
+    /// For a part that an earlier sync may have failed to write, which no later one tells: returns once it is on disk as
+    /// it is read, looked at past the caches of the system where that is possible. Nobody writes meanwhile.
+    fn ensure_on_disk(&self, _part: Range<u64>) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Whether an error of this seam says that the disk, or what we may use of it, is full.

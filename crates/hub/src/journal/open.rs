@@ -248,7 +248,9 @@ impl PartitionStart {
 }
 
 /// Puts the last commit on disk, or a header without any: a process that was killed may have left it in the
-/// page cache. It is written again, since what a failed sync left there no later sync writes.
+/// page cache. It is written again, since what a failed sync left there no later sync writes, and looked at past the
+/// page cache, since a file system may keep a block as never written although it was written again. All before it is on
+/// disk: each commit waits for that, except those that are acknowledged from the page cache, which a power failure may take.
 fn make_durable(file: &dyn File, unsure: Range<u64>) -> io::Result<()> {
     let mut bytes = vec![0; unsure.end.saturating_sub(unsure.start) as usize];
     let read = file.read_at(unsure.start, &mut bytes)?;
@@ -258,7 +260,8 @@ fn make_durable(file: &dyn File, unsure: Range<u64>) -> io::Result<()> {
         Err(error) if is_disk_full(&error) => {}
         written => written?,
     }
-    file.sync()
+    file.sync()?;
+    file.ensure_on_disk(unsure)
 }
 
 /// The header of the newest segment. One whose creation was cut short is removed: nothing can be in it.

@@ -9,6 +9,7 @@
 //! durable name may lead to a file without its content.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What a disk writes as a whole, or not at all.
@@ -50,6 +51,8 @@ pub struct FileNode {
     pub current: Arc<Vec<u8>>,
     durable: Arc<Vec<u8>>,
     unsynced: Vec<Unsynced>,
+    /// New parts whose sync failed: the file system keeps them as never written.
+    unwritten: Vec<Range<usize>>,
 }
 
 #[derive(Debug)]
@@ -140,6 +143,11 @@ fn write_some_sectors(content: &mut Vec<u8>, position: usize, bytes: &[u8], chan
 
 impl FileNode {
     pub fn change(&mut self, step: u64, change: Change) {
+        if let Change::SetLen(length) = change {
+            // What is cut off is new when it is written again.
+            self.unwritten.iter_mut().for_each(|part| part.end = part.end.min(length));
+            self.unwritten.retain(|part| !part.is_empty());
+        }
         change.apply(Arc::make_mut(&mut self.current));
         self.unsynced.push(Unsynced { step, change, given_up: false });
     }
@@ -156,12 +164,30 @@ impl FileNode {
         for unsynced in self.unsynced.drain(..).filter(|unsynced| !unsynced.given_up) {
             unsynced.change.apply(Arc::make_mut(&mut self.durable));
         }
+        for part in &self.unwritten {
+            let end = part.end.min(self.durable.len());
+            if part.start < end {
+                Arc::make_mut(&mut self.durable)[part.start..end].fill(0);
+            }
+        }
     }
 
     pub fn fail_sync(&mut self) {
         for unsynced in &mut self.unsynced {
             unsynced.given_up = true;
+            if let Change::Write { position, bytes } = &unsynced.change {
+                let new = (*position).max(self.durable.len())..position + bytes.len();
+                self.unwritten.extend(Some(new).filter(|new| !new.is_empty()));
+            }
         }
+    }
+
+    /// Writes a part past the cache.
+    pub fn ensure_on_disk(&mut self, part: Range<usize>) {
+        let end = part.end.min(self.current.len());
+        write(Arc::make_mut(&mut self.durable), part.start, &self.current[part.start..end]);
+        let left = |old: Range<usize>| [old.start..old.end.min(part.start), old.start.max(part.end)..old.end];
+        self.unwritten = self.unwritten.drain(..).flat_map(left).filter(|left| !left.is_empty()).collect();
     }
 
     pub fn flip_bit(&mut self, position: usize, bit: u8) {
@@ -177,7 +203,7 @@ impl FileNode {
         if !self.unsynced.is_empty() && fate != Fate::AllLost {
             self.survive(Arc::make_mut(&mut content), fate, cut, chance);
         }
-        FileNode { current: Arc::clone(&content), durable: content, unsynced: Vec::new() }
+        FileNode { current: Arc::clone(&content), durable: content, ..FileNode::default() }
     }
 
     fn survive(&self, content: &mut Vec<u8>, fate: Fate, cut: u64, chance: &mut fastrand::Rng) {

@@ -15,7 +15,8 @@
 //!
 //! It is stricter than the disks we know: a sync of a file does not make its
 //! name durable, what a failed sync was asked to write is not written by a later
-//! one, and a failed write has written half. `faulty_disk.rs` has the model.
+//! one, new bytes among it are zeros even if they are written and synced again, as
+//! on ext4, and a failed write has written half. `faulty_disk.rs` has the model.
 
 #![allow(dead_code, unreachable_pub)] // No test file uses all of it.
 
@@ -23,6 +24,7 @@
 mod disk;
 
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ephor_hub::files::{File, Files, folder_and_name, path_parts};
@@ -399,6 +401,16 @@ impl File for FaultyFile {
             Ok(true) => machine.file(self.node).map(FileNode::sync),
             Ok(false) => Ok(()),
             Err(error) => machine.file(self.node).map(FileNode::fail_sync).and(Err(error)),
+        })
+    }
+
+    fn ensure_on_disk(&self, part: Range<u64>) -> io::Result<()> {
+        let part = part.start as usize..part.end as usize;
+        self.files.step(|machine, _| {
+            if machine.may_sync()? {
+                machine.file(self.node)?.ensure_on_disk(part);
+            }
+            Ok(())
         })
     }
 }

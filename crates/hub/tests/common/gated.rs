@@ -130,4 +130,7 @@ impl File for Gated<Arc<dyn File>> {
         self.1.syncs.pass()?;
         self.0.sync()
     }
+    fn ensure_on_disk(&self, part: std::ops::Range<u64>) -> io::Result<()> {
+        self.0.ensure_on_disk(part)
+    }
 }

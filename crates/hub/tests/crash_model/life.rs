@@ -314,6 +314,8 @@ impl<'a> Life<'a> {
 
     /// Whether all that was promised is there.
     pub fn check(&self) -> Checked {
+        // A committer that rests may still be freeing what need not be kept; this waits for it.
+        self.namespace.hubs_open().iter().for_each(Hub::enforce_retention);
         let checked = self.try_check();
         // Nobody can be blamed for what was not read because the power failed.
         if self.is_down() { Ok(()) } else { checked }

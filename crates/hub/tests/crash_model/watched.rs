@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ephor_hub::files::{File, Files};
@@ -192,5 +193,9 @@ impl File for WatchedFile {
             }
         }
         self.watched.step(0, || self.file.sync())
+    }
+
+    fn ensure_on_disk(&self, part: Range<u64>) -> io::Result<()> {
+        self.watched.step(0, || self.file.ensure_on_disk(part))
     }
 }

@@ -1,0 +1,164 @@
+//! Compares a part of a file with what is on disk of it, past the page cache, and writes what is not.
+//!
+//! A failed write leaves pages in the cache that no later sync writes. To write the same bytes again is not always
+//! enough: ext4 keeps a block that was new when its first write failed marked as never written, and reads it as
+//! zeros after a restart, whatever was written to it through the cache since. Written past the cache, the block
+//! counts.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// Offsets, lengths and addresses are multiples of this: enough for every disk.
+const BLOCK: usize = 4096;
+const CHUNK: usize = 64 * BLOCK;
+
+/// Returns once the part is on disk as the cache has it; at once where the file system cannot be asked. Nobody may
+/// write meanwhile.
+pub(super) fn ensure_on_disk(path: &Path, cached: &File, part: Range<u64>) -> io::Result<()> {
+    let flags = i32::try_from(OFlags::DIRECT.bits()).map_err(io::Error::other)?;
+    let opened = File::options().read(true).write(true).custom_flags(flags).open(path);
+    let ensured = opened.and_then(|file| Direct::over(file).ensure(cached, part));
+    match ensured {
+        // Some file systems have nothing below their cache, or other blocks.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        ensured => ensured,
+    }
+}
+
+/// A file without the page cache.
+struct Direct {
+    file: File,
+    disk: Aligned,
+    cache: Aligned,
+}
+
+impl Direct {
+    fn over(file: File) -> Self {
+        Self { file, disk: Aligned::new(), cache: Aligned::new() }
+    }
+
+    fn ensure(&mut self, cached: &File, part: Range<u64>) -> io::Result<()> {
+        if !self.mend(cached, part.clone())? {
+            return Ok(());
+        }
+        tracing::warn!("the disk did not have all that was written to the log; it was written again");
+        cached.sync_data()?;
+        if self.mend(cached, part)? {
+            return Err(io::Error::other("the disk does not keep what is written to it; replace it"));
+        }
+        Ok(())
+    }
+
+    /// Writes what is not on disk as the cache has it, and tells whether there was something.
+    fn mend(&mut self, cached: &File, part: Range<u64>) -> io::Result<bool> {
+        let length = cached.metadata()?.len();
+        let mut mended = false;
+        let mut at = part.start - part.start % BLOCK as u64;
+        while at < part.end.min(length) {
+            let wanted = (part.end - at).next_multiple_of(BLOCK as u64).min(CHUNK as u64) as usize;
+            let read = self.cache.read(cached, at, wanted)?;
+            let stored = self.disk.read(&self.file, at, wanted)?;
+            if stored < read || self.cache.bytes()[..read] != self.disk.bytes()[..read] {
+                mended = true;
+                let whole = read.next_multiple_of(BLOCK);
+                self.cache.bytes()[read..whole].fill(0);
+                self.file.write_all_at(&self.cache.bytes()[..whole], at)?;
+            }
+            at += wanted as u64;
+        }
+        if mended {
+            // A last block that is not whole was filled up with zeros.
+            cached.set_len(length)?;
+        }
+        Ok(mended)
+    }
+}
+
+/// Memory that begins where a disk can write to it.
+struct Aligned {
+    memory: Vec<u8>,
+    start: usize,
+}
+
+impl Aligned {
+    fn new() -> Self {
+        let memory = vec![0; CHUNK + BLOCK];
+        let start = memory.as_ptr().align_offset(BLOCK);
+        Self { memory, start }
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.start + CHUNK]
+    }
+
+    /// Reads so much, or up to the end of the file.
+    fn read(&mut self, file: &File, at: u64, wanted: usize) -> io::Result<usize> {
+        let mut read = 0;
+        // Behind anything but whole blocks is the end.
+        while read < wanted && read.is_multiple_of(BLOCK) {
+            match file.read_at(&mut self.bytes()[read..wanted], at + read as u64) {
+                Ok(0) => break,
+                Ok(more) => read += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two files, in place of the cache and the disk of one.
+    fn files(cached: &[u8], stored: &[u8]) -> (tempfile::TempDir, File, Direct) {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            File::options().read(true).write(true).open(path).unwrap()
+        };
+        let (cached, stored) = (open("cached", cached), open("stored", stored));
+        (folder, cached, Direct::over(stored))
+    }
+
+    #[test]
+    fn what_is_not_on_disk_of_a_part_is_written_and_nothing_else() {
+        let whole: Vec<u8> = (0..2 * CHUNK + 1234).map(|n| (n % 251) as u8 + 1).collect();
+        let parts = [0..whole.len(), 10_000..20_000, CHUNK - 5..CHUNK + 5, 2 * CHUNK + 1_000..whole.len()];
+        for part in parts {
+            let (folder, cached, mut direct) = files(&whole, &vec![0; whole.len()]);
+            direct.ensure(&cached, part.start as u64..part.end as u64).unwrap();
+            let stored = std::fs::read(folder.path().join("stored")).unwrap();
+            assert!(stored[part.clone()] == whole[part.clone()], "{part:?}");
+            let before = part.start - part.start % BLOCK;
+            assert!(stored[..before].iter().all(|byte| *byte == 0), "{part:?}");
+            assert_eq!(cached.metadata().unwrap().len(), whole.len() as u64);
+        }
+    }
+
+    #[test]
+    fn a_disk_that_keeps_nothing_is_an_error() {
+        let (folder, cached, mut direct) = files(&[7; BLOCK], &[0; BLOCK]);
+        direct.file = File::options().read(true).write(true).open("/dev/zero").unwrap();
+        let error = direct.ensure(&cached, 0..BLOCK as u64).unwrap_err();
+        assert!(error.to_string().contains("does not keep"), "{error}");
+        drop(folder);
+    }
+
+    #[test]
+    fn a_file_that_was_just_written_is_on_disk_past_the_cache() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, vec![7; CHUNK + 100]).unwrap();
+        let cached = File::options().read(true).write(true).open(&path).unwrap();
+        ensure_on_disk(&path, &cached, 50..CHUNK as u64 + 100).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), vec![7; CHUNK + 100]);
+    }
+}

@@ -225,6 +225,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             state,
             in_line: None,
             reads_log: false,
+            log_turn: None,
             draining: false,
             held: self.held.charge(),
             lookout: None,

@@ -9,7 +9,7 @@ use ephor_hub::{Hub, HubReceiver, Lookout, Producer, StoredBatch};
 use ephor_wire::address::Address;
 use ephor_wire::annotations::RuntimeMetrics;
 use futures_util::future::AbortHandle;
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, oneshot};
 
 use super::lines::Line;
 use super::tally::Charge;
@@ -102,6 +102,8 @@ pub(super) struct ReceiverLink {
     pub(super) in_line: Option<Line<SessionId>>,
     /// It waits until it may read the log, or reads it.
     pub(super) reads_log: bool,
+    /// Its turn to read the log came when there was no room for what it would bring.
+    pub(super) log_turn: Option<OwnedSemaphorePermit>,
     /// The peer wants its credit used up or back.
     pub(super) draining: bool,
     /// What it keeps of what was read from the log.
@@ -133,7 +135,8 @@ impl ReceiverLink {
     pub(super) fn has_nothing_to_send(&self) -> bool {
         let at_the_end = self.lookout.as_ref().is_some_and(Lookout::sees_it_wait);
         let passive = matches!(self.state, Reading::Away(_) | Reading::Idle { .. });
-        passive && at_the_end && !self.reads_log && self.in_line.is_none()
+        let waits_for_room = self.in_line.is_some() || self.log_turn.is_some();
+        passive && at_the_end && !self.reads_log && !waits_for_room
     }
 
     /// Tells one that takes nothing to ask for events, or for what it waits for.

@@ -2,6 +2,9 @@
 //!
 //! What is not in memory has to be read, by a thread that may wait, and takes memory until it is sent or given
 //! back. A client may grant credit to a thousand receivers at once, and read nothing.
+//!
+//! Receivers read in the order in which they asked. One whose turn comes while there is no room for what it would
+//! bring keeps its turn of the connection until there is, and gives that of the gateway back: others may read.
 
 use std::sync::Arc;
 
@@ -13,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Conversation;
 use super::lines::Line;
-use super::link::Link;
+use super::link::{Link, Reading};
 use super::receiving::{ASKED_AT_ONCE, News, READ_BYTES};
 use super::tally::Charge;
 
@@ -26,19 +29,29 @@ pub(crate) const LOG_READS_AT_ONCE: usize = 64;
 
 /// A turn to read the log: some of the connection's, and one of the gateway's.
 pub(super) struct LogTurn {
-    _ours: Option<OwnedSemaphorePermit>,
+    ours: Option<OwnedSemaphorePermit>,
     _all: Option<OwnedSemaphorePermit>,
     /// What the read may bring. Whoever only waits for its turn brings nothing, and takes no memory from others.
     _brings: Charge,
 }
 
 impl LogTurn {
-    /// Waits for so many turns of the connection, and then for one of the gateway. Neither semaphore is ever closed.
-    async fn take(ours: Arc<Semaphore>, count: u32, all: Arc<Semaphore>, mut brings: Charge) -> Self {
-        let ours = ours.acquire_many_owned(count).await.ok();
+    /// Waits for so many turns of the connection, unless it has kept them, and then for one of the gateway. Neither
+    /// semaphore is ever closed.
+    async fn take(
+        kept: Option<OwnedSemaphorePermit>,
+        ours: Arc<Semaphore>,
+        count: u32,
+        all: Arc<Semaphore>,
+        mut brings: Charge,
+    ) -> Self {
+        let ours = match kept {
+            Some(kept) => Some(kept),
+            None => ours.acquire_many_owned(count).await.ok(),
+        };
         let all = all.acquire_owned().await.ok();
         brings.set(count as usize * BYTES_OF_A_READ as usize);
-        Self { _ours: ours, _all: all, _brings: brings }
+        Self { ours, _all: all, _brings: brings }
     }
 }
 
@@ -46,8 +59,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     /// Waits for its turn to read the log: one of this connection's, and then one of the gateway's.
     pub(super) fn wait_for_log(&mut self, link: LinkId, mut receiver: Box<HubReceiver>) {
         let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
+        let kept = found.log_turn.take();
         // Those in line were here before, and would come to read as well.
-        if self.lines.waits_for_room() && !self.asked.contains(&link) {
+        if kept.is_none() && self.lines.waits_for_room() && !self.asked.contains(&link) {
             if found.in_line.is_none() {
                 found.in_line = Some(Line::Room);
                 self.lines.join_room(link);
@@ -61,7 +75,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let largest = self.shared.hubs.of(&found.hub).max_event_bytes;
         let count = largest.div_ceil(BYTES_OF_A_READ).clamp(1, ASKED_AT_ONCE as u64) as u32;
         let (ours, all) = (self.log_reads.clone(), self.shared.log_reads.clone());
-        let turn = LogTurn::take(ours, count, all, self.reading.charge());
+        let turn = LogTurn::take(kept, ours, count, all, self.reading.charge());
         let state = self.wait_for(async move {
             let ended = tokio::select! {
                 biased;
@@ -85,11 +99,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         found.reads_log = false;
         let obstacle = self.driver.connection().obstacle(link, true);
         let room = Sent::Blocked(Blocked::Room);
-        if obstacle.as_ref().is_some_and(|obstacle| *obstacle != room || self.is_holding_much()) {
-            return self.ask(link, receiver);
+        match obstacle {
+            Some(obstacle) if obstacle != room => return self.ask(link, receiver),
+            Some(_) if self.is_holding_much() => return self.keep_log_turn(link, receiver, turn.ours),
+            _ => {}
         }
         if !self.share.admit(READ_BYTES) {
-            return self.wait_in_line(link, receiver, &room);
+            return self.keep_log_turn(link, receiver, turn.ours);
         }
         let state = self.wait_for(async move {
             let read = receiver.read_older(turn).await;
@@ -97,6 +113,51 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         });
         if let Some(Link::Receiver(found)) = self.links.get_mut(&link) {
             (found.state, found.reads_log) = (state, true);
+        }
+    }
+
+    /// Its turn has come, and there is no room for what it would bring. Nobody reads before it.
+    fn keep_log_turn(
+        &mut self,
+        link: LinkId,
+        receiver: Box<HubReceiver>,
+        turn: Option<OwnedSemaphorePermit>,
+    ) {
+        let state = self.stay_idle(link, receiver);
+        if let Some(Link::Receiver(found)) = self.links.get_mut(&link) {
+            (found.state, found.log_turn) = (state, turn);
+            self.log_readers.push(link);
+        }
+    }
+
+    pub(super) fn has_log_turn(&self, link: LinkId) -> bool {
+        matches!(self.links.get(&link), Some(Link::Receiver(found)) if found.log_turn.is_some())
+    }
+
+    /// Goes on with a turn that was kept. It is given up where more than room is missing: others may read.
+    pub(super) fn use_log_turn(&mut self, link: LinkId, receiver: Box<HubReceiver>, obstacle: Option<Sent>) {
+        let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
+        match obstacle {
+            None => self.wait_for_log(link, receiver),
+            Some(Sent::Blocked(Blocked::Room)) => {
+                let turn = found.log_turn.take();
+                self.keep_log_turn(link, receiver, turn);
+            }
+            Some(obstacle) => {
+                found.log_turn = None;
+                self.wait_in_line(link, receiver, &obstacle);
+            }
+        }
+    }
+
+    /// There is room: those who keep their turn read, or find out why they may not.
+    pub(super) fn call_log_readers(&mut self) {
+        for link in std::mem::take(&mut self.log_readers) {
+            if let Some(Link::Receiver(found)) = self.links.get_mut(&link)
+                && matches!(found.state, Reading::Idle { .. })
+            {
+                found.go_on();
+            }
         }
     }
 
@@ -127,7 +188,7 @@ mod tests {
     fn only_who_reads_counts_and_not_who_waits_for_its_turn() {
         let (ours, all) = (Arc::new(Semaphore::new(ASKED_AT_ONCE)), Arc::new(Semaphore::new(1)));
         let reading = Tally::default();
-        let take = || Box::pin(LogTurn::take(ours.clone(), 2, all.clone(), reading.charge()));
+        let take = || Box::pin(LogTurn::take(None, ours.clone(), 2, all.clone(), reading.charge()));
         let first = take().now_or_never().unwrap();
         assert_eq!(reading.get(), 2 * BYTES_OF_A_READ as usize);
         let mut second = take();

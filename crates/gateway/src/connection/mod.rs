@@ -98,6 +98,8 @@ pub(crate) struct Conversation<S> {
     asked: Vec<LinkId>,
     /// Turns to read the log.
     log_reads: Arc<Semaphore>,
+    /// Those who keep their turn until there is room.
+    log_readers: Vec<LinkId>,
     /// What those who read the log at this moment may bring.
     reading: Tally,
     /// What receivers keep of what they have read from the log.
@@ -160,6 +162,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             lines: Lines::default(),
             asked: Vec::new(),
             log_reads: Arc::new(Semaphore::new(ASKED_AT_ONCE)),
+            log_readers: Vec::new(),
             reading: Tally::default(),
             held: Tally::default(),
             waiting_bytes: 0,
@@ -352,6 +355,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         self.news.clear();
         self.lines.clear();
         self.asked.clear();
+        self.log_readers.clear();
         self.blocked_replies.clear();
         self.draining.clear();
     }

@@ -141,6 +141,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
         self.note_held(link, receiver.ahead_bytes());
         let obstacle = self.driver.connection().obstacle(link, true);
+        if self.has_log_turn(link) {
+            return self.use_log_turn(link, receiver, obstacle);
+        }
         let state = match obstacle {
             // What is read meanwhile goes out as soon as there is room. But nobody overtakes those in line.
             Some(Sent::Blocked(Blocked::Room)) if !self.is_holding_much() && !self.lines.waits_for_room() => {
@@ -369,6 +372,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     pub(super) fn on_room(&mut self, line: Line<SessionId>) {
         self.lines.open(line);
         self.advance_lines();
+        if line == Line::Room {
+            self.call_log_readers();
+        }
         for link in std::mem::take(&mut self.blocked_replies) {
             self.send_replies(link);
         }

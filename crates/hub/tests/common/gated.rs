@@ -20,6 +20,16 @@ struct State {
     waiting: usize,
     /// How many of those who come through fail.
     failing: usize,
+    /// What was read, in the order of the reads.
+    reads: Vec<Read>,
+}
+
+/// One read of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Read {
+    pub(crate) length: usize,
+    /// The byte in the middle: where events are long and of one byte each, it tells whose event was read.
+    pub(crate) middle: u8,
 }
 
 impl Gate {
@@ -41,6 +51,11 @@ impl Gate {
     /// Waits until somebody waits, and tells how many do.
     pub(crate) fn waiting(&self) -> usize {
         self.moved.wait_while(self.state.lock().unwrap(), |state| state.waiting == 0).unwrap().waiting
+    }
+
+    /// What has been read since this was asked last, in the order of the reads.
+    pub(crate) fn take_reads(&self) -> Vec<Read> {
+        std::mem::take(&mut self.state.lock().unwrap().reads)
     }
 
     fn pass(&self) -> io::Result<()> {
@@ -115,7 +130,11 @@ impl File for Gated<Arc<dyn File>> {
     }
     fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
         self.1.reads.pass()?;
-        self.0.read_at(position, into)
+        let length = self.0.read_at(position, into)?;
+        if let Some(middle) = into[..length].get(length / 2) {
+            self.1.reads.state.lock().unwrap().reads.push(Read { length, middle: *middle });
+        }
+        Ok(length)
     }
     fn set_len(&self, length: u64) -> io::Result<()> {
         self.0.set_len(length)

@@ -36,8 +36,8 @@ pub struct Limits {
     pub message: u64,
     /// Unsettled deliveries of a session, in each direction: 16,384.
     pub unsettled: usize,
-    /// All bytes of deliveries of which the end has not come yet, or could not be written yet because of
-    /// the peer's window: 8 MiB.
+    /// All bytes of deliveries of which the end has not come yet, or could not be written yet because the peer
+    /// has no window or does not read: 8 MiB.
     pub incomplete: usize,
     /// How much more such deliveries take, as far as they come in, before the owner is told
     /// ([`Event::Unended`](crate::connection::Event::Unended)): never by default.

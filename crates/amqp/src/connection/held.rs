@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! the peer ─ parts ─► incoming: until the last part comes, or nothing more for `time_to_finish`
-//! the peer ◄─ parts ─ outgoing: until the peer's window lets the rest go
+//! the peer ◄─ parts ─ outgoing: until the peer lets the rest go, by its window and by reading
 //! ```
 //!
 //! Only the peer can end these deliveries. An owner with many connections looks here for who holds how much,

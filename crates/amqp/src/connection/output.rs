@@ -54,6 +54,11 @@ impl Output {
         self.congested
     }
 
+    /// How much may be added before nothing more should be.
+    pub(super) fn room(&self) -> usize {
+        self.high.saturating_sub(self.len())
+    }
+
     /// Where to write.
     #[inline]
     pub(super) fn bytes(&mut self) -> &mut Vec<u8> {

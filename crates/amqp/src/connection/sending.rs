@@ -1,8 +1,10 @@
 //! Messages that go out, and what becomes of them.
 //!
 //! A message that fits into a frame is copied once, into the output, behind a head that is made on the
-//! stack. A larger one becomes several frames; if the peer's window ends in between, the rest is kept and
-//! follows with the window. A session has at most one such rest, and nothing overtakes it.
+//! stack. A larger one becomes several frames; if the peer's window ends in between, or so much waits in the
+//! output that nothing more is to be sent, the rest is kept and follows later. A session has at most one such
+//! rest, and nothing overtakes it. So the output never holds a whole large message, and two ends that send each
+//! other large messages go on reading.
 
 use std::time::Duration;
 
@@ -81,19 +83,24 @@ impl Connection {
             let needed = total / (self.transfer_frame - MAX_TRANSFER_HEAD) + 1;
             let full = self.held.outgoing_bytes > 0
                 && self.held.outgoing_bytes.saturating_add(total) > self.config.limits.incomplete;
-            if needed > session.peer_window as usize && full {
+            let fits = needed <= session.peer_window as usize && total <= self.output.room();
+            if !fits && full {
                 session.wanted = true;
                 self.waiting_for_others.insert(session_id);
                 return Sent::Blocked(Blocked::Window);
             }
             let written = write_frames(&mut self.output, session, frames, Some((id, format)), parts, total);
             if written < total {
-                let bytes = parts.concat().split_off(written);
+                let bytes = rest_of(parts, total, written);
                 let began = self.clock.now;
                 self.held.outgoing_bytes += bytes.len();
                 self.held.begin(link, began, self.config.limits.time_to_finish);
                 found.outgoing = Some(Unfinished { bytes, at: 0, settled, began });
                 session.unfinished = Some(link);
+                if session.peer_window > 0 {
+                    session.waits_for_room = true;
+                    self.waiting_for_room.push_back(session_id);
+                }
             }
         }
         found.credit -= 1;
@@ -174,7 +181,7 @@ impl Connection {
         let written = write_frames(&mut self.output, session, frames, None, &[&rest.bytes[rest.at..]], left);
         rest.at += written;
         if written < left {
-            return Rest::NeedsWindow;
+            return if session.peer_window == 0 { Rest::NeedsWindow } else { Rest::NeedsRoom };
         }
         self.held.outgoing_bytes -= rest.bytes.len();
         self.held.end(link_id, rest.began);
@@ -268,8 +275,20 @@ impl Connection {
     }
 }
 
-/// Writes as many frames of a delivery as the peer's window allows, and says how many bytes of it they
-/// carry.
+/// What is left of a message of which so much has been written.
+#[cold]
+fn rest_of(parts: &[&[u8]], total: usize, written: usize) -> Vec<u8> {
+    let mut rest = Vec::with_capacity(total - written);
+    let mut skip = written;
+    for part in parts {
+        rest.extend_from_slice(&part[skip.min(part.len())..]);
+        skip = skip.saturating_sub(part.len());
+    }
+    rest
+}
+
+/// Writes as many frames of a delivery as the peer's window and the output allow, and says how many bytes of
+/// it they carry.
 fn write_frames(
     output: &mut Output,
     session: &mut Session,
@@ -282,7 +301,7 @@ fn write_frames(
     let mut parts = parts.iter();
     let mut part: &[u8] = &[];
     let mut buffer = [0; MAX_TRANSFER_HEAD];
-    while written < total && session.peer_window > 0 {
+    while written < total && session.peer_window > 0 && !output.is_congested() {
         let left = total - written;
         let head = |more| TransferHead {
             channel: session.channel,

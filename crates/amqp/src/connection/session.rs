@@ -80,7 +80,7 @@ pub(super) struct Session {
     pub(super) unsettled_in: usize,
     /// Deliveries that are accepted, of which the peer has not been told yet: the first and the last.
     pub(super) accepted: Option<(u32, u32)>,
-    /// The link with a delivery of which the rest waits for the window.
+    /// The link with a delivery of which the rest waits for the window, or for room in the output.
     pub(super) unfinished: Option<LinkId>,
     /// That delivery has a window, and waits for room in the output.
     pub(super) waits_for_room: bool,

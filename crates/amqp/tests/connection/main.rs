@@ -1,6 +1,7 @@
 //! Two ends of a connection, in memory and on virtual time.
 
 mod driver;
+mod duplex;
 mod flow;
 mod handshake;
 mod hostile;

@@ -104,6 +104,8 @@ pub struct Driver<S> {
     stream: S,
     origin: Instant,
     timer: Option<Pin<Box<Sleep>>>,
+    /// How long the end of the transport is waited for.
+    shutdown: Option<Pin<Box<Sleep>>>,
     read_size: usize,
     /// Something was written that may still be held back by the transport.
     unflushed: bool,
@@ -117,6 +119,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
             stream,
             origin: Instant::now(),
             timer: None,
+            shutdown: None,
             read_size: FIRST_READ,
             unflushed: false,
         }
@@ -165,8 +168,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 return Poll::Ready(Some(event));
             }
             if self.connection.is_finished() {
-                // It has been said what there was to say; a transport that fails now changes nothing.
-                return Pin::new(&mut self.stream).poll_shutdown(context).map(|_| None);
+                return self.shut_down(context).map(|()| None);
             }
             let wrote = self.write(context);
             let read = self.read(context);
@@ -180,7 +182,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         Poll::Pending
     }
 
-    /// Writes what the transport takes. Says whether it took any.
+    /// Ends the transport. What there was to say has been said: one that fails now changes nothing, and one of a
+    /// peer that reads nothing is not waited for, since its last words may find no room.
+    fn shut_down(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if Pin::new(&mut self.stream).poll_shutdown(context).is_ready() {
+            return Poll::Ready(());
+        }
+        let patience = self.connection.config().limits.time_to_close;
+        let patience = self.shutdown.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        patience.as_mut().poll(context)
+    }
+
+    /// Writes what the transport takes. Says whether it took any, or has come to its end.
     fn write(&mut self, context: &mut Context<'_>) -> bool {
         let mut progress = false;
         while self.connection.has_output() {
@@ -204,7 +217,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         if self.unflushed {
             match Pin::new(&mut self.stream).poll_flush(context) {
                 Poll::Ready(Ok(())) => self.unflushed = false,
-                Poll::Ready(Err(error)) => self.connection.on_lost(format!("cannot write: {error}")),
+                Poll::Ready(Err(error)) => {
+                    self.unflushed = false;
+                    self.connection.on_lost(format!("cannot write: {error}"));
+                    return true;
+                }
                 Poll::Pending => {}
             }
         }

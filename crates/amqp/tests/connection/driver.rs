@@ -1,12 +1,16 @@
 //! A connection on a transport that cuts, holds back and breaks.
 
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ephor_amqp::Connection;
 use ephor_amqp::connection::{ClientSasl, Closed, Config, Event, Sent, ServerSasl};
 use ephor_amqp::driver::Driver;
 use ephor_amqp::performative::{Attach, Outcome};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
+use tokio::time::Instant;
 
 use crate::pair::config;
 
@@ -189,4 +193,57 @@ async fn a_receiver_that_never_reads_is_given_up_and_costs_little() {
     }
     assert!(largest < 300_000, "{largest}");
     assert!(start.elapsed() >= Duration::from_secs(60) && start.elapsed() < Duration::from_secs(70));
+}
+
+/// A transport that takes every byte and then does not let go of it: an end is found when it is flushed, or never.
+struct Stuck {
+    /// How often a flush has to be waited for before it fails.
+    flushes: usize,
+}
+
+impl AsyncRead for Stuck {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+}
+
+impl AsyncWrite for Stuck {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(left) = self.flushes.checked_sub(1) else {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        };
+        self.flushes = left;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flush_that_fails_is_found_at_once() {
+    for flushes in 0..4 {
+        let connection = Connection::client(config("c"), ClientSasl::Anonymous, Duration::ZERO);
+        let mut driver = Driver::new(Stuck { flushes }, connection);
+        let began = Instant::now();
+        let event = driver.next().await;
+        assert!(matches!(event, Some(Event::Closed(Closed::Lost(_)))), "{event:?}");
+        assert_eq!(began.elapsed(), Duration::ZERO, "after {flushes} flushes");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transport_that_cannot_be_shut_down_is_left_in_time() {
+    let connection = Connection::client(config("c"), ClientSasl::Anonymous, Duration::ZERO);
+    let mut driver = Driver::new(Stuck { flushes: usize::MAX }, connection);
+    let finish = tokio::time::timeout(Duration::from_secs(3_600), driver.finish());
+    let began = Instant::now();
+    assert!(finish.await.is_ok(), "it is still waited for after an hour");
+    assert!(began.elapsed() <= Duration::from_secs(10), "{:?}", began.elapsed());
 }

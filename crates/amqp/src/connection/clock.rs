@@ -1,7 +1,11 @@
 //! What happens because time passes: heartbeats, and patience that ends.
 //!
-//! Time is how long ago an arbitrary start is, and comes as an argument. Whether a frame came or bytes
+//! Time is how long ago an arbitrary start is, and comes as an argument. Whether bytes came or
 //! went is noted without looking at a clock; the next [`Connection::on_time`] gives it its time.
+//!
+//! A peer is judged by what we could see of it. Bytes that have come count before anybody has looked into them;
+//! nothing counts against a peer that is not read from; and who has not looked for long, because the
+//! process was stopped or its runtime was blocked, looks again before it judges.
 
 use std::time::Duration;
 
@@ -12,6 +16,12 @@ use crate::performative::{Error, condition};
 
 /// A peer that wants to hear something more often than this is not served faster.
 const SHORTEST_HEARTBEAT: Duration = Duration::from_millis(100);
+
+/// Whoever looks this much later than it wanted to may have missed what the peer did.
+const LATE: Duration = Duration::from_secs(1);
+
+/// Then the peer has at least this long, or all of its time if that is shorter.
+const TIME_AFTER_LATE: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 pub(super) struct Clock {
@@ -25,10 +35,14 @@ pub(super) struct Clock {
     pub(super) open_by: Duration,
     /// The peer's `close` has to be here by then.
     close_by: Option<Duration>,
-    /// When the last frame came.
+    /// When the last bytes came.
     heard_at: Duration,
     /// A frame has come since.
     pub(super) heard: bool,
+    /// How much of the input had come by then, and was not a whole frame.
+    input: usize,
+    /// Nothing was read then, whatever came.
+    unread: bool,
     /// When bytes last went.
     written_at: Duration,
     /// Since when bytes wait and none go.
@@ -79,10 +93,18 @@ impl Connection {
     }
 
     fn pass(&mut self, now: Duration) {
+        let was_late = self.next_deadline().is_some_and(|due| now >= due.max(self.clock.now) + LATE);
         self.clock.now = now;
         if std::mem::take(&mut self.clock.resumed) {
             self.clock.resumed_at = now;
             self.clock.heard = true;
+        }
+        let reads = self.wants_input();
+        let unread = std::mem::replace(&mut self.clock.unread, !reads);
+        self.clock.heard |= self.input.len() > self.clock.input || !reads || unread;
+        self.clock.input = self.input.len();
+        if was_late {
+            self.give_time_after_late(now);
         }
         if std::mem::take(&mut self.clock.heard) {
             self.clock.heard_at = now;
@@ -125,6 +147,19 @@ impl Connection {
                     self.output.discard();
                 }
             }
+        }
+    }
+
+    /// Leaves the peer some time from now on, whatever it should have done by now.
+    fn give_time_after_late(&mut self, now: Duration) {
+        let since = |patience: Duration| (now + TIME_AFTER_LATE.min(patience)).saturating_sub(patience);
+        if let Some(silence) = self.silence() {
+            self.clock.heard_at = self.clock.heard_at.max(since(silence));
+        }
+        let limits = &self.config.limits;
+        self.clock.resumed_at = self.clock.resumed_at.max(since(limits.time_to_finish));
+        if let Some(stuck) = &mut self.clock.stuck_since {
+            *stuck = (*stuck).max(since(limits.time_to_read));
         }
     }
 

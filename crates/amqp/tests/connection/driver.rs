@@ -8,6 +8,7 @@ use std::time::Duration;
 use ephor_amqp::Connection;
 use ephor_amqp::connection::{ClientSasl, Closed, Config, Event, Sent, ServerSasl};
 use ephor_amqp::driver::Driver;
+use ephor_amqp::frame::HEARTBEAT;
 use ephor_amqp::performative::{Attach, Outcome};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 use tokio::time::Instant;
@@ -246,4 +247,20 @@ async fn a_transport_that_cannot_be_shut_down_is_left_in_time() {
     let began = Instant::now();
     assert!(finish.await.is_ok(), "it is still waited for after an hour");
     assert!(began.elapsed() <= Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_blocks_for_minutes_costs_no_living_peer_its_connection() {
+    let (mut ours, theirs) = tokio::io::duplex(100_000);
+    let mut driver = server(theirs, config("s"));
+    ours.write_all(&[&b"AMQP\x00\x01\x00\x00"[..], &crate::raw::open()].concat()).await.unwrap();
+    assert!(matches!(driver.next().await, Some(Event::Opened(_))));
+    assert!(tokio::time::timeout(Duration::from_secs(1), driver.next()).await.is_err());
+    for _ in 0..3 {
+        // Meanwhile the peer goes on, and nobody asks.
+        ours.write_all(&HEARTBEAT).await.unwrap();
+        tokio::time::advance(Duration::from_secs(600)).await;
+        let event = tokio::time::timeout(Duration::from_secs(1), driver.next()).await;
+        assert!(event.is_err(), "{event:?}");
+    }
 }

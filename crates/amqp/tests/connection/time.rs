@@ -72,7 +72,6 @@ fn a_silent_peer_is_given_up_after_twice_its_time() {
     raw::tell(&mut server, &[&HEARTBEAT]);
     server.on_time(seconds(15));
     assert_eq!(server.next_deadline(), Some(seconds(35)));
-    raw::tell(&mut server, &[&HEARTBEAT[..7]]);
     server.on_time(seconds(35));
     let Some(Event::Closed(Closed::Failed(error))) = server.next_event() else { panic!() };
     assert_eq!(error.condition, condition::CONNECTION_FORCED);
@@ -179,4 +178,61 @@ fn nothing_is_held_against_a_peer_that_was_not_read_from() {
     assert!(!server.on_time(seconds(1_059)));
     assert!(server.on_time(seconds(1_060)));
     assert_eq!(raw::tell(&mut server, &[]).len(), 2);
+}
+
+#[test]
+fn bytes_that_came_are_a_sign_of_life_before_anybody_looks_into_them() {
+    let patience = Config { idle_time_out: Some(seconds(10)), ..config("s") };
+    let mut server = heartbeats(patience, None);
+    for round in 1..10 {
+        // The beginning of a frame, and then the rest of it and the beginning of another.
+        let came = if round == 1 { &[][..] } else { &HEARTBEAT[3..] };
+        server.input().extend_from_slice(&[came, &HEARTBEAT[..3]].concat());
+        server.on_time(seconds(20 * round));
+        assert!(server.is_open(), "round {round}");
+        assert_eq!(server.next_event(), None);
+        server.on_time(seconds(20 * round));
+    }
+    server.on_time(seconds(200));
+    assert!(!server.is_open(), "nothing has come for 20 s");
+}
+
+#[test]
+fn whoever_has_not_looked_for_a_minute_looks_before_it_judges() {
+    let patience = Config { idle_time_out: Some(seconds(10)), ..config("s") };
+    let mut server = heartbeats(patience.clone(), None);
+    // Nobody called for five times as long as the peer may be silent: the process was stopped, say.
+    server.on_time(seconds(100));
+    assert!(server.is_open(), "what the peer said meanwhile has not been read yet");
+    assert_eq!(server.next_deadline(), Some(seconds(105)));
+    raw::tell(&mut server, &[&HEARTBEAT]);
+    server.on_time(seconds(100));
+    assert_eq!(server.next_deadline(), Some(seconds(120)));
+    // One that has said nothing is found all the same.
+    let mut server = heartbeats(patience, None);
+    server.on_time(seconds(100));
+    server.on_time(seconds(105));
+    assert!(!server.is_open());
+}
+
+#[test]
+fn a_peer_has_time_to_read_and_to_finish_after_nobody_looked() {
+    let mut server = two_begun();
+    raw::tell(&mut server, &[&raw::begin(2)]);
+    server.on_time(seconds(1));
+    assert!(!server.on_time(seconds(1_000)), "{:?}", server.next_event());
+    assert_eq!(server.next_deadline(), Some(seconds(1_005)));
+    assert!(server.on_time(seconds(1_005)));
+}
+
+#[test]
+fn silence_is_not_held_against_a_peer_of_whom_too_much_waits_to_be_read_from() {
+    let mut server = heartbeats(Config { idle_time_out: Some(seconds(10)), ..config("s") }, None);
+    let large = [&HEARTBEAT[..3], &vec![0; 2 * 64 * 1024]].concat();
+    server.input().extend_from_slice(&large);
+    assert!(!server.wants_input());
+    for second in [10, 20, 30, 40] {
+        server.on_time(seconds(second));
+        assert!(server.is_open(), "after {second} s in which nothing was read");
+    }
 }

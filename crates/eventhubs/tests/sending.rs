@@ -169,6 +169,52 @@ async fn one_message_that_is_refused_for_good_does_not_hold_up_the_others() {
 }
 
 #[tokio::test]
+async fn whatever_a_hub_rejects_the_first_message_for_the_others_are_stored_once_and_in_order() {
+    const MESSAGES: usize = 32;
+    const FOR_GOOD: [&str; 2] = ["amqp:not-allowed", "amqp:link:message-size-exceeded"];
+    let passing = [
+        "amqp:internal-error",
+        "amqp:link:detach-forced",
+        "amqp:connection:forced",
+        "amqp:not-implemented",
+        "com.microsoft:server-busy",
+        "com.microsoft:timeout",
+        "com.microsoft:operation-cancelled",
+        "x:never-heard-of",
+    ];
+    for condition in passing.into_iter().chain(FOR_GOOD) {
+        let rejected = Outcome::rejected(Error::new(condition, "not now"));
+        // The answers to the others come when the sender has had time to act on the first.
+        let late = || Fate::SettleLate(Duration::from_millis(3), Outcome::Accepted);
+        let peer = hub(move |number| if number == 0 { Fate::Settle(rejected.clone()) } else { late() }).await;
+        let producer = peer.client(quick()).producer();
+        let sends = (0..MESSAGES).map(|number| producer.send(event(number)));
+        let outcomes = within(20, futures_util::future::join_all(sends)).await;
+        let stored = peer.seen(|seen| seen.stored.clone());
+        let first = stored.iter().position(|body| body == "0");
+        assert_eq!(first.is_some(), outcomes[0].is_ok(), "{condition}: {:?}", outcomes[0]);
+        assert!(outcomes[1..].iter().all(Result::is_ok), "{condition}: {outcomes:?}");
+        let others: Vec<&String> = stored.iter().filter(|body| *body != "0").collect();
+        let expected: Vec<String> = (1..MESSAGES).map(|number| number.to_string()).collect();
+        assert_eq!(others, expected.iter().collect::<Vec<_>>(), "{condition}");
+        assert!(first.is_none_or(|first| first == MESSAGES - 1), "{condition}: {stored:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_hub_that_goes_on_answering_is_not_given_up_however_much_is_on_its_way() {
+    const MESSAGES: usize = 10;
+    const ANSWER_TIME: Duration = Duration::from_secs(2);
+    let options = Options { answer_time: ANSWER_TIME, ..quick() };
+    // All of them take longer than the first may.
+    let peer = hub(|_| Fate::SettleLate(ANSWER_TIME / 6, Outcome::Accepted)).await;
+    let producer = peer.client(options).producer();
+    let sends = (0..MESSAGES).map(|number| producer.send(event(number)));
+    within(60, futures_util::future::try_join_all(sends)).await.unwrap();
+    assert_eq!(peer.seen(|seen| (seen.connections, seen.messages)), (1, MESSAGES));
+}
+
+#[tokio::test]
 async fn a_producer_whose_connection_was_closed_for_good_sends_over_a_new_one() {
     let closed = || Fate::Close(Error::new("amqp:resource-limit-exceeded", "no more of this"));
     let peer = hub(move |number| if number == 0 { closed() } else { accepted() }).await;

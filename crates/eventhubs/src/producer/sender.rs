@@ -7,7 +7,11 @@
 //!   refused for good  it is answered with the reason; the others go on, over a new link if the connection is gone
 //!   busy              the others' answers are waited for, then, after a pause, what is left is sent again
 //!   link lost         a new link, and everything that has no answer is sent again, in the same order
+//!   rejected so that  as if the link were lost, but the others' answers are waited for: the link lives, and what
+//!   a new link helps  it stored is not sent again
 //! ```
+//!
+//! An answer is worth waiting for as long as others come: a slow way to the hub is no reason to give up.
 //!
 //! After a failure the first message goes alone, so that each attempt brings at least one of them further.
 
@@ -175,7 +179,8 @@ impl Sender {
         let failure = match outcome {
             Some(Ok(())) => {
                 self.failures = 0;
-                return self.answer_first(Ok(()));
+                self.answer_first(Ok(()));
+                return self.extend_first();
             }
             Some(Err(failure)) => failure,
             None => {
@@ -193,12 +198,21 @@ impl Sender {
                     self.link = None;
                     self.take_stored();
                 }
+                self.extend_first();
             }
             Class::Retry => {
                 if let Some(first) = self.pending.front_mut() {
                     first.outcome = None;
                 }
                 self.await_others().await;
+                self.after(&failure, Concerns::First, &line).await;
+            }
+            Class::Reopen if matches!(failure, Failure::Refused(_)) => {
+                if let Some(first) = self.pending.front_mut() {
+                    first.outcome = None;
+                }
+                self.await_others().await;
+                self.link = None;
                 self.after(&failure, Concerns::First, &line).await;
             }
             Class::Reopen => {
@@ -215,12 +229,26 @@ impl Sender {
         }
     }
 
-    /// Waits for the answers to what is on its way, so that what is sent again comes behind it in order.
+    /// An answer has come: the next one has as long as if it were sent now.
+    fn extend_first(&mut self) {
+        let extended = Instant::now() + self.shared.options.answer_time;
+        if let Some(Pending { outcome: Some((_, deadline)), .. }) = self.pending.front_mut() {
+            *deadline = extended.max(*deadline);
+        }
+    }
+
+    /// Waits for the answers to what is on its way, so that what is sent again comes behind it in order. None of
+    /// them has to wait if the link is gone.
     async fn await_others(&mut self) {
+        // One has just come.
+        let mut extended = Instant::now() + self.shared.options.answer_time;
         for pending in &mut self.pending {
             let Some((mut outcome, deadline)) = pending.outcome.take() else { continue };
-            let stored = matches!(timeout_at(deadline, &mut outcome).await, Ok(Ok(Ok(()))));
-            if stored {
+            let answer = timeout_at(deadline.max(extended), &mut outcome).await;
+            if answer.is_ok() {
+                extended = Instant::now() + self.shared.options.answer_time;
+            }
+            if matches!(answer, Ok(Ok(Ok(())))) {
                 answer_stored(pending);
             }
         }

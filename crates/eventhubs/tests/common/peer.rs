@@ -54,6 +54,8 @@ pub(crate) enum Answer {
 /// What a hub does about a message.
 pub(crate) enum Fate {
     Settle(Outcome),
+    /// The same, after this time. What was said before is out by then.
+    SettleLate(Duration, Outcome),
     /// Stores it, and ends the connection before saying so.
     StoreAndCut,
     /// Ends the connection for this reason, and stores nothing.
@@ -210,13 +212,15 @@ struct Talk {
     replies: Option<LinkId>,
     requests: Option<LinkId>,
     cut: bool,
+    /// What is settled after a time.
+    late: Option<(Duration, LinkId, u32, Outcome)>,
 }
 
 impl Talk {
     fn new(shared: Arc<Shared>, stream: Box<dyn Stream>) -> Self {
         let connection = Connection::server(Config::new("peer"), ServerSasl::default(), Duration::ZERO);
         let driver = Driver::new(stream, connection);
-        Self { shared, driver, acts: BTreeMap::new(), replies: None, requests: None, cut: false }
+        Self { shared, driver, acts: BTreeMap::new(), replies: None, requests: None, cut: false, late: None }
     }
 
     async fn run(mut self) {
@@ -230,6 +234,11 @@ impl Talk {
                 Event::Delivery(delivery) => self.on_message(&delivery),
                 Event::Detached { .. } => self.shared.seen.lock().unwrap().detached += 1,
                 _ => {}
+            }
+            if let Some((after, link, id, outcome)) = self.late.take() {
+                self.driver.write_now().await;
+                tokio::time::sleep(after).await;
+                self.driver.connection().settle(link, id, id, &outcome);
             }
             if self.cut {
                 return;
@@ -340,6 +349,9 @@ impl Talk {
         match fate {
             Fate::Settle(outcome) => {
                 self.driver.connection().settle(delivery.link, delivery.id, delivery.id, &outcome);
+            }
+            Fate::SettleLate(after, outcome) => {
+                self.late = Some((after, delivery.link, delivery.id, outcome));
             }
             Fate::StoreAndCut => self.cut = true,
             Fate::Close(error) => self.driver.connection().close(Some(error)),

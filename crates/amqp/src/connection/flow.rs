@@ -63,7 +63,8 @@ impl Connection {
             None => None,
             Some(handle) => match session.handle(handle) {
                 Handle::Attached(link) => Some(link),
-                Handle::Detached => return Ok(None),
+                // What it says of the session counts.
+                Handle::Detached => None,
                 Handle::Unused => {
                     let description = format!("flow for handle {handle}, which has no link");
                     return Err(Violation::of_session(id, condition::UNATTACHED_HANDLE, description));

@@ -64,6 +64,8 @@ pub(super) struct Link {
     /// As sender: the peer wants credit used up. As receiver: we do.
     pub(super) draining: bool,
     pub(super) message_limit: u64,
+    /// How many messages came that have not been settled.
+    pub(super) unsettled_in: usize,
     pub(super) incoming: Option<Incomplete>,
     pub(super) outgoing: Option<Unfinished>,
 }
@@ -262,6 +264,7 @@ impl Connection {
             credit: 0,
             draining: false,
             message_limit: self.config.limits.message,
+            unsettled_in: 0,
             incoming: None,
             outgoing: None,
         });

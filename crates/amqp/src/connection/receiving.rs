@@ -98,8 +98,10 @@ impl Connection {
             self.held.incoming_bytes -= incoming.bytes.len();
             self.held.end(id, incoming.began);
             link.incoming = None;
-            link.credit = link.credit.saturating_sub(1);
             link.delivery_count = link.delivery_count.wrapping_add(1);
+            // The owner does not hear of it, so the credit that it took is given back here.
+            let credit = link.credit;
+            self.grant(id, credit);
             return Ok(None);
         }
         incoming.size += payload.len() as u64;
@@ -141,6 +143,7 @@ impl Connection {
         link.incoming = None;
         self.held.end(id, began);
         link.delivery_count = link.delivery_count.wrapping_add(1);
+        link.unsettled_in += 1;
         let (session, credit) = (link.session, link.credit);
         if let Some(session) = self.sessions.get_mut(session) {
             session.unsettled_in += 1;
@@ -165,6 +168,7 @@ impl Connection {
             link.credit = link.credit.saturating_sub(1);
             link.delivery_count = link.delivery_count.wrapping_add(1);
             if !settled && let Some(session) = self.sessions.get_mut(link.session) {
+                link.unsettled_in += 1;
                 session.unsettled_in += 1;
                 let limit = self.config.limits.unsettled;
                 if session.unsettled_in > limit {
@@ -183,13 +187,14 @@ impl Connection {
     /// Says what became of deliveries, of which none in between is left out, and settles them. Those that
     /// are accepted one after the other are put together in one frame.
     pub fn settle(&mut self, link: LinkId, first: u32, last: u32, outcome: &Outcome) {
-        let Some(found) = self.links.get(link) else { return };
+        let Some(found) = self.links.get_mut(link) else { return };
         let id = found.session;
         if found.role != Role::Receiver {
             return;
         }
         let Some(session) = self.sessions.get_mut(id) else { return };
-        let count = (last.wrapping_sub(first) as usize).saturating_add(1);
+        let count = (last.wrapping_sub(first) as usize).saturating_add(1).min(found.unsettled_in);
+        found.unsettled_in -= count;
         session.unsettled_in = session.unsettled_in.saturating_sub(count);
         if *outcome == Outcome::Accepted {
             match &mut session.accepted {

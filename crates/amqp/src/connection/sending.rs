@@ -206,6 +206,7 @@ impl Connection {
             self.held.end(id, incomplete.began);
         }
         let Some(session) = self.sessions.get_mut(link.session) else { return };
+        session.unsettled_in = session.unsettled_in.saturating_sub(std::mem::take(&mut link.unsettled_in));
         if link.role == Role::Sender {
             session.unsettled_out.retain(|_, of| *of != id);
         }

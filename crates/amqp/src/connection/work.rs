@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Blocked, Config, Connection, Event, LinkId, Sent, ServerSasl};
 use crate::frame::{self, Protocol};
-use crate::performative::{Attach, Begin, Flow, Open};
+use crate::performative::{Attach, Begin, Detach, End, Flow, Open};
 
 const SESSIONS: u16 = 1_000;
 
@@ -99,4 +99,49 @@ fn whoever_was_refused_because_of_others_hears_when_they_have_ended() {
     let concerned = server.session_of(links[1]);
     let told = |event: &Event| matches!(event, Event::Window { session } if Some(*session) == concerned);
     assert!(events.iter().any(told), "{events:?}");
+}
+
+#[test]
+fn whoever_was_refused_because_of_others_hears_when_those_are_gone() {
+    for ends in [
+        said(0, |into| Detach { handle: 0, closed: true, error: None }.write(into)),
+        said(0, |into| End { error: None }.write(into)),
+    ] {
+        let (mut server, links) = server();
+        server.config.limits.incomplete = 200_000;
+        assert!(matches!(server.send(links[0], 0, true, &[&[7; 150_000]]), Sent::Sent(_)));
+        for link in &links[1..4] {
+            assert_eq!(server.send(*link, 0, true, &[&[7; 150_000]]), Sent::Blocked(Blocked::Window));
+        }
+        read_all(&mut server);
+        let events = tell(&mut server, &ends);
+        for link in &links[1..4] {
+            let concerned = server.session_of(*link);
+            let told =
+                |event: &Event| matches!(event, Event::Window { session } if Some(*session) == concerned);
+            assert!(events.iter().any(told), "{events:?}");
+        }
+    }
+}
+
+#[test]
+fn a_flow_for_a_link_that_is_gone_still_opens_the_window() {
+    let (mut server, links) = server();
+    assert!(matches!(server.send(links[0], 0, true, &[&[7; 10]]), Sent::Sent(_)));
+    assert_eq!(server.send(links[0], 0, true, &[&[7; 10]]), Sent::Blocked(Blocked::Window));
+    // A second link of the session comes and goes.
+    let other = Attach { handle: 1, ..Attach::receiver("other", "a") };
+    tell(&mut server, &said(0, |into| other.write(into)));
+    tell(&mut server, &said(0, |into| Detach { handle: 1, closed: true, error: None }.write(into)));
+    let late = Flow {
+        next_incoming_id: Some(2),
+        incoming_window: 10,
+        handle: Some(1),
+        delivery_count: Some(0),
+        link_credit: Some(10),
+        ..Flow::default()
+    };
+    let events = tell(&mut server, &said(0, |into| late.write(into)));
+    assert!(matches!(events[..], [Event::Window { .. }]), "{events:?}");
+    assert!(matches!(server.send(links[0], 0, true, &[&[7; 10]]), Sent::Sent(_)));
 }

@@ -1,7 +1,8 @@
 //! Messages, in one frame and in many, and what becomes of them.
 
-use ephor_amqp::connection::{Blocked, Delivery, Event, Sent};
-use ephor_amqp::performative::{Attach, Disposition, Error, Outcome, Performative, Role, condition};
+use ephor_amqp::connection::{Blocked, Config, Delivery, Event, Sent};
+use ephor_amqp::limits::Limits;
+use ephor_amqp::performative::{Attach, Detach, Disposition, Error, Outcome, Performative, Role, condition};
 
 use crate::pair::{Linked, config, linked};
 use crate::raw;
@@ -224,4 +225,53 @@ fn too_much_unsettled_waits() {
     assert_eq!(client.send(link, 0, false, &[b"x"]), Sent::Sent(1));
     assert_eq!(client.send(link, 0, false, &[b"x"]), Sent::Blocked(Blocked::Unsettled));
     assert_eq!(client.send(link, 0, true, &[b"x"]), Sent::Sent(2));
+}
+
+/// The end of a delivery that does not arrive.
+fn aborted(id: u8) -> Vec<u8> {
+    let mut aborted = raw::transfer(1, 0, id, false, b"");
+    let at = aborted.len() - 2;
+    aborted[at] = 0x41;
+    aborted
+}
+
+#[test]
+fn what_is_aborted_costs_no_credit() {
+    let mut server = raw::begun(config("s"));
+    let events = raw::tell(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "b"))]);
+    let [Event::AttachRequested { link, attach, .. }] = &events[..] else { panic!("{events:?}") };
+    server.accept(*link, attach.answer());
+    server.grant(*link, 1);
+    for id in 0..5 {
+        raw::frames(&mut server);
+        raw::tell(&mut server, &[&raw::transfer(1, 0, id, true, b"lost"), &aborted(id)]);
+        assert_eq!(server.credit(*link), 1);
+        let said = raw::all_said(&mut server).concat();
+        let count = format!("delivery_count: Some({})", id + 1);
+        assert!(said.contains(&count) && said.contains("link_credit: Some(1)"), "the peer is told: {said}");
+    }
+}
+
+#[test]
+fn links_that_go_with_messages_that_nobody_settled_leave_nothing_behind() {
+    let limits = Limits { unsettled: 100, ..Limits::default() };
+    let mut server = raw::begun(Config { limits, ..config("s") });
+    for round in 0..50 {
+        let events = raw::tell(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "b"))]);
+        let [Event::AttachRequested { link, attach, .. }] = &events[..] else {
+            panic!("{round}: {events:?}")
+        };
+        server.accept(*link, attach.answer());
+        server.grant(*link, 100);
+        for id in 0..60 {
+            let events = raw::tell(&mut server, &[&raw::transfer(1, 0, id, false, b"x")]);
+            assert!(matches!(events[..], [Event::Delivery(_)]), "{round}: {events:?}");
+        }
+        // Some are settled before, and some too late.
+        server.settle(*link, 0, 19, &Outcome::Accepted);
+        let detach = raw::amqp(1, |into| Detach { handle: 0, closed: true, error: None }.write(into));
+        raw::tell(&mut server, &[&detach]);
+        server.settle(*link, 20, 39, &Outcome::Accepted);
+        raw::frames(&mut server);
+    }
 }

@@ -57,7 +57,7 @@ pub enum Event {
     /// [`Limits::incomplete_notice`](crate::limits::Limits::incomplete_notice):
     /// [`super::Connection::buffered`].
     Unended,
-    /// A session takes messages again after [`Blocked::Window`].
+    /// A session takes messages again after [`Blocked::Window`] or [`Blocked::Unsettled`].
     Window {
         /// Which.
         session: SessionId,
@@ -168,6 +168,6 @@ pub enum Blocked {
     Window,
     /// The peer does not read: [`Event::Room`].
     Room,
-    /// Too much is unsettled: [`Event::Settled`].
+    /// Too much is unsettled: [`Event::Window`], once something was settled.
     Unsettled,
 }

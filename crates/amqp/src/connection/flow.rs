@@ -122,14 +122,15 @@ impl Connection {
         event
     }
 
-    /// Tells whoever was refused because of the window that it is open.
+    /// Tells whoever was refused because of the window, or of what is unsettled, that it may try again.
     pub(super) fn tell_window(&mut self, session: SessionId) {
         #[cfg(test)]
         {
             self.looked_at += 1;
         }
         let Some(found) = self.sessions.get_mut(session) else { return };
-        if found.wanted && found.peer_window > 0 && found.unfinished.is_none() {
+        let ending = found.state.is_ending();
+        if found.wanted && !ending && found.peer_window > 0 && found.unfinished.is_none() {
             found.wanted = false;
             self.events.push_back(Event::Window { session });
         }

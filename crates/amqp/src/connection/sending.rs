@@ -130,6 +130,7 @@ impl Connection {
             session.wanted = true;
             Blocked::Window
         } else if !settled && session.unsettled_out.len() >= self.config.limits.unsettled {
+            session.wanted = true;
             Blocked::Unsettled
         } else {
             return None;
@@ -205,7 +206,8 @@ impl Connection {
             self.held.incoming_bytes -= incomplete.bytes.len();
             self.held.end(id, incomplete.began);
         }
-        let Some(session) = self.sessions.get_mut(link.session) else { return };
+        let session_id = link.session;
+        let Some(session) = self.sessions.get_mut(session_id) else { return };
         session.unsettled_in = session.unsettled_in.saturating_sub(std::mem::take(&mut link.unsettled_in));
         if link.role == Role::Sender {
             session.unsettled_out.retain(|_, of| *of != id);
@@ -215,13 +217,12 @@ impl Connection {
             self.held.end(id, rest.began);
             session.unfinished = None;
             let waited = std::mem::take(&mut session.waits_for_room);
-            let session = link.session;
             if waited {
-                self.waiting_for_room.retain(|waiting| *waiting != session);
+                self.waiting_for_room.retain(|waiting| *waiting != session_id);
             }
-            self.tell_window(session);
             self.tell_those_who_waited_for_others();
         }
+        self.tell_window(session_id);
     }
 
     pub(super) fn on_disposition(&mut self, id: SessionId, disposition: Disposition) {
@@ -273,6 +274,7 @@ impl Connection {
             }
             self.events.push_back(Event::Settled { link, first, last, outcome: outcome.clone() });
         }
+        self.tell_window(id);
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Blocked, Config, Connection, Event, LinkId, Sent, ServerSasl};
 use crate::frame::{self, Protocol};
-use crate::performative::{Attach, Begin, Detach, End, Flow, Open};
+use crate::performative::{Attach, Begin, Detach, Disposition, End, Flow, Open, Outcome, Role};
 
 const SESSIONS: u16 = 1_000;
 
@@ -21,16 +21,20 @@ fn tell(server: &mut Connection, bytes: &[u8]) -> Vec<Event> {
     std::iter::from_fn(|| server.next_event()).collect()
 }
 
-/// Lets so many frames come after the first `seen`, and messages on link 0.
-fn flow(channel: u16, seen: u32, window: u32) -> Vec<u8> {
-    let flow = Flow {
-        next_incoming_id: Some(1 + seen),
-        incoming_window: window,
+/// Lets messages come on link 0.
+fn first_flow() -> Flow {
+    Flow {
+        next_incoming_id: Some(1),
         handle: Some(0),
         delivery_count: Some(0),
         link_credit: Some(10),
         ..Flow::default()
-    };
+    }
+}
+
+/// Lets so many frames come after the first `seen`, and messages on link 0.
+fn flow(channel: u16, seen: u32, window: u32) -> Vec<u8> {
+    let flow = Flow { next_incoming_id: Some(1 + seen), incoming_window: window, ..first_flow() };
     said(channel, |into| flow.write(into))
 }
 
@@ -144,4 +148,34 @@ fn a_flow_for_a_link_that_is_gone_still_opens_the_window() {
     let events = tell(&mut server, &said(0, |into| late.write(into)));
     assert!(matches!(events[..], [Event::Window { .. }]), "{events:?}");
     assert!(matches!(server.send(links[0], 0, true, &[&[7; 10]]), Sent::Sent(_)));
+}
+
+#[test]
+fn whoever_was_refused_because_too_much_is_unsettled_hears_when_another_link_was_settled() {
+    let (mut server, links) = server();
+    server.config.limits.unsettled = 1;
+    let other = Attach { handle: 1, ..Attach::receiver("other", "a") };
+    let asked = tell(&mut server, &said(0, |into| other.write(into)));
+    let [Event::AttachRequested { link: other, attach, .. }] = &asked[..] else { panic!("{asked:?}") };
+    server.accept(*other, attach.answer());
+    let credit = Flow { handle: Some(1), ..first_flow() };
+    tell(&mut server, &said(0, |into| credit.write(into)));
+    tell(&mut server, &flow(0, 0, 100));
+    let Sent::Sent(id) = server.send(links[0], 0, false, &[&[7; 10]]) else { panic!() };
+    assert_eq!(server.send(*other, 0, false, &[&[7; 10]]), Sent::Blocked(Blocked::Unsettled));
+    let accepted = Disposition {
+        role: Role::Receiver,
+        first: id,
+        last: None,
+        settled: true,
+        outcome: Some(Outcome::Accepted),
+    };
+    let events = tell(&mut server, &said(0, |into| accepted.write(into)));
+    assert!(events.iter().any(|event| matches!(event, Event::Window { .. })), "{events:?}");
+    assert!(matches!(server.send(*other, 0, false, &[&[7; 10]]), Sent::Sent(_)));
+    // The same if the link goes with what is unsettled.
+    assert_eq!(server.send(links[0], 0, false, &[&[7; 10]]), Sent::Blocked(Blocked::Unsettled));
+    let detach = Detach { handle: 1, closed: true, error: None };
+    let events = tell(&mut server, &said(0, |into| detach.write(into)));
+    assert!(events.iter().any(|event| matches!(event, Event::Window { .. })), "{events:?}");
 }

@@ -18,21 +18,27 @@ const MOST: u32 = 8;
 
 /// How many there may be.
 #[derive(Default)]
-pub(super) struct Ghosts(u32);
+pub(super) struct Ghosts {
+    left: u32,
+    /// The failure that comes next is the work of one, and no other lost link.
+    unmasked: bool,
+}
 
 impl Ghosts {
     /// A link did not come about or ended; if the hub did not say so, it may not know.
     pub(super) fn after(&mut self, failure: &Failure) {
-        if let Failure::Lost(_) = failure {
-            self.0 = (self.0 + 1).min(MOST);
+        let unmasked = std::mem::take(&mut self.unmasked);
+        if matches!(failure, Failure::Lost(_)) && !unmasked {
+            self.left = (self.left + 1).min(MOST);
         }
     }
 
     /// What a failure is in truth: one by a ghost passes.
     pub(super) fn unmask(&mut self, failure: Failure, wish: &ReceiverWish) -> Failure {
         match &failure {
-            Failure::Refused(refusal) if self.0 > 0 && is_by_itself(refusal, wish) => {
-                self.0 -= 1;
+            Failure::Refused(refusal) if self.left > 0 && is_by_itself(refusal, wish) => {
+                self.left -= 1;
+                self.unmasked = true;
                 Failure::lost("an earlier link of this receiver came late and took its place")
             }
             _ => failure,
@@ -91,5 +97,24 @@ mod tests {
         assert!(!passes(&mut ghosts, stolen_by("reader", 4)));
         assert!(passes(&mut ghosts, stolen_by("reader", 3)));
         assert!(!passes(&mut ghosts, stolen_by("reader", 3)), "there was one");
+    }
+
+    #[test]
+    fn a_ghost_that_was_laid_is_not_counted_as_another_lost_link() {
+        let mut ghosts = Ghosts::default();
+        ghosts.after(&Failure::lost("cut"));
+        ghosts.after(&Failure::lost("cut"));
+        // Two receivers of one name and one epoch displace each other: each hears of the other, and tries again.
+        let mut returns = 0;
+        loop {
+            let failure = ghosts.unmask(stolen_by("reader", 3), &wish());
+            ghosts.after(&failure);
+            if !matches!(failure, Failure::Lost(_)) {
+                break;
+            }
+            returns += 1;
+            assert!(returns < 100, "they would go on for ever");
+        }
+        assert_eq!(returns, 2);
     }
 }

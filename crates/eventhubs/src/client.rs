@@ -21,6 +21,7 @@ use crate::dial_limit::DialLimit;
 use crate::endpoint::Endpoint;
 use crate::failure::Failure;
 use crate::line::{Command, Line, Slot};
+use crate::log_watch::LogWatch;
 use crate::options::{Builder, InvalidOptions, Options};
 use crate::producer::{Producer, ProducerOptions};
 use crate::receiver;
@@ -29,6 +30,7 @@ use crate::receiver;
 pub(crate) struct Shared {
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) options: Options,
+    pub(crate) log_watch: LogWatch,
     slots: Vec<Slot>,
 }
 
@@ -102,12 +104,14 @@ impl Shared {
         }
     }
 
-    async fn hub_properties(&self) -> Result<HubProperties, SourceError> {
+    pub(crate) async fn hub_properties(&self) -> Result<HubProperties, SourceError> {
+        let asked = Instant::now();
         let query = Query::Hub { hub: self.endpoint.hub.clone() };
         let message = self.ask(query).await.map_err(Failure::into_source_error)?;
         let described = described(&message, HubDescription::read)?;
         // A hub that was made anew has another time of creation; the service tells nothing better.
         let log = described.log.unwrap_or_else(|| LogId::new(&format!("created-{}", described.created_at.0)));
+        self.log_watch.tell(log.clone(), asked);
         let mut partitions = described.partitions;
         partitions.sort_unstable();
         Ok(HubProperties { partitions, log: Some(log) })
@@ -172,7 +176,7 @@ impl EventHubs {
         let limit = DialLimit::of(&endpoint.address);
         let slot = |_| Slot::new(endpoint.clone(), limit.clone(), options.backoff);
         let slots = (0..options.connections).map(slot).collect();
-        Self(Arc::new(Shared { endpoint, options, slots }))
+        Self(Arc::new(Shared { endpoint, options, log_watch: LogWatch::default(), slots }))
     }
 
     /// A way to send to the hub.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ephor_amqp::connection::Closed;
 use ephor_amqp::performative::{Error, condition};
+use ephor_core::ids::LogId;
 use ephor_core::source::SourceError;
 use ephor_wire::condition::{Class, Condition, MAX_TEXT, Refusal, source_error};
 
@@ -17,8 +18,25 @@ pub(crate) enum Failure {
     Refused(Arc<Refusal>),
     /// Nobody answered: the connection is gone, or never came about.
     Lost(Arc<str>),
+    /// The hub was deleted and created again: what is read is another log, whose numbers mean something else.
+    Replaced(Arc<LogReplaced>),
     /// The two ends do not speak the same protocol: no further attempt changes that.
     Misconfigured(Arc<str>),
+}
+
+/// A hub was deleted and created again while a receiver read it: positions of the log that it was opened in mean
+/// nothing in the one that is there now. It is the cause of a
+/// [`SourceError::Unavailable`], and the receiver yields no more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the hub was deleted and created again: its log was {was} and is {is}; look at the hub's properties, and open \
+     a new receiver"
+)]
+pub struct LogReplaced {
+    /// The log that the receiver was opened in.
+    pub was: LogId,
+    /// The one that is there now.
+    pub is: LogId,
 }
 
 impl Failure {
@@ -67,14 +85,14 @@ impl Failure {
         match self {
             Self::Refused(refusal) => refusal.class(),
             Self::Lost(_) => Class::Reopen,
-            Self::Misconfigured(_) => Class::GiveUp,
+            Self::Misconfigured(_) | Self::Replaced(_) => Class::GiveUp,
         }
     }
 
     pub(crate) fn condition(&self) -> Option<&Condition> {
         match self {
             Self::Refused(refusal) => Some(&refusal.condition),
-            Self::Lost(_) | Self::Misconfigured(_) => None,
+            Self::Lost(_) | Self::Misconfigured(_) | Self::Replaced(_) => None,
         }
     }
 
@@ -84,6 +102,7 @@ impl Failure {
             Self::Refused(refusal) => source_error(Arc::unwrap_or_clone(refusal)),
             Self::Lost(why) => SourceError::Unavailable(why.to_string().into()),
             Self::Misconfigured(why) => SourceError::Misconfigured { message: why.to_string() },
+            Self::Replaced(replaced) => SourceError::Unavailable(Arc::unwrap_or_clone(replaced).into()),
         }
     }
 }
@@ -93,6 +112,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Refused(refusal) => refusal.fmt(f),
             Self::Lost(why) | Self::Misconfigured(why) => f.write_str(why),
+            Self::Replaced(replaced) => replaced.fmt(f),
         }
     }
 }

@@ -105,6 +105,7 @@
 //! | what can be set | [`options`] |
 //! | how to be let in | [`credential`], `credential/entra.rs`, `tls.rs` |
 //! | the hub as a source | `client.rs`, `receiver.rs`, `receiver/ghosts.rs` |
+//! | whether it is still the same log | `log_watch.rs` |
 //! | sending | [`producer`] |
 //! | one connection and everything on it | `line/` |
 //! | how often this process dials one address | `dial_limit.rs` |
@@ -119,6 +120,7 @@ mod endpoint;
 mod failure;
 mod inbox;
 mod line;
+mod log_watch;
 pub mod options;
 pub mod producer;
 mod receiver;
@@ -130,5 +132,6 @@ pub use credential::EntraId;
 pub use credential::{Credential, SharedKey, Token, TokenError, TokenKind};
 pub use ephor_core::event::NewEvent;
 pub use ephor_wire::connection_string::ConnectionString;
+pub use failure::LogReplaced;
 pub use options::{Builder, InvalidOptions, Options};
 pub use producer::{Producer, ProducerOptions, SendError, SendFailure, Target};

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   Opening ─attached─► Attached ─ ended ─► Waiting ─backoff─► Opening …   behind the last event taken
-//!      │ no                 │ another took the place
-//!      └─► Waiting, told    └─► Disconnected, for good; unless it was a late link of our own
+//!      │ no                 │ another took the place                │ attached
+//!      └─► Waiting, told    └─► Ended, for good; unless it was      └─► Checking ─ the same log ─► Attached …
+//!                               a late link of our own                     └─ another one ─► Ended, for good
 //! ```
 //!
 //! All of it is in the receiver and not in the future of a call, so that dropping the future loses neither events
@@ -11,6 +12,8 @@
 //! handed out first. An event that comes a second time is passed over, whatever the hub does.
 
 mod ghosts;
+mod open;
+mod same_log;
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -22,13 +25,11 @@ use bytes::Bytes;
 use ephor_core::BoxFuture;
 use ephor_core::epoch::Epoch;
 use ephor_core::event::Event;
-use ephor_core::ids::PartitionId;
-use ephor_core::position::{SequenceNumber, StartPosition};
-use ephor_core::receivers::known_name;
-use ephor_core::source::{LastEnqueued, OpenError, OpenRequest, ReceiveError, Receiver, SourceError};
-use ephor_wire::address::Address;
+use ephor_core::ids::{LogId, PartitionId};
+use ephor_core::position::SequenceNumber;
+use ephor_core::source::{LastEnqueued, OpenError, ReceiveError, Receiver, SourceError};
 use ephor_wire::annotations::received;
-use ephor_wire::condition::{Class, Condition, Refusal, open_error, receive_error};
+use ephor_wire::condition::{Class, Condition, open_error, receive_error};
 use ephor_wire::selector::Start;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
@@ -37,7 +38,9 @@ use crate::credit::Credit;
 use crate::failure::Failure;
 use crate::inbox::{Inbox, Keeper};
 use crate::line::{Command, Key, Line, ReceiverWish};
+use crate::log_watch::log_since;
 use ghosts::Ghosts;
+pub(crate) use open::open;
 
 /// How long closing waits for the hub to agree, at most.
 const TIME_TO_CLOSE: Duration = Duration::from_secs(5);
@@ -60,10 +63,34 @@ impl Drop for Link {
 }
 
 enum State {
-    Opening { link: Link, patience: Pin<Box<Sleep>> },
-    Attached { link: Link, since: Instant },
-    Waiting { until: Pin<Box<Sleep>> },
-    Disconnected(Arc<Refusal>),
+    Opening {
+        link: Link,
+        patience: Pin<Box<Sleep>>,
+    },
+    /// The link is not the first one: it is asked whether the hub still has the same log.
+    Checking {
+        link: Link,
+        log: BoxFuture<'static, Result<Option<LogId>, SourceError>>,
+    },
+    Attached {
+        link: Link,
+        since: Instant,
+    },
+    Waiting {
+        until: Pin<Box<Sleep>>,
+    },
+    Ended(Failure),
+}
+
+impl State {
+    fn link(&self) -> Option<&Link> {
+        match self {
+            Self::Opening { link, .. } | Self::Checking { link, .. } | Self::Attached { link, .. } => {
+                Some(link)
+            }
+            Self::Waiting { .. } | Self::Ended(_) => None,
+        }
+    }
 }
 
 pub(crate) struct HubReceiver {
@@ -73,6 +100,10 @@ pub(crate) struct HubReceiver {
     wish: ReceiverWish,
     prefetch: (usize, usize),
     state: State,
+    /// The log that it was opened in, if somebody has asked the hub.
+    log: Option<LogId>,
+    /// It has been open before.
+    returns: bool,
     /// In a row, without an event in between.
     failures: u32,
     ghosts: Ghosts,
@@ -83,52 +114,6 @@ pub(crate) struct HubReceiver {
     unreadable: Option<Failure>,
 }
 
-/// Opens a receiver.
-pub(crate) async fn open(shared: Arc<Shared>, request: OpenRequest) -> Result<Box<dyn Receiver>, OpenError> {
-    let OpenRequest { group, partition, start, epoch, receiver, prefetch_events, prefetch_bytes } = request;
-    if let Some(epoch) = epoch.filter(|epoch| *epoch > Epoch::MAX) {
-        let why = format!("epoch {epoch} is higher than AMQP can say ({})", Epoch::MAX);
-        return Err(SourceError::Unavailable(why.into()).into());
-    }
-    let start = pinned(&shared, partition, start).await?;
-    let address = Address::Consumer { hub: shared.endpoint.hub.clone(), group, partition };
-    // Under the name by which the hub will speak of it.
-    let name = known_name(&receiver).to_owned();
-    let wish = ReceiverWish { address, start: exclusive(start).into(), epoch, name };
-    let mut receiver = Box::new(HubReceiver::new(shared, partition, wish, (prefetch_events, prefetch_bytes)));
-    poll_fn(|context| receiver.poll_opened(context)).await?;
-    Ok(receiver)
-}
-
-/// The end of the log is looked up once: a link that is lost before its first event would otherwise skip what
-/// came in between.
-async fn pinned(
-    shared: &Shared,
-    partition: PartitionId,
-    start: StartPosition,
-) -> Result<StartPosition, SourceError> {
-    if start != StartPosition::Latest {
-        return Ok(start);
-    }
-    let properties = shared.partition_properties(partition).await?;
-    Ok(match properties.last {
-        Some(last) => StartPosition::after(last.sequence),
-        // Nothing was ever stored, so the beginning is the end.
-        None => StartPosition::Earliest,
-    })
-}
-
-/// At an event is behind the one before it. The service takes it in these words only, where the event is the next to come.
-fn exclusive(start: StartPosition) -> StartPosition {
-    match start {
-        StartPosition::Sequence { number, inclusive: true } => {
-            let before = number.0.checked_sub(1).map(SequenceNumber);
-            before.map_or(StartPosition::Earliest, StartPosition::after)
-        }
-        other => other,
-    }
-}
-
 impl HubReceiver {
     fn new(
         shared: Arc<Shared>,
@@ -137,7 +122,10 @@ impl HubReceiver {
         prefetch: (usize, usize),
     ) -> Self {
         let state = attach(&shared, partition, &wish, prefetch);
+        let log = shared.log_watch.last();
         Self {
+            log,
+            returns: false,
             shared,
             partition,
             wish,
@@ -176,12 +164,16 @@ impl HubReceiver {
         loop {
             match &mut self.state {
                 State::Attached { .. } => return Poll::Ready(None),
-                State::Disconnected(refusal) => {
-                    return Poll::Ready(Some(Failure::Refused(refusal.clone())));
-                }
+                State::Ended(failure) => return Poll::Ready(Some(failure.clone())),
                 State::Waiting { until } => {
                     ready!(until.as_mut().poll(context));
                     self.state = attach(&self.shared, self.partition, &self.wish, self.prefetch);
+                }
+                State::Checking { log, .. } => {
+                    let told = ready!(log.as_mut().poll(context));
+                    if let Some(failure) = self.on_checked(told) {
+                        return Poll::Ready(Some(failure));
+                    }
                 }
                 State::Opening { link, patience } => match link.inbox.poll_opened(context) {
                     Poll::Ready(Ok(())) => {
@@ -190,7 +182,14 @@ impl HubReceiver {
                         else {
                             continue;
                         };
-                        self.state = State::Attached { link, since: Instant::now() };
+                        let now = Instant::now();
+                        self.state = match self.log.is_some() && self.returns {
+                            true => {
+                                State::Checking { link, log: Box::pin(log_since(self.shared.clone(), now)) }
+                            }
+                            false => State::Attached { link, since: now },
+                        };
+                        self.returns = true;
                     }
                     Poll::Ready(Err(failure)) => {
                         let failure = self.ghosts.unmask(failure, &self.wish);
@@ -212,7 +211,7 @@ impl HubReceiver {
     fn wait_after(&mut self, failure: &Failure) {
         self.ghosts.after(failure);
         // Only a link that is there can fail.
-        let (State::Opening { link, .. } | State::Attached { link, .. }) = &self.state else { return };
+        let Some(link) = self.state.link() else { return };
         self.failures = link.line.failures_after(self.failures);
         let until = Box::pin(sleep_until(self.shared.next_attempt(&link.line, self.failures)));
         tracing::debug!(
@@ -267,7 +266,7 @@ impl HubReceiver {
             && refusal.condition == Condition::LinkStolen
         {
             let refusal = refusal.clone();
-            self.state = State::Disconnected(refusal.clone());
+            self.state = State::Ended(failure);
             return Some(receive_error(Arc::unwrap_or_clone(refusal)));
         }
         // All places may be taken by the very link that was lost, until the hub notices.
@@ -364,7 +363,7 @@ impl Receiver for HubReceiver {
 
     fn close(self: Box<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            let (State::Opening { link, .. } | State::Attached { link, .. }) = &self.state else { return };
+            let Some(link) = self.state.link() else { return };
             link.inbox.abandon();
             link.line.release(link.key);
             // The hub has not heard of a link for which there is no connection yet.
@@ -376,19 +375,5 @@ impl Receiver for HubReceiver {
             let patience = TIME_TO_CLOSE.min(self.shared.options.answer_time);
             timeout_at(Instant::now() + patience, ended).await.ok();
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn at_an_event_is_behind_the_one_before() {
-        assert_eq!(exclusive(StartPosition::at(SequenceNumber(0))), StartPosition::Earliest);
-        let behind = StartPosition::after(SequenceNumber(6));
-        assert_eq!(exclusive(StartPosition::at(SequenceNumber(7))), behind);
-        assert_eq!(exclusive(behind.clone()), behind);
-        assert_eq!(exclusive(StartPosition::Latest), StartPosition::Latest);
     }
 }

@@ -7,13 +7,16 @@ mod common;
 use std::time::Duration;
 
 use common::peer::{Act, Answer, Peer, Script};
-use common::{quick, receive, request, within};
+use common::{Stage, quick, receive, request, texts, within};
 use ephor_amqp::performative::{Attach, Error};
 use ephor_core::epoch::Epoch;
+use ephor_core::event::NewEvent;
+use ephor_core::ids::PartitionId;
 use ephor_core::position::SequenceNumber;
 use ephor_core::receivers::texts::stolen;
 use ephor_core::source::{EventSource, OpenError, OpenRequest, ReceiveError, SourceError};
-use ephor_eventhubs::Options;
+use ephor_eventhubs::{LogReplaced, Options};
+use ephor_gateway::GatewayConfig;
 use ephor_wire::selector::Start;
 
 /// A hub whose links for receivers do these things, each link its own.
@@ -284,4 +287,54 @@ async fn a_new_token_that_is_not_answered_costs_the_connection_and_not_the_recei
     let mut receiver = client.open(request("reader", None)).await.unwrap();
     assert_eq!(numbers(&mut receiver, 2).await, [0, 1]);
     assert_eq!(peer.seen(|seen| (seen.connections, seen.tokens.len())), (2, 3));
+}
+
+#[tokio::test]
+async fn a_receiver_that_comes_back_to_another_log_of_the_same_name_says_so_and_ends() {
+    let mut stage = Stage::new(2);
+    let served = stage.serve().await;
+    let (address, client) = (served.address, served.client());
+    let was = client.hub_properties().await.unwrap().log.unwrap();
+    let send = async |stage: &Stage, text: &'static str| {
+        for partition in [PartitionId(0), PartitionId(1)] {
+            stage.hub.producer().send_to(partition, NewEvent::new(text)).await.unwrap();
+        }
+    };
+    let mut receivers = Vec::new();
+    for partition in [PartitionId(0), PartitionId(1)] {
+        let request = OpenRequest { partition, ..request("reader", Some(1)) };
+        receivers.push(client.open(request).await.unwrap());
+    }
+    send(&stage, "one").await;
+    for receiver in &mut receivers {
+        assert_eq!(texts(&within(20, receive(receiver, 1)).await), ["one"]);
+    }
+    // The hub is away for a moment, and the same log goes on.
+    served.stop().await;
+    send(&stage, "two").await;
+    let served = stage.serve_as(GatewayConfig::default(), &address.to_string(), false).await;
+    for receiver in &mut receivers {
+        assert_eq!(texts(&within(20, receive(receiver, 1)).await), ["two"]);
+    }
+    // Now another comes back, which has grown beyond where they were.
+    served.stop().await;
+    stage.recreate();
+    for text in ["a", "b", "c", "d"] {
+        send(&stage, text).await;
+    }
+    let _served = stage.serve_as(GatewayConfig::default(), &address.to_string(), false).await;
+    let is = stage.hub.hub_properties().await.unwrap().log.unwrap();
+    for receiver in &mut receivers {
+        for _ in 0..2 {
+            let mut events = Vec::new();
+            let error = within(20, receiver.receive(&mut events, 10)).await.unwrap_err();
+            assert_eq!(texts(&events), Vec::<String>::new());
+            let ReceiveError::Source(SourceError::Unavailable(cause)) = &error else { panic!("{error:?}") };
+            let replaced = cause.downcast_ref::<LogReplaced>().unwrap();
+            assert_eq!((&replaced.was, &replaced.is), (&was, &is));
+        }
+    }
+    assert_eq!(client.hub_properties().await.unwrap().log.unwrap(), is);
+    let mut anew = client.open(request("reader", Some(1))).await.unwrap();
+    assert_eq!(texts(&within(20, receive(&mut anew, 4)).await), ["a", "b", "c", "d"]);
 }

@@ -82,6 +82,13 @@ impl Stage {
         Self { hub, clock, namespace: Arc::new(namespace), certificates }
     }
 
+    /// Deletes the hub and makes another of the same name, with as many partitions and no events.
+    pub(crate) fn recreate(&mut self) {
+        let config = HubConfig::new("homes", self.hub.partition_count()).unwrap();
+        self.namespace.delete_hub("homes").unwrap();
+        self.hub = self.namespace.create_hub(config).unwrap();
+    }
+
     /// Serves the hub with the development key.
     pub(crate) async fn serve(&self) -> Served {
         self.serve_as(GatewayConfig::default(), "127.0.0.1:0", false).await

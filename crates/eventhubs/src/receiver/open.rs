@@ -1,0 +1,75 @@
+//! Opens a receiver: what it asks the hub for, and where it begins.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use ephor_core::epoch::Epoch;
+use ephor_core::ids::PartitionId;
+use ephor_core::position::{SequenceNumber, StartPosition};
+use ephor_core::receivers::known_name;
+use ephor_core::source::{OpenError, OpenRequest, Receiver, SourceError};
+use ephor_wire::address::Address;
+
+use super::HubReceiver;
+use crate::client::Shared;
+use crate::line::ReceiverWish;
+
+/// Opens a receiver.
+pub(crate) async fn open(shared: Arc<Shared>, request: OpenRequest) -> Result<Box<dyn Receiver>, OpenError> {
+    let OpenRequest { group, partition, start, epoch, receiver, prefetch_events, prefetch_bytes } = request;
+    if let Some(epoch) = epoch.filter(|epoch| *epoch > Epoch::MAX) {
+        let why = format!("epoch {epoch} is higher than AMQP can say ({})", Epoch::MAX);
+        return Err(SourceError::Unavailable(why.into()).into());
+    }
+    let start = pinned(&shared, partition, start).await?;
+    let address = Address::Consumer { hub: shared.endpoint.hub.clone(), group, partition };
+    // Under the name by which the hub will speak of it.
+    let name = known_name(&receiver).to_owned();
+    let wish = ReceiverWish { address, start: exclusive(start).into(), epoch, name };
+    let mut receiver = Box::new(HubReceiver::new(shared, partition, wish, (prefetch_events, prefetch_bytes)));
+    poll_fn(|context| receiver.poll_opened(context)).await?;
+    Ok(receiver)
+}
+
+/// The end of the log is looked up once: a link that is lost before its first event would otherwise skip what
+/// came in between.
+async fn pinned(
+    shared: &Shared,
+    partition: PartitionId,
+    start: StartPosition,
+) -> Result<StartPosition, SourceError> {
+    if start != StartPosition::Latest {
+        return Ok(start);
+    }
+    let properties = shared.partition_properties(partition).await?;
+    Ok(match properties.last {
+        Some(last) => StartPosition::after(last.sequence),
+        // Nothing was ever stored, so the beginning is the end.
+        None => StartPosition::Earliest,
+    })
+}
+
+/// At an event is behind the one before it. The service takes it in these words only, where the event is the next to come.
+fn exclusive(start: StartPosition) -> StartPosition {
+    match start {
+        StartPosition::Sequence { number, inclusive: true } => {
+            let before = number.0.checked_sub(1).map(SequenceNumber);
+            before.map_or(StartPosition::Earliest, StartPosition::after)
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_an_event_is_behind_the_one_before() {
+        assert_eq!(exclusive(StartPosition::at(SequenceNumber(0))), StartPosition::Earliest);
+        let behind = StartPosition::after(SequenceNumber(6));
+        assert_eq!(exclusive(StartPosition::at(SequenceNumber(7))), behind);
+        assert_eq!(exclusive(behind.clone()), behind);
+        assert_eq!(exclusive(StartPosition::Latest), StartPosition::Latest);
+    }
+}

@@ -1,0 +1,38 @@
+//! A receiver that has come back: whether the hub still has the log that it was opened in.
+
+use std::sync::Arc;
+
+use ephor_core::ids::LogId;
+use ephor_core::source::SourceError;
+use tokio::time::Instant;
+
+use super::{HubReceiver, State, waiting_for_nothing};
+use crate::failure::{Failure, LogReplaced};
+
+impl HubReceiver {
+    /// The link is there, and the hub has said which log it has; or why it does not say.
+    pub(super) fn on_checked(&mut self, told: Result<Option<LogId>, SourceError>) -> Option<Failure> {
+        let failure = match told {
+            Ok(is) if is == self.log => {
+                let checked = std::mem::replace(&mut self.state, waiting_for_nothing());
+                if let State::Checking { link, .. } = checked {
+                    self.state = State::Attached { link, since: Instant::now() };
+                }
+                return None;
+            }
+            Ok(is) => match (self.log.clone(), is) {
+                (Some(was), Some(is)) => Failure::Replaced(Arc::new(LogReplaced { was, is })),
+                _ => Failure::lost("the hub does not say any more which log it has"),
+            },
+            Err(error) => Failure::lost(format!("the hub does not say which log it has: {error}")),
+        };
+        match &failure {
+            Failure::Replaced(replaced) => {
+                tracing::warn!(partition = %self.partition, %replaced, "a receiver ends");
+                self.state = State::Ended(failure.clone());
+            }
+            _ => self.wait_after(&failure),
+        }
+        Some(failure)
+    }
+}

@@ -69,14 +69,18 @@ impl Stage {
 
     /// With a hub called `homes` that has these groups.
     pub(crate) fn with_groups(partitions: u32, groups: impl IntoIterator<Item = String>) -> Self {
-        let clock = Arc::new(Ticking(AtomicI64::new(1_000_000_000_000)));
-        let config = NamespaceConfig { durability: Durability::Memory, ..NamespaceConfig::default() };
-        let namespace = LocalNamespace::on(Arc::new(MemoryFiles::default()), config, clock.clone()).unwrap();
-        let config = HubConfig {
+        Self::with(HubConfig {
             retention: Retention { age: Some(AGE), bytes: None },
             groups: groups.into_iter().map(|group| group.parse().unwrap()).collect(),
             ..HubConfig::new("homes", partitions).unwrap()
-        };
+        })
+    }
+
+    /// With this hub, in memory.
+    pub(crate) fn with(config: HubConfig) -> Self {
+        let clock = Arc::new(Ticking(AtomicI64::new(1_000_000_000_000)));
+        let memory = NamespaceConfig { durability: Durability::Memory, ..NamespaceConfig::default() };
+        let namespace = LocalNamespace::on(Arc::new(MemoryFiles::default()), memory, clock.clone()).unwrap();
         let hub = namespace.create_hub(config).unwrap();
         let certificates = tempfile::tempdir().unwrap();
         Self { hub, clock, namespace: Arc::new(namespace), certificates }

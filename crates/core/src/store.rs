@@ -68,6 +68,24 @@ pub enum StoreError {
     },
 }
 
+/// Why a store throttles, for [`StoreError::Throttled`], where it says how long it wants to be left alone.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Throttling {
+    /// What it said.
+    pub message: String,
+    /// The pause that it asks for.
+    pub retry_after: Duration,
+}
+
+impl StoreError {
+    /// The pause that a throttling store asks for: zero if it does not say how long, none if it does not throttle.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let Self::Throttled(cause) = self else { return None };
+        Some(cause.downcast_ref::<Throttling>().map_or(Duration::ZERO, |throttling| throttling.retry_after))
+    }
+}
+
 /// The result of a call to a store.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
@@ -165,6 +183,8 @@ pub enum Renewal {
     Unknown {
         /// What went wrong.
         what: String,
+        /// As [`StoreError::retry_after`].
+        retry_after: Option<Duration>,
     },
 }
 
@@ -288,6 +308,18 @@ pub trait Store: Send + Sync + 'static {
         duration: Duration,
         tokens: &'a [LeaseToken],
     ) -> StoreFuture<'a, Vec<Renewal>>;
+
+    /// The same for a caller who waits no longer than `limit`: a store that renews by several requests returns what is
+    /// known shortly before, and the rest as unknown. The tokens that matter most come first.
+    fn renew_within<'a>(
+        &'a self,
+        group: &'a GroupId,
+        duration: Duration,
+        tokens: &'a [LeaseToken],
+        _limit: Duration,
+    ) -> StoreFuture<'a, Vec<Renewal>> {
+        self.renew(group, duration, tokens)
+    }
 
     /// Hands a lease over in a new epoch, seals its checkpoint, and wakes the new owner.
     fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway>;

@@ -63,7 +63,7 @@ async fn renew(shared: &HostShared) -> bool {
                 let until = deadline(shared.counts_from(sent), duration, shared.manager.fence_margin);
                 slot.context.inner().lease.extend(until);
             }
-            Renewal::Unknown { what } => {
+            Renewal::Unknown { what, .. } => {
                 let failing_for = shared.store.failing_for(sent).unwrap_or_default();
                 let error = StoreCallError::Failed(Arc::new(StoreError::Unavailable(what.into())));
                 unknown.push(HostError::Store {

@@ -12,11 +12,10 @@ pub(super) const VERSIONS: &str = "this account keeps versions of blobs: every r
 impl Session {
     /// What a person should change about the account.
     pub(super) async fn advice(&self) -> Vec<String> {
-        let found = [
-            (self.container.has_folders().await, FOLDERS),
-            (self.container.keeps_deleted().await, DELETED),
-            (self.container.keeps_versions(), VERSIONS),
-        ];
+        let (has_folders, keeps_deleted) =
+            futures_util::join!(self.container.has_folders(), self.container.keeps_deleted());
+        let found =
+            [(has_folders, FOLDERS), (keeps_deleted, DELETED), (self.container.keeps_versions(), VERSIONS)];
         found.iter().filter(|(found, _)| *found).map(|(_, words)| (*words).to_owned()).collect()
     }
 }

@@ -37,6 +37,7 @@ impl Session {
             let change = record::claim(old, standing.seal(), &asked, standing.now, &Rules::default())?;
             let Some(change) = change else { return Ok(lost()) };
             let expired = (request.cause == ClaimCause::Expired).then_some(standing.now);
+            let expired = expired.filter(|_| self.is_silent(&names, &standing));
             if !self.struck(&names, &standing, expired).await? {
                 continue;
             }
@@ -74,6 +75,8 @@ impl Session {
                 true => self.standing(group, &names, partition).await?,
                 false => self.standing_on_roll(group, &names, partition).await?,
             };
+            // Whoever receives what it cannot read would begin anew.
+            standing.checkpoint(group, partition)?;
             let highest = standing.highest();
             let Some(change) = record::transfer(standing.record(), highest, request, standing.now)? else {
                 return Ok(GiveAway::NotOurs);
@@ -123,6 +126,15 @@ impl Session {
             }
         }
         Err(changing_without_end(partition))
+    }
+
+    /// Whether the owner's roll has not changed for a whole lease, as this process saw it. Dates alone do not show that:
+    /// one of a front end with a wrong clock would cost a host everything.
+    fn is_silent(&self, names: &Names, standing: &Standing) -> bool {
+        let owner =
+            standing.lease.as_ref().and_then(|lease| Some((lease.enrolled()?, lease.record.partition)));
+        let (Some((owner, partition)), Some(known)) = (owner, &standing.roll) else { return false };
+        self.rolls.is_silent(&names.roll(owner, partition), &known.roll)
     }
 
     /// Whether the lease is off its owner's roll, so that it can be taken away; false if it is not as it was read.

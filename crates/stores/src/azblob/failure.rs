@@ -4,7 +4,10 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use azure_core::error::{Error, ErrorKind};
-use ephor_core::store::StoreError;
+use azure_core::http::headers::HeaderName;
+use azure_core::time::parse_rfc7231;
+use ephor_core::store::{StoreError, Throttling};
+use ephor_core::time::Timestamp;
 
 /// What an error comes down to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +100,11 @@ const CODES: &[(&str, Class, &str)] = &[
 fn of_status(status: u16) -> (Class, &'static str) {
     match status {
         401 | 403 => (Class::Refuses, NO_RIGHT),
-        404 => (Class::Refuses, "there is no such account or container: correct the address"),
+        // The service names what is missing; this is somebody else's answer, who may be gone soon.
+        404 => (
+            Class::Passes,
+            "not the service but something else at this address answers: is the endpoint right?",
+        ),
         429 | 503 => {
             (Class::Throttles, "the service is busy: fewer partitions or hosts for each account help")
         }
@@ -114,6 +121,26 @@ pub(super) fn answer(error: &Error) -> Option<(u16, &str)> {
         }
         _ => None,
     }
+}
+
+fn header<'a>(error: &'a Error, name: &'static str) -> Option<&'a str> {
+    match error.kind() {
+        ErrorKind::HttpResponse { raw_response: Some(raw), .. } => {
+            raw.headers().get_optional_str(&HeaderName::from_static(name))
+        }
+        _ => None,
+    }
+}
+
+/// The pause that an answer asks for. Dates are not taken: this machine's clock may be another.
+fn retry_after(error: &Error) -> Option<Duration> {
+    header(error, "retry-after")?.trim().parse().ok().map(Duration::from_secs)
+}
+
+/// When it was answered, by the service's clock.
+pub(super) fn said_at(error: &Error) -> Option<Timestamp> {
+    let time = parse_rfc7231(header(error, "date")?).ok()?;
+    Some(Timestamp(time.unix_timestamp() * 1_000))
 }
 
 /// It was not sent at all: whatever it is, it can be sent again.
@@ -163,7 +190,10 @@ pub(super) fn of(error: &Error, place: &str, what: &str) -> StoreError {
     let message = format!("{place}: {advice} ({what}: {})", details.trim());
     match class {
         Class::Passes => StoreError::Unavailable(message.into()),
-        Class::Throttles => StoreError::Throttled(message.into()),
+        Class::Throttles => match retry_after(error) {
+            Some(retry_after) => StoreError::Throttled(Throttling { message, retry_after }.into()),
+            None => StoreError::Throttled(message.into()),
+        },
         Class::Refuses => StoreError::Refused { message },
     }
 }
@@ -172,7 +202,12 @@ pub(super) fn of(error: &Error, place: &str, what: &str) -> StoreError {
 pub(super) fn also(error: &StoreError) -> StoreError {
     match error {
         StoreError::Unavailable(cause) => StoreError::Unavailable(cause.to_string().into()),
-        StoreError::Throttled(cause) => StoreError::Throttled(cause.to_string().into()),
+        StoreError::Throttled(cause) => match error.retry_after().filter(|pause| !pause.is_zero()) {
+            Some(retry_after) => {
+                StoreError::Throttled(Throttling { message: cause.to_string(), retry_after }.into())
+            }
+            None => StoreError::Throttled(cause.to_string().into()),
+        },
         StoreError::Damaged { what } => StoreError::Damaged { what: what.clone() },
         StoreError::Refused { message } => StoreError::Refused { message: message.clone() },
     }
@@ -211,7 +246,6 @@ mod tests {
             (403, "", "lacks a right"),
             (403, "KeyBasedAuthenticationNotPermitted", "Entra ID"),
             (404, "ContainerNotFound", "container is missing"),
-            (404, "", "correct the address"),
             (400, "InvalidHeaderValue", "2017-11-09"),
             (412, "LeaseIdMissing", "blob lease"),
             (409, "BlobImmutableDueToPolicy", "immutability"),
@@ -223,7 +257,9 @@ mod tests {
         for (status, code) in [(503, "ServerBusy"), (429, "TooManyRequests"), (429, ""), (503, "")] {
             assert!(matches!(told(status, code), StoreError::Throttled(_)), "{status} {code}");
         }
-        for (status, code) in [(500, "InternalError"), (500, "OperationTimedOut"), (502, "")] {
+        for (status, code) in
+            [(500, "InternalError"), (500, "OperationTimedOut"), (502, ""), (404, ""), (404, "x")]
+        {
             assert!(matches!(told(status, code), StoreError::Unavailable(_)), "{status} {code}");
         }
         assert!(lacks_right(&told(403, "AuthorizationFailure")) && !lacks_right(&told(404, "")));

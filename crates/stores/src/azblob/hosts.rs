@@ -14,12 +14,13 @@ use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{GroupId, HostId};
 use ephor_core::store::{HostEntry, HostOrders, StoreError};
 use ephor_core::time::Timestamp;
+use futures_util::future::join_all;
 
 use super::CLOCK_RESOLUTION;
 use super::container::{Blob, Write};
 use super::metadata::{MOST_METADATA, Metadata, escape, number, pairs, unescape};
 use super::names::Names;
-use super::session::{MOST_ATTEMPTS, Session, locked};
+use super::session::{ADVISORY_LIMIT, MOST_ATTEMPTS, Session, locked, within};
 use crate::text::{Unreadable, read_host, write_host};
 
 const ID: &str = "id";
@@ -60,12 +61,13 @@ impl Session {
         before: Option<&Blob>,
         orders: HostOrders,
     ) -> Result<bool, StoreError> {
+        let id = escape(&record.id.to_string());
         let mut text = escape(&write_host(record));
         let mut body = String::new();
-        if text.len() > MOST_METADATA {
+        if id.len() + text.len() > MOST_METADATA {
             body = std::mem::take(&mut text);
         }
-        let mut metadata = pairs([(ID, escape(&record.id.to_string())), (RECORD, text)]);
+        let mut metadata = pairs([(ID, id), (RECORD, text)]);
         if orders.drain {
             metadata.insert(DRAIN.into(), "true".into());
         }
@@ -133,12 +135,13 @@ impl Session {
             let some = dead.len().min(FORGOTTEN_AT_ONCE);
             dead.drain(..some).collect()
         };
-        for (name, etag) in dead {
+        let deletions = dead.iter().map(|(name, etag)| async move {
             // It comes up again with the next view.
-            if let Err(error) = self.container.delete(&name, Some(&etag)).await {
+            if let Err(error) = self.container.delete(name, Some(etag)).await {
                 tracing::debug!(%error, "the record of a dead host is still there");
             }
-        }
+        });
+        within(ADVISORY_LIMIT, join_all(deletions)).await;
     }
 
     /// A host's record as a view shows it.

@@ -68,6 +68,7 @@ mod container;
 mod credential;
 mod entra;
 mod eph;
+mod expiry;
 mod failure;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;

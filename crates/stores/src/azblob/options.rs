@@ -11,7 +11,10 @@ pub const DEFAULT_SERVICE_VERSION: &str = "2021-12-02";
 pub const DEFAULT_CALL_LIMIT: Duration = Duration::from_secs(10);
 
 /// See [`BlobOptions::at_once`].
-pub const DEFAULT_AT_ONCE: usize = 16;
+pub const DEFAULT_AT_ONCE: usize = 32;
+
+/// How long a renewal takes at most for a caller who does not say how long it waits.
+pub(super) const RENEW_LIMIT: Duration = Duration::from_secs(4);
 
 /// Who else owns partitions of the same group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

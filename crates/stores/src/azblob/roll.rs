@@ -192,6 +192,11 @@ impl Roll {
         self.lines.insert(partition, Line { epoch, state: State::Struck(renewed) });
     }
 
+    /// Which of its host's writes this is.
+    pub(super) fn beat(&self) -> u64 {
+        self.beat
+    }
+
     /// Strikes everything that has run out: the claims of a dead host's leases need no more of their own.
     pub(super) fn strike_expired(&mut self, now: Timestamp) {
         let (last, duration) = (self.last(), self.duration);

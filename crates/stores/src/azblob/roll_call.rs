@@ -11,7 +11,7 @@ use ephor_core::ids::{GroupId, HostId};
 use ephor_core::lease::LeaseToken;
 use ephor_core::store::{FORGET_HOSTS_AFTER, Renewal, StoreError};
 use ephor_core::time::Timestamp;
-use futures_util::{StreamExt, stream};
+use futures_util::{Stream, StreamExt, stream};
 
 use super::container::{Stamp, Write};
 use super::failure;
@@ -28,6 +28,8 @@ struct RollCall<'a> {
     owner: &'a HostId,
     bucket: u32,
     duration: Duration,
+    /// For each request.
+    limit: Duration,
     /// The tokens, and what became of each.
     tokens: Vec<(&'a LeaseToken, Option<Outcome>)>,
 }
@@ -54,14 +56,15 @@ fn endless(owner: &HostId) -> StoreError {
 }
 
 impl Session {
-    /// One outcome for each token, in order.
-    pub(super) async fn renew_by_roll(
+    /// The outcomes of one roll after the other, each with the place of its token.
+    pub(super) fn renew_by_roll(
         &self,
         group: &GroupId,
         names: &Names,
         duration: Duration,
         tokens: &[LeaseToken],
-    ) -> Vec<Outcome> {
+        limit: Duration,
+    ) -> impl Stream<Item = Vec<(usize, Outcome)>> {
         let mut rolls: BTreeMap<(&HostId, u32), Vec<usize>> = BTreeMap::new();
         for (place, token) in tokens.iter().enumerate() {
             rolls.entry((&token.owner, bucket(token.partition))).or_default().push(place);
@@ -70,15 +73,12 @@ impl Session {
             .into_iter()
             .map(|((owner, bucket), places)| async move {
                 let tokens = places.iter().map(|place| (&tokens[*place], None)).collect();
-                let outcomes =
-                    self.call_the_roll(RollCall { group, names, owner, bucket, duration, tokens }).await;
+                let call = RollCall { group, names, owner, bucket, duration, limit, tokens };
+                let outcomes = self.call_the_roll(call).await;
                 places.into_iter().zip(outcomes).collect::<Vec<_>>()
             })
             .collect();
-        let done: Vec<Vec<_>> = stream::iter(calls).buffered(self.options.at_once).collect().await;
-        let mut outcomes: Vec<(usize, Outcome)> = done.into_iter().flatten().collect();
-        outcomes.sort_by_key(|(place, _)| *place);
-        outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+        stream::iter(calls).buffer_unordered(self.options.at_once)
     }
 
     async fn call_the_roll(&self, mut call: RollCall<'_>) -> Vec<Outcome> {
@@ -95,25 +95,29 @@ impl Session {
                 break;
             }
             let next = self.renewed(&call, roll);
-            match self.write_roll(&name, known.as_ref(), &next).await {
+            let write = self.write_roll(&name, known.as_ref(), &next);
+            match self.in_time(call.limit, "a renewal", write).await {
                 Ok(Write::Done(Stamp { etag, modified })) => {
                     *known = Some(KnownRoll { roll: next.dated(modified), etag });
                     if !is_new || !self.forget_the_old(&call, modified) {
                         call.close(|| Ok(Renewal::Renewed));
                     }
                 }
-                Ok(Write::Refused) => match self.read_roll(&name, call.bucket).await {
-                    Ok((read, _)) => {
-                        self.forget_what_is_not_on(call.names, call.owner, call.bucket, read.as_ref());
-                        // What was struck on a roll that is lost is not known: whoever struck is met at the ownership.
-                        let lost = known.is_some() && read.as_ref().is_none_or(|read| read.roll.is_blank());
-                        *known = read;
-                        if lost {
-                            self.renew_one_by_one(&mut call).await;
+                Ok(Write::Refused) => {
+                    match self.in_time(call.limit, "a renewal", self.read_roll(&name, call.bucket)).await {
+                        Ok((read, _)) => {
+                            self.forget_what_is_not_on(call.names, call.owner, call.bucket, read.as_ref());
+                            // What was struck on a roll that is lost is not known: whoever struck is met at the ownership.
+                            let lost =
+                                known.is_some() && read.as_ref().is_none_or(|read| read.roll.is_blank());
+                            *known = read;
+                            if lost {
+                                self.renew_one_by_one(&mut call).await;
+                            }
                         }
+                        Err(error) => call.fail(&error),
                     }
-                    Err(error) => call.fail(&error),
-                },
+                }
                 // What is known stays a condition: if it was carried out, the next one is refused, and reads.
                 Err(error) => call.fail(&error),
             }
@@ -123,9 +127,11 @@ impl Session {
     }
 
     async fn renew_one_by_one(&self, call: &mut RollCall<'_>) {
-        let (group, names, duration) = (call.group, call.names, call.duration);
+        let (group, names, duration, limit) = (call.group, call.names, call.duration, call.limit);
         let open: Vec<LeaseToken> = call.open().cloned().collect();
-        let calls = open.iter().map(|token| self.renew_one(group, names, duration, token));
+        let calls = open
+            .iter()
+            .map(|token| self.in_time(limit, "a renewal", self.renew_one(group, names, duration, token)));
         let calls: Vec<_> = calls.collect();
         let done: Vec<Outcome> = stream::iter(calls).buffered(self.options.at_once).collect().await;
         let mut done = done.into_iter();
@@ -159,7 +165,7 @@ impl Session {
 
     /// Looks at every lease that cannot be written down as it is: those that are struck, and those not known to be ours.
     async fn look_at_doubtful(&self, call: &mut RollCall<'_>, roll: &Roll) {
-        let (group, names, duration) = (call.group, call.names, call.duration);
+        let (group, names, duration, limit) = (call.group, call.names, call.duration, call.limit);
         let open = call.tokens.iter().enumerate().filter(|(_, (_, outcome))| outcome.is_none());
         let looks: Vec<_> = open
             .filter(|(_, (token, _))| {
@@ -170,7 +176,11 @@ impl Session {
             .map(|(place, (token, _))| {
                 let over = roll.is_over(token.partition, token.epoch);
                 let token: &LeaseToken = token;
-                async move { (place, self.look_at(group, names, duration, token, over).await) }
+                async move {
+                    let look = async { Ok(self.look_at(group, names, duration, token, over).await) };
+                    let seen = self.in_time(limit, "a look at a lease", look).await;
+                    (place, seen.unwrap_or_else(|error| Some(Err(error))))
+                }
             })
             .collect();
         let seen: Vec<_> = stream::iter(looks).buffered(self.options.at_once).collect().await;

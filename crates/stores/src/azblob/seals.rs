@@ -92,6 +92,7 @@ impl Session {
             }
             // Other SDKs would begin there instead of where they are told to.
             _ if self.shared_with_others() => {
+                self.note_nothing_elsewhere(names, partition, epoch);
                 return Ok(Some(CheckpointRecord { seal: epoch, checkpoint: None }));
             }
             _ => checkpoint::synthetic(epoch),

@@ -6,11 +6,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use ephor_core::ids::GroupId;
+use ephor_core::epoch::Epoch;
+use ephor_core::ids::{GroupId, PartitionId};
 use ephor_core::store::StoreError;
 
-use super::container::{Blob, Container, Write};
+use super::container::{Blob, Container, NOTHING, Write};
+use super::failure;
 use super::metadata::{escape, pairs, unescape};
 use super::names::{Case, Names};
 use super::options::{BlobOptions, Neighbours};
@@ -20,6 +23,15 @@ use super::strikes::Rolls;
 
 /// So often somebody may be faster before a call gives up.
 pub(super) const MOST_ATTEMPTS: usize = 40;
+
+/// So long requests may take that nobody needs an answer to, together.
+pub(super) const ADVISORY_LIMIT: Duration = Duration::from_secs(1);
+
+/// What comes within this time.
+#[expect(clippy::disallowed_methods, reason = "requests to a service take real time")]
+pub(super) async fn within<T>(limit: Duration, step: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(limit, step).await.ok()
+}
 
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -45,6 +57,8 @@ pub(super) struct Session {
     pub(super) leases: Shelf<Ownership>,
     pub(super) rolls: Rolls,
     pub(super) checkpoints: Shelf<Blob>,
+    /// Under which epochs no checkpoint was found under a name of another case.
+    nothing_elsewhere: Mutex<BTreeMap<(Names, PartitionId), Epoch>>,
     /// Our hosts' records.
     pub(super) hosts: Mutex<BTreeMap<String, Blob>>,
     /// Records of hosts that are long dead, and rolls that nobody needs, with their state, by group.
@@ -63,6 +77,7 @@ impl Session {
             leases: Shelf::default(),
             rolls: Rolls::default(),
             checkpoints: Shelf::default(),
+            nothing_elsewhere: Mutex::default(),
             hosts: Mutex::default(),
             dead: Mutex::default(),
         }
@@ -86,20 +101,34 @@ impl Session {
             return Ok(());
         }
         if !self.container.exists().await? {
-            self.container.make().await?;
+            self.make_container().await?;
             tracing::info!(store = self.container.place, "created the container");
         }
-        for advice in self.advice().await {
+        // It is only good to know: it holds nobody up for long.
+        for advice in within(ADVISORY_LIMIT, self.advice()).await.unwrap_or_default() {
             tracing::warn!(store = self.container.place, "{advice}");
         }
         Ok(())
+    }
+
+    async fn make_container(&self) -> Result<(), StoreError> {
+        self.container.make().await.map_err(|error| match failure::lacks_right(&error) {
+            true => StoreError::Refused {
+                message: format!(
+                    "{}: the container is missing, and what opens the account may not create one: create it, or \
+                     correct its name ({error})",
+                    self.container.place
+                ),
+            },
+            false => error,
+        })
     }
 
     /// Whether the container can be used at all.
     pub(super) async fn check(&self) -> Result<(), StoreError> {
         self.ready().await?;
         // A tool is told here that there is none, and everybody that the rights are too few to list.
-        self.container.list("ephor/nothing").await.map(|_| ())
+        self.container.list(NOTHING).await.map(|_| ())
     }
 
     pub(super) fn names(&self, group: &GroupId) -> Result<Names, StoreError> {
@@ -124,6 +153,16 @@ impl Session {
         };
         let theirs = self.names_in(group, other).ok()?;
         (self.names(group).ok()? != theirs).then_some(theirs)
+    }
+
+    /// Whether this epoch, or a later one, has looked for a checkpoint under a name of another case, in vain.
+    pub(super) fn nothing_elsewhere(&self, names: &Names, partition: PartitionId, epoch: Epoch) -> bool {
+        let looked = locked(&self.nothing_elsewhere);
+        looked.get(&(names.clone(), partition)).is_some_and(|looked| *looked >= epoch)
+    }
+
+    pub(super) fn note_nothing_elsewhere(&self, names: &Names, partition: PartitionId, epoch: Epoch) {
+        locked(&self.nothing_elsewhere).insert((names.clone(), partition), epoch);
     }
 
     /// Before the first write: the group's names are written down, and they are these. Two groups that differ

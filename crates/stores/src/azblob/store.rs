@@ -18,7 +18,7 @@ use super::CLOCK_RESOLUTION;
 use super::address::{BlobAddress, Layout};
 use super::container::Container;
 use super::credential::{AccountKey, BlobCredential, Sas};
-use super::options::{BlobOptions, ConnectError};
+use super::options::{BlobOptions, ConnectError, RENEW_LIMIT};
 use super::session::{Making, Session};
 
 /// A store in a container of an Azure Storage account. Clones share its connections: one store serves all hosts of a
@@ -191,7 +191,17 @@ impl Store for BlobStore {
         duration: Duration,
         tokens: &'a [LeaseToken],
     ) -> StoreFuture<'a, Vec<Renewal>> {
-        Box::pin(self.session.renew(group, duration, tokens))
+        self.renew_within(group, duration, tokens, RENEW_LIMIT)
+    }
+
+    fn renew_within<'a>(
+        &'a self,
+        group: &'a GroupId,
+        duration: Duration,
+        tokens: &'a [LeaseToken],
+        limit: Duration,
+    ) -> StoreFuture<'a, Vec<Renewal>> {
+        Box::pin(self.session.renew(group, duration, tokens, limit))
     }
 
     fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway> {

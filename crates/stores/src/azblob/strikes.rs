@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::Lease;
@@ -29,16 +30,39 @@ type Cell = Arc<tokio::sync::Mutex<Option<KnownRoll>>>;
 
 /// By the names of their blobs.
 #[derive(Default)]
-pub(super) struct Rolls(Mutex<BTreeMap<String, Cell>>);
+pub(super) struct Rolls {
+    cells: Mutex<BTreeMap<String, Cell>>,
+    /// The last beat that was seen of each, and since when.
+    seen: Mutex<BTreeMap<String, (u64, Instant)>>,
+}
 
 impl Rolls {
     pub(super) fn cell(&self, name: &str) -> Cell {
-        locked(&self.0).entry(name.to_owned()).or_default().clone()
+        locked(&self.cells).entry(name.to_owned()).or_default().clone()
     }
 
     /// Forgets what nobody uses and does not please.
     pub(super) fn retain(&self, mut pleases: impl FnMut(&str) -> bool) {
-        locked(&self.0).retain(|name, cell| Arc::strong_count(cell) > 1 || pleases(name));
+        locked(&self.cells).retain(|name, cell| Arc::strong_count(cell) > 1 || pleases(name));
+        locked(&self.seen).retain(|name, _| pleases(name));
+    }
+
+    /// A roll was listed with this beat.
+    #[expect(clippy::disallowed_methods, reason = "what a service is asked takes real time")]
+    pub(super) fn note(&self, name: &str, beat: u64) {
+        let mut seen = locked(&self.seen);
+        match seen.get(name) {
+            Some((known, _)) if *known == beat => {}
+            _ => {
+                seen.insert(name.to_owned(), (beat, Instant::now()));
+            }
+        }
+    }
+
+    /// Whether a roll was seen with this very beat at least as long ago as its renewals last.
+    pub(super) fn is_silent(&self, name: &str, roll: &Roll) -> bool {
+        let seen = locked(&self.seen);
+        seen.get(name).is_some_and(|(beat, since)| *beat == roll.beat() && since.elapsed() >= roll.duration)
     }
 }
 

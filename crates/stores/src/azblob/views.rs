@@ -176,6 +176,11 @@ impl Session {
             sorted.leases.get(&partition).is_some_and(|(blob, _)| blob.stamp.etag == lease.etag)
         });
         self.rolls.retain(|name| names.kind(name).is_none() || sorted.rolls.contains_key(name));
+        for (name, listed) in &sorted.rolls {
+            if let Ok(roll) = &listed.roll {
+                self.rolls.note(name, roll.beat());
+            }
+        }
     }
 
     /// Leases, and the checkpoints whose seal had to be raised.
@@ -206,9 +211,13 @@ impl Session {
                 }
             };
             let seen = sorted.checkpoints.get(partition);
-            if self.is_behind(blob, &lease, seen) {
+            if self.is_behind(group, names, blob, &lease, seen) {
                 match self.raise(group, names, &lease, seen).await {
                     Ok(record) => raised.extend(record.map(|record| (*partition, record))),
+                    // It is nobody's to begin with, and the list of checkpoints tells why.
+                    Err(StoreError::Damaged { .. }) if seen.and_then(checkpoint::seal).is_some() => continue,
+                    // Its owner may be at work, and goes on.
+                    Err(StoreError::Damaged { .. }) => {}
                     // What does not pass is told of this partition, and the others go on.
                     Err(error @ StoreError::Refused { .. }) => {
                         view.damaged
@@ -224,10 +233,23 @@ impl Session {
     }
 
     /// Whether the checkpoint may still be changed by an earlier owner, or was listed before it was.
-    fn is_behind(&self, blob: &Blob, lease: &Ownership, seen: Option<&Blob>) -> bool {
+    fn is_behind(
+        &self,
+        group: &GroupId,
+        names: &Names,
+        blob: &Blob,
+        lease: &Ownership,
+        seen: Option<&Blob>,
+    ) -> bool {
         let ours = blob.metadata.contains_key(ownership::OURS) && lease.record.epoch > Epoch::NONE;
-        // Where its owner has neighbours, none is made ahead of the first save.
-        let there = seen.is_some() || lease.on_roll;
+        // Where its owner has neighbours, none is made ahead of the first save, unless there is one under a name of
+        // another case: a host that finds none would begin where it is told to.
+        let (partition, epoch) = (lease.record.partition, lease.record.epoch);
+        let there = seen.is_some()
+            || lease.on_roll
+            || (self.shared_with_others()
+                && self.names_elsewhere(group).is_some()
+                && !self.nothing_elsewhere(names, partition, epoch));
         // Who only looks changes nothing.
         !self.is_for_tools()
             && ours
@@ -249,7 +271,6 @@ impl Session {
             Ok(Sealing::Overtaken) => Ok(None),
             // Who may only look sees what is there.
             Err(error) if failure::lacks_right(&error) => Ok(None),
-            Err(StoreError::Damaged { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }

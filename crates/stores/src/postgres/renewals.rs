@@ -102,5 +102,5 @@ fn answer(row: &PgRow, reading: clock::Reading) -> Renewal {
         let holder = there.then(|| seen_lease(row, reading)).transpose()?;
         Ok(Renewal::Lost { holder })
     };
-    read().unwrap_or_else(|what: String| Renewal::Unknown { what })
+    read().unwrap_or_else(|what: String| Renewal::Unknown { what, retry_after: None })
 }

@@ -42,7 +42,7 @@ pub(super) fn renew(
 
 fn renew_one(records: &Records<'_>, duration: Duration, token: &LeaseToken) -> StepResult<Renewal> {
     let old = match records.lease(token.partition) {
-        Err(StepError::Damaged(what)) => return Ok(Renewal::Unknown { what }),
+        Err(StepError::Damaged(what)) => return Ok(Renewal::Unknown { what, retry_after: None }),
         old => old?,
     };
     let Some(lease) = record::renew(old.as_ref(), token, duration, records.now) else {

@@ -2,18 +2,15 @@
 
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use ephor_core::store::{Store, StoreError};
 use ephor_stores::azblob::{BlobOptions, BlobStore};
 use ephor_stores::{StoreUrl, open as open_by_url, open_existing};
-use ephor_testkit::azurite_server::{ACCOUNT, KEY};
-use hmac::{Hmac, Mac};
-use sha2::Sha256;
+use ephor_testkit::azurite_server::KEY;
 
 use crate::proxy::{Fate, Proxy};
 use crate::raw::Raw;
 use crate::server::{open, open_with, place, shared};
+use crate::signatures::{FAR, signed};
 use crate::world::{P, claim, group, record, save, wait};
 
 /// The key of the account, and a canary in its place: neither is ever told.
@@ -28,23 +25,6 @@ fn refused(error: StoreError, words: &str) {
     assert!(matches!(error, StoreError::Refused { .. }), "{error}");
     tells(&error, words);
 }
-
-/// A connection string with a signature for everything of the account that `permissions` allow.
-fn signed(place: &str, permissions: &str, expires: &str) -> String {
-    let version = "2018-11-09";
-    let text = format!("{ACCOUNT}\n{permissions}\nb\nsco\n\n{expires}\n\n\n{version}\n");
-    let mut mac = Hmac::<Sha256>::new_from_slice(&STANDARD.decode(KEY).unwrap()).unwrap();
-    mac.update(text.as_bytes());
-    let signature = STANDARD.encode(mac.finalize().into_bytes());
-    let escaped = signature.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
-    let sas = format!(
-        "sv={version}&ss=b&srt=sco&sp={permissions}&se={}&sig={escaped}",
-        expires.replace(':', "%3A")
-    );
-    place.replace(&format!("AccountKey={KEY}"), &format!("SharedAccessSignature={sas}"))
-}
-
-const FAR: &str = "2099-01-01T00:00:00Z";
 
 #[test]
 fn a_wrong_key_is_told_apart_from_a_missing_container() {

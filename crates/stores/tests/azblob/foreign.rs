@@ -8,6 +8,7 @@ use ephor_core::store::{Claim, Renewal, Save, SaveRequest, Seek, SeekRequest, St
 use ephor_stores::azblob::{BlobOptions, BlobStore, Neighbours};
 use ephor_stores::open_existing;
 
+use crate::proxy::{Asked, Fate, Proxy};
 use crate::raw::Raw;
 use crate::server::{open, open_with, place, shared};
 use crate::world::{BASE, LEASE, P, claim, group, save, seek, stored, try_claim, wait};
@@ -161,6 +162,50 @@ fn a_checkpoint_under_a_name_of_another_case_is_found() {
             claim(&store, P, "b").await;
             assert_eq!(stored(&store, P).await, Some(42));
         }
+    });
+}
+
+/// Whoever finds itself an owner without a checkpoint may begin at the end.
+#[test]
+fn a_lease_is_not_shown_without_the_checkpoint_that_lies_under_a_name_of_another_case() {
+    wait(async {
+        let place = place();
+        let proxy = Proxy::start(shared().port).await;
+        let raw = Raw::new(shared().port, &place);
+        raw.make().await;
+        let name = format!("{KEPT}/checkpoint/3");
+        raw.put(&name, &[("sequencenumber", "41"), ("offset", "1312")], "").await;
+        let store = open(&proxy.place(&format!("{place};Neighbours=sdk"), shared().port));
+        let is_theirs = |asked: &Asked| asked.line.contains("/Homes/") && asked.line.contains("/checkpoint/");
+        proxy.rule(move |asked| if is_theirs(asked) { Fate::Busy(1) } else { Fate::Through });
+        let claimed = try_claim(&store, P, "a", ClaimCause::Unowned).await;
+        assert!(claimed.is_err(), "{claimed:?}");
+        for _ in 0..2 {
+            let view = store.view(&group()).await;
+            let shown = view.as_ref().ok().and_then(|view| view.lease(P));
+            assert_eq!(shown, None, "{view:?}");
+        }
+        proxy.rule(|_| Fate::Through);
+        assert_eq!(stored(&store, P).await, Some(41));
+        let again = try_claim(&store, P, "a", ClaimCause::Silent).await.unwrap();
+        assert!(matches!(&again, Claim::Won { checkpoint: Some(_), .. }), "{again:?}");
+    });
+}
+
+/// Every look would cost a request for each partition without a checkpoint.
+#[test]
+fn where_nothing_lies_under_a_name_of_another_case_is_looked_up_once_for_each_owner() {
+    wait(async {
+        let place = place();
+        let proxy = Proxy::start(shared().port).await;
+        let store = open(&proxy.place(&format!("{place};Neighbours=sdk"), shared().port));
+        claim(&store, P, "a").await;
+        proxy.rule(|_| Fate::Through);
+        for _ in 0..3 {
+            assert!(store.view(&group()).await.unwrap().lease(P).is_some());
+        }
+        let looked = proxy.asked().iter().filter(|line| line.contains("/Homes/")).count();
+        assert!(looked <= 1, "{:?}", proxy.asked());
     });
 }
 

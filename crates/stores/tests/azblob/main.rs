@@ -2,13 +2,16 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 #![allow(clippy::disallowed_methods, reason = "the server's time is real")]
 
+mod advisory;
 mod calls;
 mod clock;
 mod conformance;
+mod container_signature;
 mod errors;
 mod fences;
 mod fleet;
 mod foreign;
+mod gateways;
 mod mishaps;
 mod old_fleet;
 mod oracle;
@@ -17,6 +20,8 @@ mod proxy;
 mod races;
 #[path = "../shared/raw.rs"]
 mod raw;
+mod renewals;
 mod rolls;
 mod server;
+mod signatures;
 mod world;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use ephor_core::ids::PartitionId;
+use ephor_core::host_record::HostRecord;
+use ephor_core::ids::{HostId, PartitionId};
 use ephor_core::lease::ClaimCause;
 use ephor_core::store::{Claim, Renewal, Save, Store, StoreError};
 use ephor_stores::azblob::{BlobOptions, BlobStore, Neighbours};
@@ -10,7 +11,7 @@ use ephor_stores::azblob::{BlobOptions, BlobStore, Neighbours};
 use crate::proxy::{Fate, Proxy};
 use crate::raw::Raw;
 use crate::server::{open, open_with, place, shared};
-use crate::world::{BASE, LEASE, P, claim, group, save, try_claim, wait};
+use crate::world::{BASE, LEASE, P, claim, group, host, record, save, transfer, try_claim, wait};
 
 const OTHER: PartitionId = PartitionId(4);
 
@@ -135,6 +136,74 @@ fn an_epoch_that_cannot_be_read_is_damage_and_no_epoch_is_taken() {
             claim(&store, OTHER, "b").await;
             raw.set(&name, &[("epoch", "40")]).await;
             assert_eq!(claim(&store, P, "b").await.epoch.get(), 41);
+        }
+    });
+}
+
+/// Whoever received it would begin anew: at the oldest event or at the latest, as it is told to.
+#[test]
+fn a_partition_whose_checkpoint_cannot_be_read_is_not_handed_over() {
+    wait(async {
+        let place = place();
+        let store = open(&place);
+        let raw = Raw::new(shared().port, &place);
+        let token = claim(&store, P, "a").await;
+        assert!(matches!(save(&store, &token, 10).await.unwrap(), Save::Saved(_)));
+        for text in ["nonsense", r#"{"seal":1,"position":{"before":7}}"#] {
+            raw.set(&format!("{BASE}/checkpoint/{P}"), &[("ephor", text)]).await;
+            let given = store.transfer(&group(), &transfer(&token, "b")).await;
+            assert!(matches!(given, Err(StoreError::Damaged { .. })), "{given:?}");
+            let view = store.view(&group()).await.unwrap();
+            assert_eq!(view.damaged.len(), 1, "{view:?}");
+            assert!(view.damaged[0].contains("the checkpoint of partition 3"), "{view:?}");
+            let owner = view.lease(P).and_then(|lease| lease.owner.clone());
+            assert_eq!(owner, Some(host("a")), "{text}");
+        }
+    });
+}
+
+/// The claim has written the lease, and its answer was lost; then the checkpoint is damaged.
+#[test]
+fn a_lease_whose_checkpoint_is_not_its_owners_yet_and_cannot_be_read_is_not_shown() {
+    wait(async {
+        let place = place();
+        let proxy = Proxy::start(shared().port).await;
+        let (one, other) = (open(&place), open(&proxy.place(&place, shared().port)));
+        let raw = Raw::new(shared().port, &place);
+        let token = claim(&one, P, "a").await;
+        assert!(matches!(save(&one, &token, 10).await.unwrap(), Save::Saved(_)));
+        other.view(&group()).await.unwrap();
+        proxy.rule(|asked| match asked.line.starts_with("PUT") && asked.line.contains("/ownership/") {
+            true => Fate::Unanswered,
+            false => Fate::Through,
+        });
+        assert!(try_claim(&other, P, "b", ClaimCause::Silent).await.is_err());
+        proxy.rule(|_| Fate::Through);
+        raw.set(&format!("{BASE}/checkpoint/{P}"), &[("ephor", r#"{"seal":1,"position":{"before":7}}"#)])
+            .await;
+        let view = other.view(&group()).await.unwrap();
+        assert_eq!((view.lease(P), view.damaged.len()), (None, 1), "{view:?}");
+    });
+}
+
+/// The service takes 8 KiB of metadata, names and values together; an emulator takes more.
+#[test]
+fn a_host_with_a_long_name_and_much_to_say_stays_below_what_the_service_takes() {
+    wait(async {
+        let place = place();
+        let store = open(&place);
+        let raw = Raw::new(shared().port, &place);
+        let id = HostId { name: "🏠".repeat(200).parse().unwrap(), ..host("a") };
+        for length in [100, 4_000, 5_000, 6_500, 9_000] {
+            let record = HostRecord { id: id.clone(), software: "x".repeat(length), ..record("a") };
+            store.heartbeat(&group(), &record).await.unwrap();
+            let names = raw.names().await;
+            let name = names.iter().find(|name| name.contains("/ephor/hosts/")).unwrap();
+            let fields = raw.metadata(name).await.unwrap();
+            let bytes: usize = fields.iter().map(|(name, value)| name.len() + value.len()).sum();
+            assert!(bytes <= 8_000, "{length}: {bytes} bytes");
+            let view = store.view(&group()).await.unwrap();
+            assert_eq!(view.host(&id).map(|entry| entry.record.software.len()), Some(length), "{view:?}");
         }
     });
 }

@@ -5,6 +5,7 @@ use ephor_core::position::SequenceNumber;
 use ephor_core::store::StoreError;
 use ephor_stores::{StoreUrl, open as open_by_url, open_existing};
 
+use crate::proxy::{Fate, Proxy};
 use crate::raw::Raw;
 use crate::server::{place, shared};
 use crate::world::{claim, wait};
@@ -207,5 +208,54 @@ fn where_there_is_no_lease_of_an_old_fleet_it_is_said_what_there_is() {
         raw.put("ns.example.net/homes/$default/checkpoint/0", &[("sequencenumber", "1")], "").await;
         let today = said("").await;
         assert!(today.contains("without layout=eph"), "{today}");
+    });
+}
+
+/// The hub takes both names for one group: which of the two is the present one, a person must say.
+#[test]
+fn two_blobs_that_differ_in_case_alone_are_told_instead_of_exported() {
+    wait(async {
+        let place = place();
+        let raw = Raw::new(shared().port, &place);
+        raw.make().await;
+        raw.put("$default/0", &[], &body(0, 10)).await;
+        raw.put("$Default/0", &[], &body(0, 20)).await;
+        raw.put("$Default/1", &[], &body(1, 21)).await;
+        let fleet = open_existing(&old(&place)).await.unwrap().unwrap();
+        let groups = fleet.groups().await.unwrap();
+        assert_eq!(groups.len(), 1, "{groups:?}");
+        let error = fleet.view(&groups[0]).await.unwrap_err();
+        assert!(matches!(error, StoreError::Refused { .. }), "{error}");
+        let text = error.to_string();
+        assert!(
+            text.contains("$default/0 and $Default/0") || text.contains("$Default/0 and $default/0"),
+            "{text}"
+        );
+        raw.delete("$default/0").await;
+        assert_eq!(fleet.view(&groups[0]).await.unwrap().checkpoints.len(), 2);
+    });
+}
+
+/// Whoever tries again with another tool, or the fleet that comes back, would wait for a minute.
+#[test]
+fn a_lease_is_given_back_if_its_blob_cannot_be_read() {
+    wait(async {
+        let place = place();
+        let proxy = Proxy::start(shared().port).await;
+        let raw = Raw::new(shared().port, &place);
+        raw.make().await;
+        for partition in 0..2 {
+            raw.put(&format!("$default/{partition}"), &[], &body(partition, 10)).await;
+        }
+        let fleet = open_existing(&old(&proxy.place(&place, shared().port))).await.unwrap().unwrap();
+        let groups = fleet.groups().await.unwrap();
+        proxy.rule(|asked| match asked.line.starts_with("GET") && asked.line.contains("default/1") {
+            true => Fate::Answered(500, "InternalError"),
+            false => Fate::Through,
+        });
+        fleet.view(&groups[0]).await.unwrap_err();
+        // It fails where somebody still holds it.
+        raw.lease("$default/0").await;
+        raw.lease("$default/1").await;
     });
 }

@@ -17,8 +17,16 @@ pub(crate) enum Fate {
     Lost,
     /// It is carried out, and its answer is lost.
     Unanswered,
+    /// It is never answered, and the connection stays.
+    Hangs,
+    /// It is carried out at once, and its answer comes this much later.
+    AnsweredLate(Duration),
     /// It is answered here, with this status and code.
     Answered(u16, &'static str),
+    /// The service is busy, and asks to be left alone for so many seconds.
+    Busy(u64),
+    /// A gateway on the way answers with this status: a page for people, and nothing of the service.
+    Page(u16),
     /// These texts are put in the place of others in the answer.
     Rewritten(&'static str, String),
 }
@@ -29,6 +37,16 @@ pub(crate) struct Asked {
     pub(crate) line: String,
     pub(crate) place: usize,
 }
+
+impl Asked {
+    /// Whether it is about the container itself. A signature for a container may not ask that.
+    pub(crate) fn is_of_container(&self) -> bool {
+        self.line.contains("restype=container") && !self.line.contains("comp=")
+    }
+}
+
+/// What a gateway shows where the service should be.
+const PAGE: &str = "<html><body><h1>nginx</h1></body></html>";
 
 type Rule = Box<dyn FnMut(&Asked) -> Fate + Send>;
 
@@ -92,6 +110,27 @@ async fn serve(mut client: TcpStream, upstream: u16, rule: Arc<Mutex<Rule>>, lis
             forward(&request, upstream).await;
             return;
         }
+        Fate::Hangs => {
+            // Until whoever asked gives up.
+            let _ = client.read(&mut [0; 1]).await;
+            return;
+        }
+        Fate::AnsweredLate(time) => {
+            let answer = forward(&request, upstream).await;
+            tokio::time::sleep(time).await;
+            answer
+        }
+        Fate::Busy(seconds) => format!(
+            "HTTP/1.1 503 Server Busy\r\nx-ms-error-code: ServerBusy\r\nretry-after: {seconds}\r\n\
+             content-length: 0\r\nconnection: close\r\ndate: Sun, 15 Nov 2026 00:00:00 GMT\r\n\r\n"
+        )
+        .into_bytes(),
+        Fate::Page(status) => format!(
+            "HTTP/1.1 {status} X\r\ncontent-type: text/html\r\ncontent-length: {}\r\nconnection: close\r\n\
+             date: Sun, 15 Nov 2026 00:00:00 GMT\r\n\r\n{PAGE}",
+            PAGE.len()
+        )
+        .into_bytes(),
         Fate::Answered(status, code) => format!(
             "HTTP/1.1 {status} X\r\nx-ms-error-code: {code}\r\ncontent-length: 0\r\nconnection: close\r\n\
              date: Sun, 15 Nov 2026 00:00:00 GMT\r\n\r\n"

@@ -325,3 +325,54 @@ fn a_damaged_roll_makes_nobody_old_and_is_mended_by_its_owner() {
         lost(&store, &token).await;
     });
 }
+
+/// One Date far ahead, of a front end with a wrong clock, is no reason to take everything.
+#[test]
+fn a_claim_that_hears_a_date_far_ahead_strikes_no_other_lease() {
+    wait(async {
+        let place = place();
+        let proxy = Proxy::start(shared().port).await;
+        let (owner, thief) = (open(&place), open(&proxy.place(&place, shared().port)));
+        let (p, q) = (claim(&owner, P, "a").await, claim(&owner, Q, "a").await);
+        renewed(&owner, &[&p, &q]).await;
+        let seen = Some(lease(&thief, P).await.version);
+        proxy.rule(|asked| match asked.line.starts_with("HEAD") {
+            true => {
+                Fate::Rewritten("\r\ndate: ", "\r\ndate: Fri, 01 Jan 2100 00:00:00 GMT\r\nx-was: ".into())
+            }
+            false => Fate::Through,
+        });
+        let request = ClaimRequest {
+            partition: P,
+            host: host("b"),
+            duration: LEASE,
+            seen,
+            above: ephor_core::epoch::Epoch::NONE,
+            cause: ClaimCause::Expired,
+        };
+        let won = thief.claim(&group(), &request).await.unwrap();
+        assert!(matches!(won, Claim::Won { .. }), "{won:?}");
+        renewed(&owner, &[&q]).await;
+        lost(&owner, &p).await;
+    });
+}
+
+/// Of a host that is dead one write strikes everything: the claims of its leases need no more.
+#[test]
+fn what_a_dead_host_had_is_struck_at_once_by_whoever_saw_it_silent_for_a_whole_lease() {
+    const SHORT: Duration = Duration::from_secs(2);
+    wait(async {
+        let place = place();
+        let proxy = Proxy::start(shared().port).await;
+        let (owner, thief) = (open(&place), open(&proxy.place(&place, shared().port)));
+        let (p, q) = (claim(&owner, P, "a").await, claim(&owner, Q, "a").await);
+        owner.renew(&group(), SHORT, &[p.clone(), q.clone()]).await.unwrap();
+        aged(&thief, Q, SHORT + Duration::from_secs(2)).await;
+        proxy.rule(|_| Fate::Through);
+        claim(&thief, P, "b").await;
+        claim(&thief, Q, "b").await;
+        let strikes = proxy.asked();
+        let strikes = strikes.iter().filter(|line| line.starts_with("PUT") && line.contains("/renewals/"));
+        assert_eq!(strikes.count(), 1, "{:?}", proxy.asked());
+    });
+}

@@ -165,7 +165,7 @@ impl Store for TwoProcesses {
         let renewal = |renewal| match renewal {
             RenewalT::Renewed => Renewal::Renewed,
             RenewalT::Lost(holder) => Renewal::Lost { holder: holder.as_ref().map(lease_in) },
-            RenewalT::Unknown(what) => Renewal::Unknown { what },
+            RenewalT::Unknown(what) => Renewal::Unknown { what, retry_after: None },
         };
         let read = move |all: Vec<RenewalT>| all.into_iter().map(renewal).collect();
         self.call(group, call, read, |here| here.renew(group, duration, tokens))
@@ -269,7 +269,7 @@ async fn carry_out(store: &dyn Store, group: &GroupId, call: Call) -> Result<Val
             let renewal = |renewal| match renewal {
                 Renewal::Renewed => RenewalT::Renewed,
                 Renewal::Lost { holder } => RenewalT::Lost(holder.as_ref().map(lease_out)),
-                Renewal::Unknown { what } => RenewalT::Unknown(what),
+                Renewal::Unknown { what, .. } => RenewalT::Unknown(what),
             };
             value(renewals.into_iter().map(renewal).collect::<Vec<_>>())
         }

@@ -32,7 +32,10 @@ fn a_damaged_lease_is_told_and_the_others_are_served() {
     assert_eq!(view.damaged.len(), 1);
     assert!(view.damaged[0].contains("the lease of partition 3 of ns/homes/alarms: owner"), "{view:?}");
     let answers = wait(store.renew(&group(), LEASE, &[lost.clone(), fine.clone()])).unwrap();
-    assert!(matches!(&answers[0], Renewal::Unknown { what } if what.contains("partition 3")), "{answers:?}");
+    assert!(
+        matches!(&answers[0], Renewal::Unknown { what, .. } if what.contains("partition 3")),
+        "{answers:?}"
+    );
     assert_eq!(answers[1], Renewal::Renewed);
     assert!(damaged(try_claim(&store, P, "b", Epoch::NONE)).contains("partition 3"));
     assert!(matches!(save(&store, &fine, 1).unwrap(), Save::Saved(_)));

@@ -16,6 +16,8 @@ const ETAG: HeaderName = HeaderName::from_static("etag");
 const LAST_MODIFIED: HeaderName = HeaderName::from_static("last-modified");
 pub(super) const DATE: HeaderName = HeaderName::from_static("date");
 pub(super) const VERSION: HeaderName = HeaderName::from_static("x-ms-version-id");
+pub(super) const NO_BLOB: &str = "BlobNotFound";
+pub(super) const NO_CONTAINER: &str = "ContainerNotFound";
 const METADATA: &str = "x-ms-meta-";
 
 /// A blob as it is at one moment.
@@ -72,7 +74,11 @@ impl Container {
     ) -> Result<Timestamp, StoreError> {
         let time = headers.get_optional_str(name).and_then(|text| parse_rfc7231(text).ok());
         let why = || failure::unreadable(&self.place, what, &format!("it has no {}", name.as_str()));
-        Ok(Timestamp(time.ok_or_else(why)?.unix_timestamp() * 1_000))
+        let time = Timestamp(time.ok_or_else(why)?.unix_timestamp() * 1_000);
+        if let Some(expiry) = &self.expiry {
+            expiry.warn_at(time, &self.place);
+        }
+        Ok(time)
     }
 }
 
@@ -81,7 +87,8 @@ pub(super) fn is_lost_race(error: &Error) -> bool {
     match failure::answer(error) {
         Some((412, code)) => !code.starts_with("Lease"),
         Some((409, code)) => code == "BlobAlreadyExists",
-        Some((404, code)) => code != "ContainerNotFound",
+        // Whatever else says so, a gateway for one, does not know.
+        Some((404, code)) => code == NO_BLOB,
         _ => false,
     }
 }

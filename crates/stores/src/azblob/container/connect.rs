@@ -12,6 +12,7 @@ use azure_storage_blob::{
 use super::Container;
 use crate::azblob::address::BlobAddress;
 use crate::azblob::credential::BlobCredential;
+use crate::azblob::expiry::Expiry;
 use crate::azblob::options::{BlobOptions, ConnectError};
 use crate::azblob::signing::Signer;
 use crate::loopback::is_loopback;
@@ -56,12 +57,16 @@ impl Container {
         };
         check_plaintext(address, &credential)?;
         let mut token = None;
+        let mut expiry = None;
         match credential {
             BlobCredential::AccountKey(key) => {
                 let account = address.account.clone();
                 client_options.per_try_policies.push(Arc::new(Signer::Key { account, key }));
             }
-            BlobCredential::Sas(sas) => client_options.per_try_policies.push(Arc::new(Signer::Sas(sas))),
+            BlobCredential::Sas(sas) => {
+                expiry = Expiry::of(&sas);
+                client_options.per_try_policies.push(Arc::new(Signer::Sas(sas)));
+            }
             BlobCredential::Entra(credential) => token = Some(credential),
         }
         let options_of_client =
@@ -76,7 +81,7 @@ impl Container {
         let client = BlobContainerClient::new(address.container_url(), token, Some(options_of_client))
             .map_err(|error| refuse(error.to_string()))?;
         let (place, limit) = (address.to_string(), options.call_limit);
-        Ok(Self { client, place, limit, service, versions: AtomicBool::new(false) })
+        Ok(Self { client, place, limit, service, versions: AtomicBool::new(false), expiry })
     }
 }
 

@@ -16,19 +16,24 @@ use azure_core::http::{Etag, RequestContent};
 use azure_storage_blob::models::{
     BlobClientAcquireLeaseOptions, BlobClientDeleteOptions, BlobClientSetMetadataOptions,
     BlobContainerClientListBlobsOptions, BlockBlobClientUploadOptions, ListBlobsIncludeItem,
+    ListBlobsResponse,
 };
 use azure_storage_blob::{BlobContainerClient, BlobServiceClient};
 use ephor_core::store::StoreError;
 use ephor_core::time::Timestamp;
 use futures_util::TryStreamExt;
 
+use super::expiry::Expiry;
 use super::failure;
 use super::metadata::Metadata;
 pub(super) use answers::{Blob, Listed, Read, Stamp, Write};
-use answers::{DATE, VERSION, is_lost_race, listed, metadata, quoted};
+use answers::{DATE, NO_BLOB, NO_CONTAINER, VERSION, is_lost_race, listed, metadata, quoted};
 
 /// How often a request is sent at most, if that is harmless.
 const MOST_ATTEMPTS: usize = 3;
+
+/// Begins no blob's name.
+pub(super) const NOTHING: &str = "ephor/nothing";
 
 /// A container, and how it is talked to.
 pub(super) struct Container {
@@ -39,6 +44,8 @@ pub(super) struct Container {
     service: BlobServiceClient,
     /// An answer said that it keeps versions.
     versions: AtomicBool,
+    /// When the signature runs out, if it says so.
+    expiry: Option<Expiry>,
 }
 
 impl Container {
@@ -47,8 +54,21 @@ impl Container {
         let what = "looking for the container";
         match self.send(what, failure::broke, || self.client.get_properties(None)).await? {
             Ok(_) => Ok(true),
-            Err(error) if matches!(failure::answer(&error), Some((404, _))) => Ok(false),
-            Err(error) => Err(failure::of(&error, &self.place, what)),
+            Err(error) => match failure::answer(&error) {
+                Some((404, NO_CONTAINER)) => Ok(false),
+                // A signature for the container alone may list its blobs, and may not ask this.
+                Some((403, _)) => self.exists_to_list().await,
+                _ => Err(self.failed(&error, what)),
+            },
+        }
+    }
+
+    async fn exists_to_list(&self) -> Result<bool, StoreError> {
+        let what = "looking for the container by a listing";
+        match self.ask_page(NOTHING, None, what).await? {
+            Ok(_) => Ok(true),
+            Err(error) if matches!(failure::answer(&error), Some((404, NO_CONTAINER))) => Ok(false),
+            Err(error) => Err(self.failed(&error, what)),
         }
     }
 
@@ -58,7 +78,7 @@ impl Container {
         match self.send(what, failure::was_not_sent, || self.client.create(None)).await? {
             Ok(_) => Ok(()),
             Err(error) if matches!(failure::answer(&error), Some((409, "ContainerAlreadyExists"))) => Ok(()),
-            Err(error) => Err(failure::of(&error, &self.place, what)),
+            Err(error) => Err(self.failed(&error, what)),
         }
     }
 
@@ -109,12 +129,11 @@ impl Container {
                     azure_core::error::ErrorKind::HttpResponse { raw_response: Some(raw), .. } => {
                         raw.headers()
                     }
-                    _ => return Err(failure::of(&error, &self.place, &what)),
+                    _ => return Err(self.failed(&error, &what)),
                 };
                 match failure::answer(&error) {
-                    Some((404, "ContainerNotFound")) | None => Err(failure::of(&error, &self.place, &what)),
-                    Some((404, _)) => Ok(Read { at: self.time(headers, &DATE, &what)?, blob: None }),
-                    Some(_) => Err(failure::of(&error, &self.place, &what)),
+                    Some((404, NO_BLOB)) => Ok(Read { at: self.time(headers, &DATE, &what)?, blob: None }),
+                    _ => Err(self.failed(&error, &what)),
                 }
             }
         }
@@ -135,8 +154,8 @@ impl Container {
                 Ok(Some((Blob { metadata: metadata(&headers), stamp: self.stamp(&headers, &what)? }, text)))
             }
             Err(error) => match failure::answer(&error) {
-                Some((404, code)) if code != "ContainerNotFound" => Ok(None),
-                _ => Err(failure::of(&error, &self.place, &what)),
+                Some((404, NO_BLOB)) => Ok(None),
+                _ => Err(self.failed(&error, &what)),
             },
         }
     }
@@ -162,6 +181,20 @@ impl Container {
         found: &mut Vec<Listed>,
         what: &str,
     ) -> Result<(Timestamp, Option<String>), StoreError> {
+        let page = self.ask_page(prefix, marker, what).await?;
+        let page = page.map_err(|error| self.failed(&error, what))?;
+        let Some((headers, model)) = page else { return Ok((Timestamp(0), None)) };
+        let at = self.time(&headers, &DATE, what)?;
+        found.extend(model.blob_items.into_iter().filter_map(|item| listed(item, at)));
+        Ok((at, model.next_marker))
+    }
+
+    async fn ask_page(
+        &self,
+        prefix: &str,
+        marker: Option<String>,
+        what: &str,
+    ) -> Result<Result<Option<(Headers, ListBlobsResponse)>, Error>, StoreError> {
         let page = || async {
             let options = BlobContainerClientListBlobsOptions {
                 prefix: (!prefix.is_empty()).then(|| prefix.to_owned()),
@@ -175,12 +208,7 @@ impl Container {
             let headers = page.headers().clone();
             Ok(Some((headers, page.into_model()?)))
         };
-        let page = self.send(what, failure::broke, page).await?;
-        let page = page.map_err(|error| failure::of(&error, &self.place, what))?;
-        let Some((headers, model)) = page else { return Ok((Timestamp(0), None)) };
-        let at = self.time(&headers, &DATE, what)?;
-        found.extend(model.blob_items.into_iter().filter_map(|item| listed(item, at)));
-        Ok((at, model.next_marker))
+        self.send(what, failure::broke, page).await
     }
 
     /// Creates a blob, if there is none.
@@ -258,7 +286,7 @@ impl Container {
         match self.send(&what, failure::was_not_sent, delete).await? {
             Ok(_) => Ok(()),
             Err(error) if is_lost_race(&error) => Ok(()),
-            Err(error) => Err(failure::of(&error, &self.place, &what)),
+            Err(error) => Err(self.failed(&error, &what)),
         }
     }
 
@@ -276,7 +304,7 @@ impl Container {
         match self.send(&what, failure::was_not_sent, acquire).await? {
             Ok(_) => Ok(true),
             Err(error) if matches!(failure::answer(&error), Some((409, _))) => Ok(false),
-            Err(error) => Err(failure::of(&error, &self.place, &what)),
+            Err(error) => Err(self.failed(&error, &what)),
         }
     }
 
@@ -291,6 +319,13 @@ impl Container {
         }
     }
 
+    /// An error in our words. A signature that has run out is told as such, whatever the service calls it.
+    fn failed(&self, error: &Error, what: &str) -> StoreError {
+        let over = self.expiry.as_ref().filter(|_| matches!(failure::answer(error), Some((401 | 403, _))));
+        let told = over.and_then(|expiry| expiry.refusal(failure::said_at(error), &self.place, what));
+        told.unwrap_or_else(|| failure::of(error, &self.place, what))
+    }
+
     fn written(&self, outcome: Result<Headers, Error>, what: &str) -> Result<Write, StoreError> {
         match outcome {
             Ok(headers) => {
@@ -302,7 +337,7 @@ impl Container {
                 Ok(Write::Done(self.stamp(&headers, what)?))
             }
             Err(error) if is_lost_race(&error) => Ok(Write::Refused),
-            Err(error) => Err(failure::of(&error, &self.place, what)),
+            Err(error) => Err(self.failed(&error, what)),
         }
     }
 

@@ -151,13 +151,20 @@ impl Inner {
         let best = found.iter().map(|found| found.fit).min();
         found.retain(|found| Some(found.fit) == best);
         found.sort_by_key(|found| found.partition);
+        if let Some(twice) = found.windows(2).find(|pair| pair[0].partition == pair[1].partition) {
+            return Err(self.told_twice(group, &twice[0], &twice[1]));
+        }
         let id = lease_id(&format!("{group} {}", self.container.place));
         let mut held: Vec<&str> = Vec::new();
         let mut view = Ok(View::default());
         for found in &found {
-            match self.take_in(found, &id, group).await {
+            if let Err(error) = self.lease(found, &id).await {
+                view = Err(error);
+                break;
+            }
+            held.push(&found.name);
+            match self.take_in(found, group).await {
                 Ok(step) => {
-                    held.push(&found.name);
                     if let Ok(view) = &mut view {
                         step(view);
                     }
@@ -174,13 +181,18 @@ impl Inner {
         view
     }
 
-    async fn take_in(
-        &self,
-        found: &Found,
-        id: &str,
-        group: &GroupId,
-    ) -> Result<impl FnOnce(&mut View) + use<>, StoreError> {
-        let partition = found.partition;
+    /// The hub takes names that differ in case for one group, and only a person knows which blob is the present one.
+    fn told_twice(&self, group: &GroupId, one: &Found, other: &Found) -> StoreError {
+        StoreError::Refused {
+            message: format!(
+                "{}: {} and {} are both the lease of partition {} of {group}, for the hub takes their names for one: \
+                 look which of them the fleet wrote last, and move the other away",
+                self.container.place, one.name, other.name, one.partition
+            ),
+        }
+    }
+
+    async fn lease(&self, found: &Found, id: &str) -> Result<(), StoreError> {
         if !self.container.lease(&found.name, LEASE_SECONDS, id).await? {
             return Err(StoreError::Refused {
                 message: format!(
@@ -190,6 +202,15 @@ impl Inner {
                 ),
             });
         }
+        Ok(())
+    }
+
+    async fn take_in(
+        &self,
+        found: &Found,
+        group: &GroupId,
+    ) -> Result<impl FnOnce(&mut View) + use<>, StoreError> {
+        let partition = found.partition;
         let body = self.container.body(&found.name).await?.map(|(_, body)| body).unwrap_or_default();
         let read = read(&body).map_err(|why| unreadable(&found.name, partition, group, &why));
         let (at, modified, etag) = (found.at, found.modified, found.etag.clone());

@@ -1,0 +1,102 @@
+//! Warns before a shared access signature runs out, and says so when it has.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use azure_core::time::{OffsetDateTime, parse_rfc3339};
+use ephor_core::store::StoreError;
+use ephor_core::time::Timestamp;
+
+use super::credential::Sas;
+use super::metadata::unescape;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Warned of at first when so much is left, and again when so much is.
+const WARNED_AT: [Duration; 2] = [DAY.saturating_mul(7), DAY];
+
+/// When a signature runs out. It is the one that was given at the start: nothing replaces it while a process runs.
+pub(super) struct Expiry {
+    at: Timestamp,
+    /// As the signature has it.
+    text: String,
+    /// How many of the warnings are given.
+    warned: AtomicU8,
+}
+
+impl Expiry {
+    /// None if the signature does not say, as one with a stored policy.
+    pub(super) fn of(sas: &Sas) -> Option<Self> {
+        let text = sas.query().split('&').find_map(|pair| pair.strip_prefix("se="))?;
+        let text = unescape(text);
+        // The service takes a day, minutes, or seconds and their parts.
+        let whole = match text.len() {
+            10 => format!("{text}T00:00:00Z"),
+            17 => format!("{}:00Z", text.trim_end_matches('Z')),
+            _ => text.clone(),
+        };
+        let at = Timestamp(parse_rfc3339(&whole).ok()?.unix_timestamp() * 1_000);
+        Some(Self { at, text, warned: AtomicU8::new(0) })
+    }
+
+    /// Warns if the end is near at this time of the service, once for each stage.
+    pub(super) fn warn_at(&self, now: Timestamp, place: &str) {
+        let left = self.at.since(now);
+        let due = WARNED_AT.iter().filter(|limit| left < **limit).count();
+        let due = u8::try_from(due).unwrap_or(u8::MAX);
+        if self.warned.fetch_max(due, Ordering::Relaxed) < due {
+            tracing::warn!(
+                store = place,
+                expires = self.text,
+                hours_left = left.as_secs() / 3_600,
+                "the shared access signature runs out soon: make a new one, and restart the hosts with it before that"
+            );
+        }
+    }
+
+    /// What to tell whoever was refused at this time, if the signature has run out by then.
+    pub(super) fn refusal(&self, at: Option<Timestamp>, place: &str, what: &str) -> Option<StoreError> {
+        let now = at.unwrap_or_else(|| Timestamp(OffsetDateTime::now_utc().unix_timestamp() * 1_000));
+        let message = format!(
+            "{place}: the shared access signature has expired ({}): make a new one, and restart with it ({what})",
+            self.text
+        );
+        (now >= self.at).then_some(StoreError::Refused { message })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expiry(se: &str) -> Option<Expiry> {
+        Expiry::of(&Sas::new(&format!("sv=2021-12-02&se={se}&sig=canary")).unwrap())
+    }
+
+    #[test]
+    fn every_form_of_an_end_is_read() {
+        let end = Timestamp(1_893_456_000_000);
+        for text in ["2030-01-01T00%3A00%3A00Z", "2030-01-01T00:00:00Z", "2030-01-01", "2030-01-01T00:00Z"] {
+            assert_eq!(expiry(text).map(|expiry| expiry.at), Some(end), "{text}");
+        }
+        for text in ["", "soon", "2030-13-01"] {
+            assert!(expiry(text).is_none(), "{text}");
+        }
+        assert!(Expiry::of(&Sas::new("si=policy&sig=canary").unwrap()).is_none());
+    }
+
+    #[test]
+    fn each_warning_is_given_once_and_the_end_is_told() {
+        let expiry = expiry("2030-01-01").unwrap();
+        let at = |days: i64| Timestamp(expiry.at.0 - days * 86_400_000);
+        let warned = |days| {
+            expiry.warn_at(at(days), "azblob://contoso/homes");
+            expiry.warned.load(Ordering::Relaxed)
+        };
+        assert_eq!([30, 7, 6, 5, 30, 1, 0, -1, 30].map(warned), [0, 0, 1, 1, 1, 1, 2, 2, 2]);
+        assert!(expiry.refusal(Some(at(1)), "p", "w").is_none());
+        let error = expiry.refusal(Some(at(0)), "azblob://contoso/homes", "listing").unwrap().to_string();
+        assert!(error.contains("has expired (2030-01-01)") && error.contains("make a new one"), "{error}");
+        assert!(!error.contains("canary"), "{error}");
+    }
+}

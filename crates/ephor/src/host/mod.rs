@@ -248,6 +248,7 @@ impl EventProcessorHost {
             slots: Mutex::default(),
             status: Mutex::default(),
             stop: watch::Sender::new(None),
+            loss_view: tokio::sync::Mutex::default(),
             events: AtomicU64::new(0),
             failures: AtomicU64::new(0),
         });

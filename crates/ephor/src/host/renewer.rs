@@ -1,8 +1,11 @@
 //! Keeps the leases of the partitions that are served, in one call.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ephor_core::expiry::deadline;
+use ephor_core::ids::PartitionId;
 use ephor_core::lease::LeaseToken;
 use ephor_core::store::{Renewal, StoreError};
 use ephor_core::time::Monotonic;
@@ -10,22 +13,93 @@ use ephor_core::time::Monotonic;
 use super::planted;
 use super::shared::{HostShared, loss_reason};
 use crate::error::{HostError, StoreCallError};
+use crate::options::PartitionManagerOptions;
+
+/// When what is renewed next: everything at the interval, and between that only what is unknown.
+struct Schedule {
+    /// When everything is due.
+    all_at: Monotonic,
+    /// What is asked again before that, and when.
+    again: Option<(Monotonic, BTreeSet<PartitionId>)>,
+    /// Renewals in a row that the store throttled.
+    throttled: u32,
+}
+
+/// What is left to do after a renewal.
+enum Left {
+    /// These are unknown.
+    Some { unknown: BTreeSet<PartitionId>, retry_after: Option<Duration> },
+    /// The call failed, and with it everything that was asked.
+    All { retry_after: Option<Duration> },
+}
+
+impl Schedule {
+    fn next(&self) -> Monotonic {
+        self.again.as_ref().map_or(self.all_at, |(at, _)| self.all_at.min(*at))
+    }
+
+    /// What is to be renewed now; none: everything.
+    fn due(&self, now: Monotonic) -> Option<BTreeSet<PartitionId>> {
+        self.again.as_ref().filter(|_| now < self.all_at).map(|(_, partitions)| partitions.clone())
+    }
+
+    /// After a renewal that was sent and answered at these times.
+    fn note(
+        &mut self,
+        manager: &PartitionManagerOptions,
+        only: Option<BTreeSet<PartitionId>>,
+        left: Left,
+        [sent, now]: [Monotonic; 2],
+    ) {
+        self.again = None;
+        let retry_after = match &left {
+            Left::Some { retry_after, .. } | Left::All { retry_after } => *retry_after,
+        };
+        self.throttled = if retry_after.is_some() { self.throttled.saturating_add(1) } else { 0 };
+        let again_at = match retry_after {
+            None => sent + manager.fast_scan,
+            Some(asked) => now + pause(manager, self.throttled, asked),
+        };
+        let whole = only.is_none();
+        if whole {
+            self.all_at = sent + manager.renew_interval;
+        }
+        match left {
+            Left::Some { unknown, .. } if unknown.is_empty() => {}
+            Left::Some { unknown, .. } => self.again = Some((again_at, unknown)),
+            Left::All { .. } => match only {
+                Some(only) => self.again = Some((again_at, only)),
+                None => self.all_at = again_at,
+            },
+        }
+    }
+}
+
+/// How long a store that throttles is left alone: longer each time, as long as it asks for, and never so long that leases are
+/// in danger.
+fn pause(manager: &PartitionManagerOptions, times: u32, asked: Duration) -> Duration {
+    let doubled = manager.fast_scan.saturating_mul(1 << times.saturating_sub(1).min(10));
+    let longest = manager.renew_interval / 2;
+    doubled.min(longest).max(asked.min(manager.renew_interval))
+}
 
 /// Renews until it is dropped. One failed renewal is reported, tried again
 /// soon, and changes nothing else: the deadline decides. So does a panic.
 pub(crate) async fn run(shared: Arc<HostShared>) {
     let manager = &shared.manager;
-    let mut next = shared.now() + manager.renew_interval;
+    let all_at = shared.now() + manager.renew_interval;
+    let mut schedule = Schedule { all_at, again: None, throttled: 0 };
     loop {
-        shared.environment.sleep_until(next).await;
+        shared.environment.sleep_until(schedule.next()).await;
         let sent = shared.now();
+        let only = schedule.due(sent);
         let turn = async {
             shared.notice_stuck_calls();
-            renew(&shared).await
+            renew(&shared, only.as_ref()).await
         };
-        let well = shared.reporter.survive("renewer", turn).await.unwrap_or(false);
-        let pause = if well { manager.renew_interval } else { manager.fast_scan };
-        next = sent + pause;
+        let left = shared.reporter.survive("renewer", turn).await;
+        let left = left.unwrap_or(Left::All { retry_after: None });
+        schedule.note(manager, only, left, [sent, shared.now()]);
     }
 }
 
@@ -36,25 +110,40 @@ pub(super) fn served(shared: &HostShared, now: Monotonic) -> Vec<LeaseToken> {
         let lease = &slot.context.inner().lease;
         lease.is_ours(now) && !lease.is_stuck()
     });
-    served.map(|slot| slot.token().clone()).collect()
+    let mut served: Vec<_> =
+        served.map(|slot| (slot.context.inner().lease.deadline(), slot.token().clone())).collect();
+    // What ends first comes first, should the store not get through all of it.
+    served.sort_by_key(|(deadline, _)| *deadline);
+    served.into_iter().map(|(_, token)| token).collect()
 }
 
-/// One renewal of everything that is served. False if the store failed.
-async fn renew(shared: &HostShared) -> bool {
+/// One renewal of what is served, or of these alone.
+async fn renew(shared: &HostShared, only: Option<&BTreeSet<PartitionId>>) -> Left {
     let sent = shared.now();
-    let tokens = if shared.rules.only_the_served_is_renewed {
+    let mut tokens = if shared.rules.only_the_served_is_renewed {
         served(shared, sent)
     } else {
         planted::all_under_our_name(shared).await
     };
+    if let Some(only) = only {
+        tokens.retain(|token| only.contains(&token.partition));
+    }
+    let mut unknown = BTreeSet::new();
+    let mut retry_after = None;
     if tokens.is_empty() {
-        return true;
+        return Left::Some { unknown, retry_after };
     }
     let store = &shared.store;
     let duration = shared.manager.lease_duration;
-    let call = store.store().renew(store.group(), duration, &tokens);
-    let Ok(renewals) = store.call("renew", None, call).await else { return false };
-    let mut unknown = vec![];
+    // A store that asks for each lease by itself tells what it knows while it is still waited for.
+    let limit = shared.manager.store_timeout * 4 / 5;
+    let call = store.store().renew_within(store.group(), duration, &tokens, limit);
+    let renewals = match store.call("renew", None, call).await {
+        Ok(renewals) => renewals,
+        Err(StoreCallError::Failed(error)) => return Left::All { retry_after: error.retry_after() },
+        Err(_) => return Left::All { retry_after: None },
+    };
+    let mut errors = vec![];
     let slots = shared.slots();
     for (token, renewal) in tokens.iter().zip(renewals) {
         let Some(slot) = slots.get(&token.partition).filter(|slot| slot.token() == token) else { continue };
@@ -63,10 +152,12 @@ async fn renew(shared: &HostShared) -> bool {
                 let until = deadline(shared.counts_from(sent), duration, shared.manager.fence_margin);
                 slot.context.inner().lease.extend(until);
             }
-            Renewal::Unknown { what, .. } => {
+            Renewal::Unknown { what, retry_after: asked } => {
+                unknown.insert(token.partition);
+                retry_after = retry_after.max(asked);
                 let failing_for = shared.store.failing_for(sent).unwrap_or_default();
                 let error = StoreCallError::Failed(Arc::new(StoreError::Unavailable(what.into())));
-                unknown.push(HostError::Store {
+                errors.push(HostError::Store {
                     operation: "renew",
                     partition: Some(token.partition),
                     failing_for,
@@ -77,8 +168,8 @@ async fn renew(shared: &HostShared) -> bool {
         }
     }
     drop(slots);
-    for error in &unknown {
+    for error in &errors {
         shared.reporter.report(error);
     }
-    unknown.is_empty()
+    Left::Some { unknown, retry_after }
 }

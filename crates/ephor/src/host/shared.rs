@@ -13,6 +13,7 @@ use ephor_core::lease::{Lease, LeaseToken};
 use ephor_core::panics::{self, Panicked};
 use ephor_core::rules::Rules;
 use ephor_core::source::EventSource;
+use ephor_core::store::View;
 use ephor_core::time::{Monotonic, Timestamp};
 use tokio::sync::{broadcast, watch};
 
@@ -47,6 +48,8 @@ pub(crate) struct HostShared {
     pub(crate) status: Mutex<Status>,
     /// Until when calls in flight may go on, once the host is told to stop.
     pub(crate) stop: watch::Sender<Option<Monotonic>>,
+    /// The last view that a lost partition asked for, and when; none if the store did not answer.
+    pub(crate) loss_view: tokio::sync::Mutex<Option<(Monotonic, Option<Arc<View>>)>>,
     pub(crate) events: AtomicU64,
     pub(crate) failures: AtomicU64,
 }

@@ -1,6 +1,7 @@
 //! The way out: close, final checkpoint, and giving the partition away.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ephor_core::ids::HostId;
@@ -14,7 +15,7 @@ use super::open::panicked;
 use super::{Ending, Outcome, Pump, PumpEnd};
 use crate::context::{Checkpointed, PartitionContext};
 use crate::error::{HostError, ProcessorError};
-use crate::host::shared::loss_reason;
+use crate::host::shared::{HostShared, loss_reason};
 use crate::lease_state::Stage;
 use crate::processor::{CloseReason, EventProcessor};
 
@@ -43,7 +44,8 @@ impl<P: EventProcessor> Pump<P> {
             lease.end();
             self.context.cancel();
             let unexplained = reason == CloseReason::LeaseLost && in_time;
-            let reason = if unexplained { why_lost(self.context.clone()).await } else { reason };
+            let reason =
+                if unexplained { why_lost(self.shared.clone(), self.context.clone()).await } else { reason };
             self.close(reason, until).await;
             let outcome = match ending {
                 Ending::Displaced { epoch, by } => Outcome::Displaced { epoch, by },
@@ -182,11 +184,24 @@ impl<P: EventProcessor> Pump<P> {
     }
 }
 
-/// A refused write does not tell why. The store does: a person may have moved the position.
-async fn why_lost(context: PartitionContext) -> CloseReason {
-    let store = &context.inner().store;
-    let view = store.call("view", None, store.store().view(store.group())).await;
-    let lease = view.as_ref().ok().and_then(|view| view.lease(context.partition()));
+/// A refused write does not tell why. The store does: a person may have moved the position. One view serves all
+/// partitions that were lost before it was asked for.
+async fn why_lost(shared: Arc<HostShared>, context: PartitionContext) -> CloseReason {
+    let noticed = shared.now();
+    let mut last = shared.loss_view.lock().await;
+    let fresh = last.as_ref().filter(|(sent, _)| *sent >= noticed).map(|(_, view)| view.clone());
+    let view = match fresh {
+        Some(view) => view,
+        None => {
+            let (store, sent) = (&shared.store, shared.now());
+            let view = store.call("view", None, store.store().view(store.group())).await;
+            let view = view.ok().map(Arc::new);
+            *last = Some((sent, view.clone()));
+            view
+        }
+    };
+    drop(last);
+    let lease = view.as_ref().and_then(|view| view.lease(context.partition()));
     loss_reason(lease, context.host())
 }
 

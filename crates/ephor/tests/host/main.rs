@@ -27,6 +27,7 @@ mod planted;
 mod poor_processors;
 mod positions;
 mod recorder;
+mod renewing;
 mod rewinds;
 mod spaced_checkpoints;
 mod starting;

@@ -20,6 +20,7 @@ mod proxy;
 mod races;
 #[path = "../shared/raw.rs"]
 mod raw;
+mod renewal_load;
 mod renewals;
 mod rolls;
 mod server;

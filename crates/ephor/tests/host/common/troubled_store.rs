@@ -65,10 +65,16 @@ pub enum Trouble {
     Panics,
 }
 
+type RenewalRule = Box<dyn FnMut(PartitionId) -> Option<Renewal> + Send>;
+
 #[derive(Default)]
 struct State {
     troubles: BTreeMap<Op, (Trouble, usize)>,
     calls: BTreeMap<Op, usize>,
+    /// What is answered instead, for each lease by itself; then nothing happens to it.
+    renewals: Option<RenewalRule>,
+    /// The partitions of each renewal.
+    renewed: Vec<Vec<PartitionId>>,
 }
 
 /// Clones share their troubles.
@@ -102,8 +108,20 @@ impl TroubledStore {
         HOST_OPS.iter().for_each(|op| self.trouble(*op, trouble));
     }
 
+    /// From now on these answers stand for the renewals of single leases.
+    pub fn answer_renewals(&self, rule: impl FnMut(PartitionId) -> Option<Renewal> + Send + 'static) {
+        self.state().renewals = Some(Box::new(rule));
+    }
+
+    /// The partitions of each renewal since the start or the last [`reset`](Self::reset).
+    pub fn renewed(&self) -> Vec<Vec<PartitionId>> {
+        self.state().renewed.clone()
+    }
+
     pub fn heal(&self) {
-        self.state().troubles.clear();
+        let mut state = self.state();
+        state.troubles.clear();
+        state.renewals = None;
     }
 
     /// Calls since the start or the last [`reset`](Self::reset).
@@ -116,7 +134,9 @@ impl TroubledStore {
     }
 
     pub fn reset(&self) {
-        self.state().calls.clear();
+        let mut state = self.state();
+        state.calls.clear();
+        state.renewed.clear();
     }
 
     fn call<'a, T: Send + 'a>(&'a self, op: Op, call: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
@@ -201,7 +221,22 @@ impl Store for TroubledStore {
         duration: Duration,
         tokens: &'a [LeaseToken],
     ) -> StoreFuture<'a, Vec<Renewal>> {
-        self.call(Op::Renew, self.inner.renew(group, duration, tokens))
+        let answers: Vec<Option<Renewal>> = {
+            let mut state = self.state();
+            state.renewed.push(tokens.iter().map(|token| token.partition).collect());
+            let mut rule = state.renewals.take();
+            let answer = |token: &LeaseToken| rule.as_mut().and_then(|rule| rule(token.partition));
+            let answers = tokens.iter().map(answer).collect();
+            state.renewals = rule;
+            answers
+        };
+        let through = async move {
+            let asked = tokens.iter().zip(&answers).filter(|(_, answer)| answer.is_none());
+            let asked: Vec<LeaseToken> = asked.map(|(token, _)| token.clone()).collect();
+            let mut renewed = self.inner.renew(group, duration, &asked).await?.into_iter();
+            Ok(answers.into_iter().map(|answer| answer.or_else(|| renewed.next()).unwrap()).collect())
+        };
+        self.call(Op::Renew, Box::pin(through))
     }
 
     fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway> {

@@ -1,0 +1,110 @@
+//! Renewals whose leases are answered one by one: only what is unknown is asked again, and not too often.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ephor::PartitionId;
+use ephor_core::store::Renewal;
+use ephor_testkit::TestFleet;
+
+use crate::common::ledger::{Ledger, P0, millis, seconds, start};
+use crate::common::troubled_store::{Op, TroubledStore};
+
+const PARTITIONS: u32 = 8;
+
+/// A host that serves everything and has just renewed it.
+async fn just_renewed() -> (TestFleet, Ledger, TroubledStore) {
+    let fleet = TestFleet::new(PARTITIONS).unwrap();
+    let ledger = Ledger::new(&fleet);
+    let store = TroubledStore::new(Arc::new(ledger.store()));
+    let mut fleet = fleet.with_store(Arc::new(store.clone()));
+    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    fleet.pass(seconds(5)).await;
+    store.reset();
+    fleet.until("not renewed", || !store.renewed().is_empty()).await.unwrap();
+    store.reset();
+    (fleet, ledger, store)
+}
+
+fn unknown(retry_after: Option<Duration>) -> Option<Renewal> {
+    Some(Renewal::Unknown { what: "out of order".into(), retry_after })
+}
+
+fn sizes(store: &TroubledStore) -> Vec<usize> {
+    store.renewed().iter().map(Vec::len).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_is_unknown_is_asked_again() {
+    let (fleet, ledger, store) = just_renewed().await;
+    let mut failures = 2;
+    store.answer_renewals(move |partition| {
+        let fails = partition == P0 && failures > 0;
+        failures -= u32::from(fails);
+        fails.then(|| unknown(None)).flatten()
+    });
+    fleet.pass(seconds(25)).await;
+    assert_eq!(sizes(&store), [8, 1, 1, 8], "the whole twice, and what failed twice between them");
+    assert_eq!(store.renewed()[1], [P0]);
+    assert!(ledger.closings(P0).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_throttles_is_asked_less_and_less() {
+    let (fleet, ledger, store) = just_renewed().await;
+    store.answer_renewals(|partition| (partition == P0).then(|| unknown(Some(Duration::ZERO))).flatten());
+    // From just before a renewal of everything to just before the next.
+    fleet.pass(seconds(19)).await;
+    assert_eq!(sizes(&store), [8, 1, 1, 1], "after 1 s, 2 s more, and 4 s more");
+    store.heal();
+    store.reset();
+    fleet.pass(seconds(20)).await;
+    assert!(ledger.closings(P0).is_empty(), "{:?}", store.renewed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_the_store_asks_for_is_kept_as_far_as_the_leases_allow() {
+    for (asked, expected) in [(seconds(6), &[8, 1][..]), (Duration::from_secs(3_600), &[8])] {
+        let (fleet, ledger, store) = just_renewed().await;
+        let mut times = 1;
+        store.answer_renewals(move |partition| {
+            let fails = partition == P0 && times > 0;
+            times -= u32::from(fails);
+            fails.then(|| unknown(Some(asked))).flatten()
+        });
+        fleet.until("not renewed", || !store.renewed().is_empty()).await.unwrap();
+        fleet.pass(millis(4_500)).await;
+        assert_eq!(sizes(&store), [8], "{asked:?}: not before");
+        fleet.pass(seconds(5)).await;
+        assert_eq!(sizes(&store), expected, "{asked:?}");
+        fleet.pass(seconds(30)).await;
+        assert!(ledger.closings(P0).is_empty());
+    }
+}
+
+/// What matters most comes first, for a store that cannot renew everything in time.
+#[tokio::test(start_paused = true)]
+async fn the_leases_that_end_first_are_renewed_first() {
+    let (fleet, _ledger, store) = just_renewed().await;
+    let last = PartitionId(PARTITIONS - 1);
+    store.answer_renewals(move |partition| (partition == last).then(|| unknown(None)).flatten());
+    fleet.pass(seconds(22)).await;
+    let whole = store.renewed().into_iter().rfind(|asked| asked.len() == 8).unwrap();
+    assert_eq!(whole[0], last, "{:?}", store.renewed());
+}
+
+/// Why a lease was lost is in a view, and one view shows it for all of them.
+#[tokio::test(start_paused = true)]
+async fn partitions_that_are_lost_together_are_explained_by_one_view() {
+    let (fleet, ledger, store) = just_renewed().await;
+    store.answer_renewals(|_| Some(Renewal::Lost { holder: None }));
+    fleet.until("not renewed", || !store.renewed().is_empty()).await.unwrap();
+    fleet.pass(millis(50)).await;
+    let closed: BTreeSet<u32> =
+        (0..PARTITIONS).filter(|number| !ledger.closings(PartitionId(*number)).is_empty()).collect();
+    assert_eq!(closed.len(), 8);
+    // Scans come between.
+    let views = store.calls(Op::View);
+    assert!(views <= 5, "{views} views");
+}

@@ -27,9 +27,15 @@ impl Direct {
     /// None where the file system does not offer it.
     pub(super) fn open(path: &Path) -> io::Result<Option<Self>> {
         let flags = i32::try_from(OFlags::DIRECT.bits()).map_err(io::Error::other)?;
-        match File::options().read(true).write(true).custom_flags(flags).open(path) {
-            Ok(file) => Ok(Some(Self::over(file))),
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
+        let opened = File::options().read(true).write(true).custom_flags(flags).open(path);
+        // Some say only when they are asked to read that they do not.
+        let tried = opened.and_then(|file| {
+            let mut direct = Self::over(file);
+            direct.disk.read(&direct.file, 0).map(|_| direct)
+        });
+        match tried {
+            Ok(direct) => Ok(Some(direct)),
+            Err(error) if is_not_offered(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -74,6 +80,11 @@ impl Direct {
             at += CHUNK as u64;
         }
     }
+}
+
+/// Whether an error says that there is no way past the cache, and not that the disk fails.
+fn is_not_offered(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }
 
 /// Memory that begins where a disk can write to it.
@@ -149,6 +160,16 @@ mod tests {
         assert!(direct.agrees(&cached).unwrap());
         let stored = std::fs::read(folder.path().join("stored")).unwrap();
         assert_eq!((stored.len(), stored[BLOCK + 9], stored[BLOCK + 10]), (2 * BLOCK, 7, 0));
+    }
+
+    #[test]
+    fn who_does_not_offer_it_is_told_from_a_disk_that_fails() {
+        let error = |errno: rustix::io::Errno| io::Error::from(errno);
+        assert!(is_not_offered(&error(rustix::io::Errno::INVAL)));
+        assert!(is_not_offered(&error(rustix::io::Errno::OPNOTSUPP)));
+        assert!(!is_not_offered(&error(rustix::io::Errno::IO)));
+        let folder = tempfile::tempdir().unwrap();
+        assert!(Direct::open(folder.path()).is_err(), "what cannot be opened at all is an error");
     }
 
     #[test]

@@ -20,6 +20,11 @@ pub(super) enum Kind {
     Other,
 }
 
+/// Whether the disk failed.
+pub(super) fn is_io(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure)
+}
+
 pub(super) fn kind(error: &rusqlite::Error) -> Kind {
     use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
     // The tables keep other values out of their columns: somebody else has changed the file.

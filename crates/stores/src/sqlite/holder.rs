@@ -99,6 +99,11 @@ impl Lock {
     }
 }
 
+/// Whether any part of this process has a file open, or that cannot be told.
+pub(super) fn is_open_here(file: &fs::Metadata) -> bool {
+    !Path::new("/proc/self/fd").is_dir() || has_open(std::process::id(), file)
+}
+
 fn has_open(process: u32, file: &fs::Metadata) -> bool {
     let Ok(handles) = fs::read_dir(format!("/proc/{process}/fd")) else { return false };
     let same = |open: fs::Metadata| (open.dev(), open.ino()) == (file.dev(), file.ino());

@@ -13,6 +13,7 @@
 //! transaction, or the milliseconds in which it opens the file: then the others are told who it is. After a sync
 //! that failed nothing more is acknowledged; whoever opens the file next writes its log again (wal.rs).
 
+mod alone;
 mod bells;
 mod clock;
 mod direct;

@@ -45,11 +45,13 @@ pub(super) fn connect(place: &Place, more: OpenFlags) -> rusqlite::Result<Connec
 pub(super) fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "journal_size_limit", LOG_BYTES_KEPT)?;
+    // That is `Session::keep_log_short`'s.
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "trusted_schema", false)
 }
 
-/// Brings a connection and its file into order, waiting for locks until `deadline`. Returns the log, which is on
-/// disk then: whatever becomes of it on its way to the disk from now on, this handle hears of it.
+/// Brings a connection and its file into order, waiting for locks until `deadline`. Returns the log: whatever becomes of it on
+/// its way to the disk from now on, this handle hears of it. What was there before is on disk after [`settle`].
 #[expect(clippy::disallowed_methods, reason = "opening a file is real, and blocks the caller by contract")]
 pub(super) fn prepare(
     connection: &Connection,
@@ -71,7 +73,6 @@ pub(super) fn prepare(
             Ok(log) => break log,
         }
     };
-    settle(connection, place, machine, &log, deadline)?;
     // What is created is found again after a power failure: the names as well as the tables.
     let durable = File::open(place.folder()).and_then(|folder| folder.sync_all());
     durable.map(|()| log).map_err(|error| place.other(error))
@@ -79,7 +80,7 @@ pub(super) fn prepare(
 
 /// Brings the log to disk, and returns only if it is there.
 #[expect(clippy::disallowed_methods, reason = "opening a file is real, and blocks the caller by contract")]
-fn settle(
+pub(super) fn settle(
     connection: &Connection,
     place: &Place,
     machine: &dyn Machine,
@@ -93,10 +94,9 @@ fn settle(
         // It may also be that others have written meanwhile: with the write lock it can be told.
         match Transaction::new_unchecked(connection, TransactionBehavior::Immediate) {
             Ok(_nobody_writes) => {
-                direct.mend(log).map_err(told)?;
                 machine.sync(log).map_err(told)?;
                 let kept = direct.agrees(log).map_err(told)?;
-                return if kept { Ok(()) } else { Err(OpenError::NotKept { path: place.log.clone() }) };
+                return if kept { Ok(()) } else { Err(OpenError::NotStored { path: place.log.clone() }) };
             }
             Err(error) => match OpenError::of_sqlite(error, &place.database) {
                 OpenError::Busy { .. } if Instant::now() < deadline => std::thread::sleep(NEXT_TRY),
@@ -132,7 +132,7 @@ fn try_to_prepare(
     }
     let transaction =
         Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(failed)?;
-    let log = write_log_again(place, machine)?;
+    let log = check_log(place, machine, tables == Tables::Prepared)?;
     // Another process may have been faster since the first look.
     let version = check_contents(schema::contents(&transaction).map_err(failed)?, tables, place)?;
     schema::migrate(&transaction, version, MIGRATIONS).map_err(failed)?;
@@ -145,20 +145,48 @@ fn try_to_prepare(
     Ok(log)
 }
 
-/// Mends what a sync that failed has left behind, while the caller holds the write lock. It is opened first: what
-/// fails from then on is reported by the handle.
-fn write_log_again(place: &Place, machine: &dyn Machine) -> Result<File, OpenError> {
+/// Opens the log, and checks that all of it that SQLite counts can be read, while the caller holds the write lock. It is opened
+/// first: what fails from then on is reported by the handle. If it is to be written again, that mends what a sync that
+/// failed has left behind.
+fn check_log(place: &Place, machine: &dyn Machine, write_again: bool) -> Result<File, OpenError> {
     let log = File::options().read(true).write(true).open(&place.log).map_err(|error| place.other(error))?;
     // A connection that holds a transaction is not told.
     let other =
         connect(place, OpenFlags::empty()).map_err(|error| OpenError::of_sqlite(error, &place.database))?;
     let counted = other.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| row.get::<_, i64>(1));
     let counted = counted.map_err(|error| OpenError::of_sqlite(error, &place.database))?;
-    let found = wal::write_again(&log, machine).map_err(|error| place.other(error))?;
+    let writer: &dyn Fn(&[u8], u64) -> std::io::Result<()> = match write_again {
+        true => &|bytes, offset| machine.write_again(&log, bytes, offset),
+        false => &|_, _| Ok(()),
+    };
+    let found = wal::walk(&log, writer).map_err(|error| place.other(error))?;
     // There are more after a process was killed before it committed.
     match u64::try_from(counted) {
         Ok(counted) if found < counted => Err(OpenError::LogLost { path: place.log.clone(), found, counted }),
         _ => Ok(log),
+    }
+}
+
+/// Writes the log again through a handle that is open already, with the write lock, for which it waits until `deadline`.
+#[expect(clippy::disallowed_methods, reason = "a wait for a lock is real")]
+pub(super) fn write_log_again(
+    connection: &Connection,
+    place: &Place,
+    machine: &dyn Machine,
+    log: &File,
+    deadline: Instant,
+) -> Result<(), OpenError> {
+    loop {
+        match Transaction::new_unchecked(connection, TransactionBehavior::Immediate) {
+            Ok(_nobody_writes) => {
+                let writer = |bytes: &[u8], offset| machine.write_again(log, bytes, offset);
+                return wal::walk(log, &writer).map(drop).map_err(|error| place.other(error));
+            }
+            Err(error) => match OpenError::of_sqlite(error, &place.database) {
+                OpenError::Busy { .. } if Instant::now() < deadline => std::thread::sleep(NEXT_TRY),
+                other => return Err(other),
+            },
+        }
     }
 }
 

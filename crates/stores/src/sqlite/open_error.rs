@@ -42,8 +42,11 @@ pub enum OpenError {
     },
     /// This user may not.
     #[error(
-        "this user may not read and write {}: SQLite writes the file and two more beside it, so give this \
-         user access to the file and to its folder", .path.display()
+        "this user may not read and write {0}: SQLite writes the file and two more beside it, so give this \
+         user access to the file and to its folder. Whoever creates the file creates it for one user alone (0600): \
+         for hosts of several users give file and folder a group that all of them are in (chgrp; chmod 660 for the \
+         file, 2770 for the folder, whose setgid bit hands the group on to what is created in it), or ACLs that let \
+         each of them write", .path.display()
     )]
     Permission {
         /// The file or folder.
@@ -106,6 +109,16 @@ pub enum OpenError {
         found: u64,
         /// How many there should be.
         counted: u64,
+    },
+    /// The disk has lost a part that can be written again, and others have the file open.
+    #[error(
+        "a part of {} is not on disk, after a failure of it, and can be written again only while nobody has the file \
+         open: look at the disk (dmesg), end every process that has the file open, then start again",
+        .path.display()
+    )]
+    NotStored {
+        /// The log.
+        path: PathBuf,
     },
     /// The disk takes the log without an error, and does not have it afterwards.
     #[error("the disk does not keep what is written to {}: look at the disk (dmesg)", .path.display())]

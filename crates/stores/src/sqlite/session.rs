@@ -18,16 +18,22 @@ use ephor_core::ids::GroupId;
 use ephor_core::store::StoreError;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
+use super::alone::mend_and_connect;
 use super::bells::Bells;
 use super::clock::{self, ClockRow, Reading};
 use super::failure::{self, Kind};
 use super::holder;
 use super::machine::Machine;
 use super::modes;
-use super::open::{NEXT_TRY, Tables, connect, prepare, read_clock, write_clock};
+use super::open::{NEXT_TRY, Tables, connect, prepare, read_clock, settle, write_clock, write_log_again};
 use super::open_error::OpenError;
 use super::place::Place;
 use super::records::{Records, StepError, StepResult};
+
+/// From so many pages on the log is copied into the database: SQLite's own figure.
+const LONG_LOG: i64 = 1_000;
+/// Whether it has grown so long is looked up once in so many syncs.
+const SYNCS_BETWEEN_LOOKS: u64 = 16;
 
 pub(super) struct Session {
     connection: Connection,
@@ -41,6 +47,9 @@ pub(super) struct Session {
     /// SQLite's log, to bring it to disk. Closing this handle takes no lock away: SQLite locks the database
     /// and the shared memory, never the log.
     log: File,
+    /// Whether all that was in the log before is on disk: so it must be before anything behind it is acknowledged.
+    settled: bool,
+    syncs: u64,
     /// Whether something is committed that is not yet known to be on disk.
     unsynced: bool,
     /// Why nothing more is written: what the disk has lost of the log cannot be told any more.
@@ -63,9 +72,19 @@ impl Session {
         if tables == Tables::Prepared {
             modes::create(&place.database);
         }
-        let connection = connect(&place, OpenFlags::SQLITE_OPEN_CREATE).map_err(failed)?;
+        let more = OpenFlags::SQLITE_OPEN_CREATE;
+        let connection = match tables {
+            Tables::Prepared => mend_and_connect(&place, more)?,
+            Tables::AsTheyAre => connect(&place, more).map_err(failed)?,
+        };
         let reading = || Reading::take(&*machine, &boot, machine_name.as_deref());
-        let log = prepare(&connection, &place, tables, &*machine, &reading, Instant::now() + busy_wait)?;
+        let deadline = Instant::now() + busy_wait;
+        let log = prepare(&connection, &place, tables, &*machine, &reading, deadline)?;
+        // A tool that only looks has nothing to acknowledge.
+        let settled = tables == Tables::Prepared;
+        if settled {
+            settle(&connection, &place, &*machine, &log, deadline)?;
+        }
         let identity = place.identity().map_err(|error| place.other(error))?;
         let (unsynced, broken) = (false, None);
         Ok(Self {
@@ -78,6 +97,8 @@ impl Session {
             busy_wait,
             bells,
             log,
+            settled,
+            syncs: 0,
             unsynced,
             broken,
         })
@@ -121,15 +142,21 @@ impl Session {
         if !std::mem::take(&mut self.unsynced) {
             return Ok(());
         }
-        let log = self.place.log.display();
-        let broken = match self.machine.sync(&self.log) {
+        let log = self.place.log.display().to_string();
+        let broken = match self.bring_to_disk() {
             Ok(()) => match self.log.metadata() {
                 Ok(metadata) if metadata.nlink() == 0 => {
                     format!(
                         "{log} was removed while it was in use: never remove it by itself; restart this host"
                     )
                 }
-                _ => return Ok(()),
+                _ => match self.keep_log_short() {
+                    Ok(()) => return Ok(()),
+                    Err(error) => format!(
+                        "the disk did not store {}: {error}; look at the disk (dmesg), then restart this host",
+                        self.place.database.display()
+                    ),
+                },
             },
             // A second try would succeed without having stored what the first one failed to store.
             Err(error) => format!(
@@ -138,6 +165,41 @@ impl Session {
         };
         self.broken = Some(broken.clone());
         Err(broken)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a wait for a lock is real, on a thread of its own")]
+    fn bring_to_disk(&mut self) -> std::io::Result<()> {
+        if self.settled {
+            return self.machine.sync(&self.log);
+        }
+        let deadline = Instant::now() + self.busy_wait;
+        write_log_again(&self.connection, &self.place, &*self.machine, &self.log, deadline)
+            .and_then(|()| settle(&self.connection, &self.place, &*self.machine, &self.log, deadline))
+            .map_err(std::io::Error::other)?;
+        self.settled = true;
+        Ok(())
+    }
+
+    /// Copies a log that has grown long into the database, as SQLite would do by itself: but it would not tell that the disk failed
+    /// to store the database, and take the next copy, which does not reach the disk either, for a good one.
+    fn keep_log_short(&mut self) -> rusqlite::Result<()> {
+        self.syncs += 1;
+        if !self.syncs.is_multiple_of(SYNCS_BETWEEN_LOOKS) {
+            return Ok(());
+        }
+        let pages = |how: &str| {
+            let sql = format!("PRAGMA wal_checkpoint({how})");
+            self.connection.query_row(&sql, [], |row| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)))
+        };
+        let done = pages("NOOP").and_then(|(all, copied)| match all >= LONG_LOG && copied < all {
+            true => pages("PASSIVE").map(drop),
+            false => Ok(()),
+        });
+        match done {
+            Err(error) if failure::is_io(&error) => Err(error),
+            // Somebody else is at it, or there is no room: then the log grows, and it is tried again.
+            _ => Ok(()),
+        }
     }
 
     fn check(&self) -> Result<(), StoreError> {

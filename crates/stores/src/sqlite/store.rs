@@ -103,10 +103,18 @@ impl SqliteStore {
     /// Opens a file if it is a store, and neither creates one nor brings the tables of an earlier release up to
     /// date, for the hosts of that release would be refused from then on: for tools.
     pub fn open_existing(path: impl AsRef<Path>) -> Result<Option<Self>, OpenError> {
+        Self::open_existing_with(path, SqliteOptions::default())
+    }
+
+    /// The same with options.
+    pub fn open_existing_with(
+        path: impl AsRef<Path>,
+        options: SqliteOptions,
+    ) -> Result<Option<Self>, OpenError> {
         if !path.as_ref().exists() {
             return Ok(None);
         }
-        match Self::open_as(path.as_ref(), SqliteOptions::default(), Tables::AsTheyAre) {
+        match Self::open_as(path.as_ref(), options, Tables::AsTheyAre) {
             Err(OpenError::Nothing { .. }) => Ok(None),
             opened => opened.map(Some),
         }

@@ -20,8 +20,6 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::machine::Machine;
-
 const HEADER_BYTES: usize = 32;
 const FRAME_HEADER_BYTES: usize = 24;
 /// The log's first four bytes. The last bit says that its sums are of big-endian words.
@@ -30,15 +28,15 @@ const PAGE_BYTES: std::ops::RangeInclusive<usize> = 512..=65_536;
 /// So many bytes are in memory at once, or one frame.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Writes the log again up to its last valid frame, and returns how many there are. The caller holds the write
-/// lock, and syncs the log afterwards through the same handle.
-pub(super) fn write_again(log: &File, machine: &dyn Machine) -> io::Result<u64> {
+/// Walks over the log up to its last valid frame, shows all of it to `visit`, which may write it again, and returns how many
+/// frames there are. The caller holds the write lock, and syncs the log afterwards through the same handle.
+pub(super) fn walk(log: &File, visit: &dyn Fn(&[u8], u64) -> io::Result<()>) -> io::Result<u64> {
     let mut header = [0; HEADER_BYTES];
     if read_at(log, &mut header, 0)? < HEADER_BYTES {
         return Ok(0);
     }
     let Some(mut chain) = Chain::begin(&header) else { return Ok(0) };
-    machine.write_again(log, &header, 0)?;
+    visit(&header, 0)?;
     let frame_bytes = FRAME_HEADER_BYTES + chain.page_bytes;
     let mut chunk = vec![0; (CHUNK_BYTES / frame_bytes).max(1) * frame_bytes];
     let (mut frames, mut offset) = (0, HEADER_BYTES as u64);
@@ -47,7 +45,7 @@ pub(super) fn write_again(log: &File, machine: &dyn Machine) -> io::Result<u64> 
         let valid = chunk[..read].chunks_exact(frame_bytes).take_while(|frame| chain.accepts(frame)).count();
         let bytes = &chunk[..valid * frame_bytes];
         if !bytes.is_empty() {
-            machine.write_again(log, bytes, offset)?;
+            visit(bytes, offset)?;
         }
         frames += valid as u64;
         offset += bytes.len() as u64;
@@ -124,8 +122,12 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::ThisMachine;
+    use super::super::machine::{Machine, ThisMachine};
     use super::*;
+
+    fn write_again(log: &File, machine: &dyn Machine) -> io::Result<u64> {
+        walk(log, &|bytes, offset| machine.write_again(log, bytes, offset))
+    }
 
     /// A log of two rounds: the second one is shorter and lies over the first.
     fn database(folder: &std::path::Path) -> (rusqlite::Connection, File) {

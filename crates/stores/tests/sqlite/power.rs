@@ -261,3 +261,39 @@ fn where_a_failed_sync_drops_what_was_written_everything_acknowledged_is_there()
     save(&store, &token, 5).unwrap();
     assert_eq!(stored(&disk.after_a_power_failure(&folder).1, P), Some(5));
 }
+
+/// Tools come often, and a log may be long. What they acknowledge is on disk all the same.
+#[test]
+fn a_tool_writes_the_log_again_before_it_acknowledges_something_and_not_to_look() {
+    let folder = Folder::new();
+    let disk = Disk::of(&folder);
+    let (store, token) = fail_a_save(&folder, &disk);
+    drop(store);
+    let written = Arc::new(Mutex::new(0));
+    let count = written.clone();
+    disk.pages().watch = Some(Box::new(move |_, _| *count.lock().unwrap() += 1));
+    let options = SqliteOptions { machine: disk.clone(), ..SqliteOptions::default() };
+    let tool = SqliteStore::open_existing_with(folder.database(), options).unwrap().unwrap();
+    assert_eq!(stored(&tool, P), Some(4), "written, and never acknowledged");
+    assert_eq!(*written.lock().unwrap(), 0);
+    save(&tool, &token, 5).unwrap();
+    assert!(*written.lock().unwrap() > 0);
+    assert_eq!(stored(&disk.after_a_power_failure(&folder).1, P), Some(5));
+    let before = *written.lock().unwrap();
+    save(&tool, &token, 6).unwrap();
+    assert_eq!(*written.lock().unwrap(), before, "once");
+}
+
+/// SQLite does so by itself, and does not tell when the disk fails at it.
+#[test]
+fn a_log_that_has_grown_long_is_copied_into_the_database_and_begun_anew() {
+    let folder = Folder::new();
+    let store = folder.open_on(&HandMachine::new(None, "boot", 1_800_000_000_000, 0));
+    let token = claim(&store, P, "a");
+    for sequence in 1..=1_500 {
+        save(&store, &token, sequence).unwrap();
+    }
+    let log = fs::metadata(folder.database().with_extension("db-wal")).unwrap().len();
+    assert!(log < 1_200 * 4_200, "{log} bytes");
+    assert_eq!(stored(&store, P), Some(1_500));
+}

@@ -225,14 +225,20 @@ impl Judge {
         let now = self.handle.now();
         let mut docket = self.docket();
         let file = docket.machines.entry(machine).or_default();
-        (file.store_is_bad, file.store_changed_at) = (bad, now);
+        // One kind of trouble that follows another makes it no younger.
+        if !(bad && file.store_is_bad) {
+            (file.store_is_bad, file.store_changed_at) = (bad, now);
+        }
         file.is_disturbed(now);
     }
 
     /// The store becomes bad for all, or good again.
     pub fn store_is_bad_for_all(&self, bad: bool) {
         let now = self.handle.now();
-        self.docket().common = (bad, now);
+        let mut docket = self.docket();
+        if !(bad && docket.common.0) {
+            docket.common = (bad, now);
+        }
     }
 
     /// A machine's clock has stood still until now, while time passed.

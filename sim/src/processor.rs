@@ -96,7 +96,7 @@ struct CloseEnds {
 }
 
 impl CloseEnds {
-    fn is_done(mut self) {
+    fn succeeds(mut self) {
         self.whole = true;
     }
 }
@@ -288,7 +288,7 @@ impl EventProcessor for SimProcessor {
         if happens(&mut self.random, faults.close_fails) {
             return Err("does not close".into());
         }
-        unfinished.is_done();
+        unfinished.succeeds();
         Ok(())
     }
 }

@@ -92,8 +92,9 @@ pub(crate) struct Dev {
     /// Hubs from a file: ours, or the Config.json of the Microsoft emulator
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// A file with the key that clients have to know, instead of the one for development that everybody knows
-    #[arg(long, value_name = "FILE", env = "EPHOR_KEY_FILE")]
+    /// A file with the key that clients have to know, instead of the one for development that everybody knows; without
+    /// it and without --keys, the file that EPHOR_KEY_FILE names
+    #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
     /// A file with several keys: lines of NAME CLAIMS KEY, and HUB behind it for a key of one hub alone; CLAIMS are send,
     /// listen or manage, with commas between them

@@ -24,19 +24,26 @@ use crate::arguments::{Arguments, Command};
 /// Unless RUST_LOG says otherwise: also whom the hub did not let in, and why.
 const LOGGED: &str = "warn,ephor_gateway=info";
 
+/// The same for commands that say themselves what becomes of their connection.
+const LOGGED_BESIDE: &str = "warn,ephor_eventhubs=error";
+
 #[tokio::main]
 async fn main() -> ExitCode {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| LOGGED.into());
+    let command = match parsed() {
+        Ok(command) => command,
+        Err(error) => error.exit(),
+    };
+    let logged = match command {
+        Command::Send(_) | Command::Tail(_) => LOGGED_BESIDE,
+        _ => LOGGED,
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| logged.into());
     // A log that cannot be written, because the disk is full, is missed. To say so there would end the program.
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .log_internal_errors(false)
         .init();
-    let command = match parsed() {
-        Ok(command) => command,
-        Err(error) => error.exit(),
-    };
     let place = match command {
         Command::Demo(_) => {
             "; EPHOR_DEMO_HUB or --hub say where the hub is; without them the demo starts one"

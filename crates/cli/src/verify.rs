@@ -1,5 +1,6 @@
 //! `ephor verify`: reads a whole data folder and changes nothing.
 
+use std::fmt::{self, Write as _};
 use std::process::ExitCode;
 
 use ephor_core::BoxError;
@@ -16,11 +17,13 @@ pub(crate) fn run(options: &Verify) -> Result<ExitCode, BoxError> {
     if options.output == Output::Json {
         say(&pretty(&hubs.iter().map(described).collect()))?;
     } else {
-        hubs.iter().for_each(show);
+        let mut text = String::new();
+        hubs.iter().try_for_each(|hub| show(&mut text, hub))?;
         match damaged {
-            0 => println!("{} hubs, all intact", hubs.len()),
-            _ => println!("{} hubs, {damaged} damaged", hubs.len()),
+            0 => writeln!(text, "{} hubs, all intact", hubs.len())?,
+            _ => writeln!(text, "{} hubs, {damaged} damaged", hubs.len())?,
         }
+        say(&text)?;
     }
     Ok(if damaged == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -43,24 +46,26 @@ fn described(hub: &HubVerification) -> Value {
     ])
 }
 
-fn show(hub: &HubVerification) {
+fn show(text: &mut String, hub: &HubVerification) -> fmt::Result {
     let name = hub.hub.as_ref().map_or(hub.folder.as_str(), |name| name.as_str());
     match &hub.log {
         Ok(log) => {
-            println!("{name}: {} events in {} segments, {} bytes", log.events, log.segments, log.bytes)
+            writeln!(text, "{name}: {} events in {} segments, {} bytes", log.events, log.segments, log.bytes)?
         }
-        Err(error) => println!("{name}: {error}"),
+        Err(error) => writeln!(text, "{name}: {error}")?,
     }
     if let Err(error) = &hub.record {
-        println!("  {error}");
+        writeln!(text, "  {error}")?;
     }
     for log in hub.log.iter() {
-        log.damage.iter().for_each(|damage| println!("  {damage}"));
+        log.damage.iter().try_for_each(|damage| writeln!(text, "  {damage}"))?;
         if log.torn_bytes > 0 {
-            println!(
+            writeln!(
+                text,
                 "  {} bytes of a commit that was cut short; nobody was told that it was stored, unless the end was damaged later",
                 log.torn_bytes
-            );
+            )?;
         }
     }
+    Ok(())
 }

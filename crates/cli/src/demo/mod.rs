@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use self::arguments::{At, Demo, DemoCommand, DemoHost, HostAction, Run};
 use crate::connection::in_file;
 use crate::dev::interrupted;
+use crate::tools::table::say;
 
 pub(crate) async fn run(options: Demo) -> Result<(), BoxError> {
     match options.command {
@@ -99,8 +100,7 @@ async fn host(action: HostAction) -> Result<(), BoxError> {
 async fn act(at: &At, action: &Value) -> Result<(), BoxError> {
     let answer = remote::post(at.page, "/api/act", action).await?;
     let text = answer.get("done").and_then(Value::as_str).or(answer.as_str()).unwrap_or("done");
-    println!("{text}");
-    Ok(())
+    say(&format!("{text}\n"))
 }
 
 /// What the demo starts for each host.

@@ -6,29 +6,30 @@ use serde_json::Value;
 use super::arguments::At;
 use super::remote;
 use crate::tools::arguments::Output;
-use crate::tools::table::{Cell, Table, thousands};
+use crate::tools::table::{Cell, Table, say, thousands};
 
 pub(super) async fn city(at: &At) -> Result<(), BoxError> {
     let city = remote::get(at.page, "/api/city").await?;
     let fleet = remote::get(at.page, "/api/fleet").await?;
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     let audit = &city["audit"];
-    println!(
-        "{} readings a second, the newest {} old; sent {}, in the results {}, homes behind {}",
+    let mut text = format!(
+        "{} readings a second, the newest {} old; sent {}, in the results {}, homes behind {}\n",
         thousands(city["rate"].as_f64().unwrap_or(0.0) as u64),
         city["age"].as_u64().map_or("unknown".into(), |age| format!("{age} ms")),
         thousands(number(&audit["sent"])),
         thousands(number(&audit["processed"])),
         thousands(number(&audit["homes_behind"])),
     );
-    println!(
-        "repeated by sensors {}, delivered again {}, never sent {}; {:.2} cores, {} MiB",
+    text += &format!(
+        "repeated by sensors {}, delivered again {}, never sent {}; {:.2} cores, {} MiB\n",
         thousands(number(&audit["sensor_repeats"])),
         thousands(number(&audit["replayed"])),
         thousands(number(&audit["invented"])),
         fleet["cores"].as_f64().unwrap_or(0.0),
         number(&fleet["memory"]) >> 20,
     );
+    say(&text)?;
     let mut table = Table::new(&["host", "state", "partitions", "alarms", "cores", "mib", "slowed"]);
     for host in fleet["hosts"].as_array().into_iter().flatten() {
         let name = host["name"].as_str().unwrap_or_default();
@@ -59,7 +60,7 @@ fn owned(fleet: &Value, group: usize, host: &str) -> String {
 pub(super) async fn home(at: &At, home: u32) -> Result<(), BoxError> {
     let home = remote::get(at.page, &format!("/api/home/{home}")).await?;
     let away = if home["armed"].as_bool() == Some(true) { "away" } else { "in" };
-    println!("home {}, partition {}, the people are {away}", home["home"], home["partition"]);
+    say(&format!("home {}, partition {}, the people are {away}\n", home["home"], home["partition"]))?;
     let mut table = Table::new(&["sensor", "room", "says", "battery"]);
     for sensor in home["sensors"].as_array().into_iter().flatten() {
         let text = |field: &str| Cell::text(sensor[field].as_str().unwrap_or_default());
@@ -73,7 +74,7 @@ pub(super) async fn home(at: &At, home: u32) -> Result<(), BoxError> {
     table.print(Output::Table)?;
     for alarm in home["alarms"].as_array().into_iter().flatten() {
         let over = if alarm["open"].as_bool() == Some(true) { "" } else { ", over" };
-        println!("alarm: {}{over}", alarm["what"].as_str().unwrap_or_default());
+        say(&format!("alarm: {}{over}\n", alarm["what"].as_str().unwrap_or_default()))?;
     }
     Ok(())
 }

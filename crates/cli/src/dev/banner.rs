@@ -9,9 +9,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use ephor_core::BoxError;
+use ephor_core::ids::HubName;
 use ephor_hub::{Durability, LocalNamespace};
 use ephor_wire::connection_string::{ConnectionString, PLAIN_PORT};
-use ephor_wire::sas::SharedKey;
+use ephor_wire::sas::{Claims, SharedKey};
 
 use super::certificate;
 use super::keys::{self, Keys};
@@ -25,7 +26,7 @@ pub(super) struct Banner<'a> {
     pub(super) http: SocketAddr,
     pub(super) data: &'a Path,
     pub(super) keys: &'a Keys,
-    pub(super) notes: &'a [String],
+    pub(super) notes: Vec<String>,
 }
 
 impl Banner<'_> {
@@ -33,9 +34,17 @@ impl Banner<'_> {
         let mut text = format!("ephor {}\n\n", env!("CARGO_PKG_VERSION"));
         self.places(&mut text, namespace)?;
         self.strings(&mut text)?;
-        if let Some(hub) = namespace.hubs_open().first() {
-            writeln!(text, "\n  try        ephor send {0} 'hello'   ·   ephor tail {0}", hub.name())?;
-            self.first_of_all(&mut text)?;
+        let hubs = namespace.hubs_open();
+        let tried = hubs.iter().find_map(|hub| Some((hub.name(), self.key_for(hub.name())?)));
+        if let Some((hub, key)) = tried {
+            let more = if self.is_elsewhere() { " --allow-insecure" } else { "" };
+            let send = format!("ephor send {hub} 'hello'{more}");
+            let tail = format!("ephor tail {hub}{more}");
+            let commands = [(Claims::SEND, send), (Claims::LISTEN, tail)].into_iter();
+            let permitted = commands.filter(|(claim, _)| key.claims.contains(*claim));
+            let commands: Vec<String> = permitted.map(|(_, command)| command).collect();
+            writeln!(text, "\n  try        {}", commands.join("   ·   "))?;
+            self.first_of_all(&mut text, key)?;
         }
         write!(text, "\nready in {} ms. Ctrl-C to stop.", took.as_millis())?;
         Ok(text)
@@ -76,7 +85,7 @@ impl Banner<'_> {
                 line("key", format!("{name}: {claims}, for {place}"))?;
             }
         }
-        for note in self.notes {
+        for note in &self.notes {
             line("note", note.clone())?;
         }
         Ok(())
@@ -117,8 +126,25 @@ impl Banner<'_> {
         }
     }
 
+    /// A key for this hub: one that may send and listen, if there is any.
+    fn key_for(&self, hub: &HubName) -> Option<&SharedKey> {
+        let fits = |key: &&SharedKey| {
+            let here = key.hub.as_ref().is_none_or(|its| its.as_str().eq_ignore_ascii_case(hub.as_str()));
+            here && key.claims.may_describe()
+        };
+        let both =
+            |key: &&SharedKey| key.claims.contains(Claims::SEND) && key.claims.contains(Claims::LISTEN);
+        let fitting = || self.keys.keys.iter().filter(fits);
+        fitting().find(both).or_else(|| fitting().next())
+    }
+
+    /// Whether our own commands take the address for one of another machine.
+    fn is_elsewhere(&self) -> bool {
+        !self.amqp.ip().is_loopback() && !self.amqp.ip().is_unspecified()
+    }
+
     /// Our own commands look at the usual port, with the key for development, unless they are told otherwise.
-    fn first_of_all(&self, text: &mut String) -> Result<(), BoxError> {
+    fn first_of_all(&self, text: &mut String, key: &SharedKey) -> Result<(), BoxError> {
         if self.keys.from == keys::Source::Development
             && self.amqp.port() == PLAIN_PORT
             && self.amqp.ip().is_ipv4()
@@ -126,14 +152,18 @@ impl Banner<'_> {
             return Ok(());
         }
         let host = paste_host(self.amqp.ip()).parse()?;
-        let string = self.with_key(ConnectionString::development(&host, self.amqp.port(), None));
-        let mut string = self.shown(&string);
+        let string = ConnectionString::development(&host, self.amqp.port(), None);
+        let mut string = self.shown(&string.with_key(&key.name, key.key.clone()));
         match &self.keys.from {
             keys::Source::Development => {}
             keys::Source::KeyFile(file) => {
-                string = string.replace("=hidden", &format!("=$(cat '{}')", file.display()));
+                string = string.replace("=hidden", &format!("=$(cat {})", quoted(file)));
             }
-            keys::Source::List(_) => string = string.replace("=hidden", "=KEY"),
+            keys::Source::List(file) => {
+                let name = key.name.replace('\\', "\\\\").replace('"', "\\\"");
+                let third = format!("=$(awk '$1 == \"{name}\" {{ print $3; exit }}' {})", quoted(file));
+                string = string.replace("=hidden", &third);
+            }
         }
         Ok(writeln!(text, "             after export EPHOR_CONNECTION=\"{string}\"")?)
     }
@@ -155,6 +185,12 @@ impl Banner<'_> {
             Durability::Memory => "in memory, forgotten at the end".to_owned(),
         }
     }
+}
+
+/// A path as a shell reads it, from whatever folder.
+fn quoted(file: &Path) -> String {
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    format!("'{}'", file.display().to_string().replace('\'', r"'\''"))
 }
 
 /// A name by which this machine reaches the address, in a form that every SDK reads.

@@ -21,6 +21,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct Certificate {
     pub(super) tls: Tls,
     pub(super) from: Source,
+    /// The file with the key, if it is one's own.
+    key: Option<PathBuf>,
     /// Without a data folder it goes with the process.
     _until_the_end: Option<tempfile::TempDir>,
 }
@@ -40,7 +42,8 @@ pub(super) fn own(options: &Dev) -> Result<Option<Certificate>, BoxError> {
     if let (Some(cert), Some(key)) = (&options.cert, &options.cert_key) {
         secret_file::check(key).map_err(|error| format!("--cert-key {error}"))?;
         let tls = Tls::from_files(cert, key).map_err(|error| format!("--cert, --cert-key: {error}"))?;
-        return Ok(Some(Certificate { tls, from: Source::Own(cert.clone()), _until_the_end: None }));
+        let (from, key) = (Source::Own(cert.clone()), Some(key.clone()));
+        return Ok(Some(Certificate { tls, from, key, _until_the_end: None }));
     }
     if address.ip().is_unspecified() && options.names.is_empty() {
         return Err(format!(
@@ -69,7 +72,7 @@ pub(super) fn for_development(options: &Dev, address: SocketAddr) -> Result<Cert
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let (tls, pem) = Tls::for_development(&folder, &names)?;
     let pem = std::path::absolute(&pem).unwrap_or(pem);
-    Ok(Certificate { tls, from: Source::Made(pem), _until_the_end: until_the_end })
+    Ok(Certificate { tls, from: Source::Made(pem), key: None, _until_the_end: until_the_end })
 }
 
 /// The folder of a certificate, and its names. One that names more than this machine has a folder of its own, so that
@@ -89,25 +92,27 @@ fn place(folder: &Path, ip: IpAddr, given: &[String]) -> (PathBuf, Vec<String>) 
 }
 
 /// Takes a certificate that is replaced in its files, until it is dropped. What goes wrong is said once.
-pub(super) async fn keep_fresh<T>(tls: &Tls) -> T {
+pub(super) async fn keep_fresh<T>(certificate: &Certificate) -> T {
     let mut said = None;
     loop {
         pause().await;
-        let tls = tls.clone();
-        let looked = tokio::task::spawn_blocking(move || tls.reload_if_changed()).await;
-        let problem = match looked {
+        let (tls, key) = (certificate.tls.clone(), certificate.key.clone());
+        let looked = tokio::task::spawn_blocking(move || {
+            // As at the start: a key that others can read is not taken.
+            key.as_deref().map_or(Ok(()), secret_file::check)?;
+            tls.reload_if_changed().map_err(|error| error.to_string())
+        });
+        let problem = match looked.await {
             Ok(Ok(false)) => None,
             Ok(Ok(true)) => {
                 say("the certificate was replaced: who connects from now on is shown the new one");
                 None
             }
-            Ok(Err(error)) => Some(error.to_string()),
+            Ok(Err(error)) => Some(error),
             Err(error) => Some(error.to_string()),
         };
         if let Some(problem) = problem.as_ref().filter(|problem| said.as_ref() != Some(*problem)) {
-            say(&format!(
-                "the certificate changed and cannot be used, so the old one is still shown: {problem}"
-            ));
+            say(&format!("the certificate cannot be read again, so the old one is still shown: {problem}"));
         }
         said = problem;
     }

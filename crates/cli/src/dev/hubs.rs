@@ -27,6 +27,8 @@ pub(super) struct Wanted {
     hub: HubConfig,
     /// Whether somebody wrote its number of partitions.
     counted: bool,
+    /// Whether somebody wrote how long its events are kept; an option does not.
+    retained: bool,
 }
 
 pub(super) fn configuration(options: &Dev) -> Result<Configuration, BoxError> {
@@ -51,7 +53,8 @@ pub(super) fn configuration(options: &Dev) -> Result<Configuration, BoxError> {
     // A file has a number for every hub, be it the default; an option may have none.
     let counted = |index: usize| index.checked_sub(in_file).is_none_or(|at| options.hubs[at].contains(':'));
     let hubs = std::mem::take(&mut config.hubs).into_iter().enumerate();
-    let hubs = hubs.map(|(index, hub)| Wanted { hub, counted: counted(index) }).collect();
+    let hubs =
+        hubs.map(|(index, hub)| Wanted { hub, counted: counted(index), retained: index < in_file }).collect();
     Ok(Configuration { namespace: config, hubs, notes })
 }
 
@@ -139,13 +142,18 @@ pub(super) fn ensure(
     let mut notes = Vec::new();
     let mut hubs = Vec::new();
     for asked in wanted {
-        let partitions = match namespace.hub(asked.hub.name.as_str()) {
-            Ok(there) => asked.resolve_partitions(there.describe().partitions, grow, &mut notes)?,
+        let mut hub = asked.hub.clone();
+        match namespace.hub(hub.name.as_str()) {
+            Ok(there) => {
+                let there = there.describe();
+                hub.partitions = asked.resolve_partitions(there.partitions, grow, &mut notes)?;
+                hub.retention = if asked.retained { hub.retention } else { there.retention };
+            }
             // One that cannot be opened has been named; the others are served.
             Err(HubError::Broken { .. }) => continue,
-            Err(_) => asked.hub.partitions,
-        };
-        hubs.push(HubConfig { partitions, ..asked.hub.clone() });
+            Err(_) => {}
+        }
+        hubs.push(hub);
     }
     for hub in &hubs {
         namespace.ensure_hub(hub)?;
@@ -156,16 +164,21 @@ pub(super) fn ensure(
     Ok(notes)
 }
 
-/// Makes the groups that were asked for.
-pub(super) fn ensure_groups(namespace: &LocalNamespace, groups: &[String]) -> Result<(), BoxError> {
+/// Makes the groups that were asked for. What should be known of it is given back: a hub that cannot be opened gets none,
+/// and the others are served.
+pub(super) fn ensure_groups(namespace: &LocalNamespace, groups: &[String]) -> Result<Vec<String>, BoxError> {
+    let mut notes = Vec::new();
     for given in groups {
         let (hub, group) = hub_and_group(given)?;
-        namespace
-            .hub(hub)
-            .and_then(|hub| hub.create_group(group))
-            .map_err(|error| format!("--group {given}: {error}"))?;
+        match namespace.hub(hub).and_then(|hub| hub.create_group(group)) {
+            Ok(_) => {}
+            Err(HubError::Broken { name, .. }) => {
+                notes.push(format!("--group {given} was not made: the hub {name} cannot be opened"));
+            }
+            Err(error) => return Err(format!("--group {given}: {error}").into()),
+        }
     }
-    Ok(())
+    Ok(notes)
 }
 
 #[cfg(test)]
@@ -190,7 +203,8 @@ mod tests {
     fn a_hub_that_is_there_grows_only_if_that_is_said_and_never_shrinks() {
         let namespace = LocalNamespace::in_memory(NamespaceConfig::default()).unwrap();
         let ensure = |asked: &str, grow| {
-            let wanted = Wanted { hub: hub_of(asked).unwrap(), counted: asked.contains(':') };
+            let wanted =
+                Wanted { hub: hub_of(asked).unwrap(), counted: asked.contains(':'), retained: false };
             let notes = ensure(&namespace, &[wanted], grow).map_err(|error| error.to_string());
             (notes, namespace.hub("meters").unwrap().describe().partitions)
         };

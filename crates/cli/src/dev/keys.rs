@@ -14,6 +14,9 @@ use ephor_hub::LocalNamespace;
 use crate::arguments::Dev;
 use crate::secret_file;
 
+/// Names the file with the key, if no option does.
+const ENVIRONMENT: &str = "EPHOR_KEY_FILE";
+
 /// As many keys as are allowed, each with a long name, a long hub and a comment.
 const LONGEST_LIST: usize = MAX_KEYS * 2048;
 
@@ -37,7 +40,15 @@ pub(super) enum Source {
 impl Keys {
     /// The key for development unless the options name others.
     pub(super) fn chosen(options: &Dev) -> Result<Self, BoxError> {
-        match (&options.keys, &options.key_file) {
+        // What is written on the command line comes before the environment.
+        let (option, key_file) = match &options.key_file {
+            Some(file) => ("--key-file", Some(file.clone())),
+            None => (
+                ENVIRONMENT,
+                std::env::var_os(ENVIRONMENT).filter(|file| !file.is_empty()).map(PathBuf::from),
+            ),
+        };
+        match (&options.keys, key_file) {
             (Some(file), _) => {
                 let keys = read(file, LONGEST_LIST, parse_keys);
                 let keys = keys.map_err(|error| format!("--keys {error}"))?;
@@ -45,10 +56,10 @@ impl Keys {
             }
             (None, Some(file)) => {
                 // The end of the line, and blanks.
-                let key = read(file, MAX_KEY_LENGTH + 16, parse_key);
-                let key = key.map_err(|error| format!("--key-file {error}"))?;
+                let key = read(&file, MAX_KEY_LENGTH + 16, parse_key);
+                let key = key.map_err(|error| format!("{option} {error}"))?;
                 let keys = vec![SharedKey { key, ..development_key() }];
-                Ok(Self { keys, from: Source::KeyFile(file.clone()) })
+                Ok(Self { keys, from: Source::KeyFile(file) })
             }
             (None, None) => Ok(Self { keys: vec![development_key()], from: Source::Development }),
         }

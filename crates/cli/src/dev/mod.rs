@@ -24,6 +24,7 @@ use self::health::Health;
 use self::hubs::Configuration;
 use self::keys::Keys;
 use crate::arguments::Dev;
+use crate::tools::table;
 
 pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
     if options.end_with_parent {
@@ -37,20 +38,16 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
     }
     let keys = Keys::chosen(&options)?;
     let own_certificate = certificate::own(&options)?;
-    let folder = options.data.clone();
-    // Opening waits for the disk.
-    let namespace = tokio::task::spawn_blocking(move || LocalNamespace::open(folder, config)).await??;
-    let namespace = Arc::new(namespace);
-    notes.extend(hubs::ensure(&namespace, &wanted, options.grow)?);
-    hubs::ensure_groups(&namespace, &options.groups)?;
-    notes.extend(keys.notes(&namespace));
-
     let amqp = bind(options.amqp, "--amqp")?;
     let amqps = match options.amqps {
         Some(address) => Some(bind(address, "--amqps")?),
         None => None,
     };
     let http = bind(options.http, "--http")?;
+    let folder = options.data.clone();
+    // Opening waits for the disk.
+    let namespace = tokio::task::spawn_blocking(move || LocalNamespace::open(folder, config)).await??;
+    let namespace = Arc::new(namespace);
     let config = GatewayConfig {
         keys: keys.keys.clone(),
         allow_insecure: options.allow_insecure,
@@ -63,7 +60,7 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
         (None, _) => None,
     };
 
-    let banner = Banner {
+    let mut banner = Banner {
         amqp: amqp.local_addr()?,
         amqps: amqps.as_ref().map(TcpListener::local_addr).transpose()?,
         certificate: certificate.as_ref().map(|certificate| &certificate.from),
@@ -71,7 +68,7 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
         http: http.local_addr()?,
         data: &options.data,
         keys: &keys,
-        notes: &notes,
+        notes,
     };
 
     let (stop, stopping) = watch::channel(false);
@@ -92,7 +89,7 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
                 tokio::select! {
                     biased;
                     served = serving => served,
-                    never = certificate::keep_fresh(&certificate.tls) => never,
+                    never = certificate::keep_fresh(certificate) => never,
                 }
             }
             _ => Ok(()),
@@ -109,9 +106,15 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
     let mut serving = pin!(async { tokio::try_join!(plain, secure, health, ctrl_c) });
     tokio::select! {
         biased;
-        // An address that may not be served is refused at once, and nobody is told that it is ready.
+        // An address that may not be served is refused at once: no hub is touched, and nobody is told that it is ready.
         refused = &mut serving => drop(refused.map_err(advised)?),
-        () = std::future::ready(()) => println!("{}", banner.text(&namespace, SystemClock.now().since(began))?),
+        () = std::future::ready(()) => {
+            banner.notes.extend(hubs::ensure(&namespace, &wanted, options.grow)?);
+            banner.notes.extend(hubs::ensure_groups(&namespace, &options.groups)?);
+            banner.notes.extend(keys.notes(&namespace));
+            let text = banner.text(&namespace, SystemClock.now().since(began))?;
+            table::say(&format!("{text}\n"))?;
+        }
     }
     serving.await.map_err(advised)?;
     Ok(tokio::task::spawn_blocking(move || namespace.close()).await??)

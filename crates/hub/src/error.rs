@@ -8,7 +8,7 @@ use ephor_core::partition_key::InvalidKey;
 
 use crate::catalog::CatalogError;
 use crate::config::InvalidConfig;
-use crate::config::quantity::format_size;
+use crate::config::quantity::show_size;
 use crate::files::is_disk_full;
 use crate::lock::LockError;
 
@@ -60,7 +60,7 @@ pub enum SendError {
     #[error(
         "the disk is nearly full: {} are free, and {} have to stay free (disk_reserve_bytes); this batch does not \
          count as stored; reading goes on, and sending does as soon as there is room",
-        format_size(*free), format_size(*reserve)
+        show_size(*free), show_size(*reserve)
     )]
     LowOnDisk {
         /// How many bytes are free.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ephor_core::ids::HubName;
 use ephor_core::time::Monotonic;
 
-use crate::config::quantity::format_size;
+use crate::config::quantity::show_size;
 use crate::error::SendError;
 
 /// A commit that takes longer waits for a disk that hangs.
@@ -79,8 +79,8 @@ impl fmt::Display for Problem {
             Self::LowOnDisk { free, reserve } => write!(
                 f,
                 "senders are refused: {} of the disk are free, and {} have to stay free",
-                format_size(*free),
-                format_size(*reserve)
+                show_size(*free),
+                show_size(*reserve)
             ),
         }
     }

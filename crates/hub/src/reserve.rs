@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ephor_core::time::Monotonic;
 
-use crate::config::{DEFAULT_DISK_RESERVE_BYTES, DEFAULT_DISK_RESERVE_PARTS, quantity::format_size};
+use crate::config::{DEFAULT_DISK_RESERVE_BYTES, DEFAULT_DISK_RESERVE_PARTS, quantity::show_size};
 use crate::files::{DiskSpace, Files};
 
 /// So long a look at the disk counts.
@@ -99,7 +99,7 @@ impl DiskReserve {
         let reached =
             (space.free < needed.saturating_add(bytes)).then_some(Reached { free: space.free, reserve });
         let folder = self.files.shown("");
-        let (free, kept) = (format_size(space.free), format_size(reserve));
+        let (free, kept) = (show_size(space.free), show_size(reserve));
         match (state.reached, reached) {
             (None, Some(_)) => tracing::error!(
                 folder,

@@ -50,6 +50,17 @@ pub fn format_size(bytes: u64) -> String {
     }
 }
 
+/// Writes a size for people, rounded down to a tenth: `70.4 GiB`, `512 B`. It is not meant to be read back.
+pub(crate) fn show_size(bytes: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let power = (bytes.max(1).ilog2() / 10) as usize;
+    let tenths = u128::from(bytes) * 10 >> (10 * power);
+    match (tenths / 10, tenths % 10) {
+        (whole, 0) => format!("{whole} {}", UNITS[power]),
+        (whole, tenths) => format!("{whole}.{tenths} {}", UNITS[power]),
+    }
+}
+
 /// Reads a duration: `7d`, `12h`, `30m`, `45s`, `1500ms`, or a number of seconds.
 pub fn parse_duration(given: &str) -> Result<Duration, InvalidQuantity> {
     let (number, unit) = split(given, "is no duration; write a whole number and a unit, such as 7d or 90m")?;
@@ -101,6 +112,20 @@ fn factor(units: &[(&str, u64)], unit: &str, without: u64) -> Option<u64> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn sizes_for_people_have_few_digits() {
+        for (bytes, shown) in [
+            (0, "0 B"),
+            (1_023, "1023 B"),
+            (1_024, "1 KiB"),
+            (73_854_704 << 10, "70.4 GiB"),
+            (5 << 30, "5 GiB"),
+            (u64::MAX, "15.9 EiB"),
+        ] {
+            assert_eq!(show_size(bytes), shown);
+        }
+    }
 
     #[test]
     fn sizes_are_read_in_binary_and_decimal_units() {

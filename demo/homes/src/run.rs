@@ -110,7 +110,8 @@ pub async fn run(options: DemoOptions, stopped: impl Future<Output = ()>) -> Res
     let city = City::new(options.seed, options.homes);
     let ledger = Ledger::new(options.homes);
     let view = Arc::new(View::new(city, ledger.clone(), options.speed));
-    let operator = Operator::new(store, Arc::new(source.clone()))?;
+    let outbox = source.producer();
+    let operator = Operator::new(store, Arc::new(source))?;
     let switchboard = Switchboard::default();
     let stage = Arc::new(Stage::new(view.clone(), fleet, operator, switchboard.clone()));
     let shown = listener.local_addr()?;
@@ -136,7 +137,7 @@ pub async fn run(options: DemoOptions, stopped: impl Future<Output = ()>) -> Res
             speed: options.speed,
             homes: options.homes,
             ledger,
-            outbox: source.producer(),
+            outbox,
             switchboard,
         };
         let stopped = async {
@@ -153,6 +154,8 @@ pub async fn run(options: DemoOptions, stopped: impl Future<Output = ()>) -> Res
         let shown = stage.city();
         let (cores, memory) = stage.cost();
         let mut fleet = stage.fleet.lock().await;
+        // Whoever left it before is not told that it stops.
+        stage.operator.leave_hub();
         fleet.stop_hosts().await;
         fleet.stop_hub().await;
         Ok(Summary { audit: view.city().audit, lasted, cores, memory, latency: shown.p50.zip(shown.p99) })

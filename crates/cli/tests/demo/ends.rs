@@ -29,7 +29,9 @@ fn a_demo_that_has_its_time_ends_by_itself_with_a_paused_host() {
     demo.wait_until_it_flows();
     demo.do_to("host-1", "pause_host").unwrap();
     let folder = demo.folder();
-    demo.end().must_be_exact();
+    let outcome = demo.end();
+    outcome.must_be_exact();
+    assert!(!outcome.told.contains("WARN"), "nothing went wrong: {}", outcome.told);
     must_all_be_gone(&folder);
 }
 

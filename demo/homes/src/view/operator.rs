@@ -1,7 +1,7 @@
 //! Who owns what: read from the store that the hosts share, and how far behind it is by the hub.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ephor::seams::progress::lag;
@@ -22,7 +22,8 @@ const HUB_PATIENCE: Duration = Duration::from_secs(2);
 /// Looks at both groups.
 pub struct Operator {
     store: Arc<dyn Store>,
-    source: Arc<dyn EventSource>,
+    /// None once the hub is about to end.
+    source: Mutex<Option<Arc<dyn EventSource>>>,
     groups: Vec<GroupId>,
 }
 
@@ -46,7 +47,12 @@ impl Operator {
                 group: name.parse()?,
             });
         }
-        Ok(Self { store, source, groups })
+        Ok(Self { store, source: Mutex::new(Some(source)), groups })
+    }
+
+    /// Asks the hub nothing more: it ends, and nobody has to tell us so. Its connection ends with the last question.
+    pub fn leave_hub(&self) {
+        self.source.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     /// Looks once. A hub that does not answer leaves the lag as it was known from `before`.
@@ -81,9 +87,11 @@ impl Operator {
 
     async fn ask_hub(&self) -> BTreeMap<PartitionId, PartitionProperties> {
         let mut found = BTreeMap::new();
-        let Ok(hub) = self.source.hub_properties().await else { return found };
+        let source = self.source.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(source) = source else { return found };
+        let Ok(hub) = source.hub_properties().await else { return found };
         for id in hub.partitions {
-            if let Ok(properties) = self.source.partition_properties(id).await {
+            if let Ok(properties) = source.partition_properties(id).await {
                 found.insert(id, properties);
             }
         }

@@ -1,18 +1,16 @@
 //! One hub: its partitions, groups and log. In process it is an `EventSource`.
 
 mod changes;
+mod source;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use ephor_core::BoxFuture;
 use ephor_core::ids::{ConsumerGroup, HubName, LogId, Namespace, PartitionId};
 use ephor_core::position::StartPosition;
-use ephor_core::source::{
-    EventSource, HubProperties, OpenError, OpenRequest, PartitionProperties, Receiver, SourceError,
-};
+use ephor_core::source::{OpenError, OpenRequest, SourceError};
 use ephor_core::time::{Clock, Timestamp};
 use ephor_wire::address::same_name;
 
@@ -355,38 +353,6 @@ impl Hub {
 
     fn record(&self) -> MutexGuard<'_, HubRecord> {
         self.0.record.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl EventSource for Hub {
-    fn namespace(&self) -> &Namespace {
-        &self.0.namespace
-    }
-
-    fn hub(&self) -> &HubName {
-        &self.0.name
-    }
-
-    fn endpoint(&self) -> String {
-        format!("{}/{} in {}", self.0.namespace, self.0.name, self.0.files.shown(&self.0.folder))
-    }
-
-    fn hub_properties(&self) -> BoxFuture<'_, Result<HubProperties, SourceError>> {
-        Box::pin(async move {
-            let partitions = self.partitions().iter().map(|partition| partition.id).collect();
-            Ok(HubProperties { partitions, log: Some(self.0.log_id.clone()) })
-        })
-    }
-
-    fn partition_properties(
-        &self,
-        partition: PartitionId,
-    ) -> BoxFuture<'_, Result<PartitionProperties, SourceError>> {
-        Box::pin(async move { Ok(self.partition(partition)?.properties()) })
-    }
-
-    fn open(&self, request: OpenRequest) -> BoxFuture<'_, Result<Box<dyn Receiver>, OpenError>> {
-        Box::pin(async move { Ok(Box::new(self.receiver(request).await?) as Box<dyn Receiver>) })
     }
 }
 

@@ -54,7 +54,7 @@ pub fn format_size(bytes: u64) -> String {
 pub(crate) fn show_size(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let power = (bytes.max(1).ilog2() / 10) as usize;
-    let tenths = u128::from(bytes) * 10 >> (10 * power);
+    let tenths = (u128::from(bytes) * 10) >> (10 * power);
     match (tenths / 10, tenths % 10) {
         (whole, 0) => format!("{whole} {}", UNITS[power]),
         (whole, tenths) => format!("{whole}.{tenths} {}", UNITS[power]),

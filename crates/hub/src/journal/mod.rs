@@ -8,6 +8,7 @@
 //! which a commit failed is never written again, since nobody knows what of it
 //! is on disk; the next commit begins a new one.
 
+mod commit;
 mod damage;
 mod dating;
 mod index;
@@ -30,12 +31,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use ephor_core::time::Timestamp;
 
-use self::dating::is_from_the_future;
 use self::index::Index;
-use self::layout::{
-    FRAME_HEADER, FrameHeader, Kind, MAX_NUMBER, PartitionStart, Place, SegmentHeader, encode_reservation,
-    segment_name,
-};
+use self::layout::{PartitionStart, SegmentHeader, segment_name};
 use self::log::Entry;
 use self::mark::{Mark, MarkFile};
 use self::retention::{Newest, Sealed};
@@ -48,16 +45,8 @@ pub use self::damage::Damage;
 pub(crate) use self::log::{Cursor, Log, invalid};
 pub(crate) use self::segment::Frame;
 
-/// So many numbers are set aside at a time when events are acknowledged before they are on disk: a power
-/// failure makes the numbers jump by at most this much.
-const RESERVED_AT_A_TIME: u64 = 1 << 16;
-
 /// So many sealed segments may wait to be written by the system.
 pub(super) const MOST_UNSYNCED: usize = 64;
-
-/// So much room is asked for beforehand: a file that does not grow is synced faster. For a commit that is not
-/// small it makes no difference.
-const ROOM_AHEAD: u64 = 4 << 20;
 
 /// How a journal is kept.
 #[derive(Clone, Debug)]
@@ -161,144 +150,6 @@ impl Journal {
         (self.config.retention_age, self.config.retention_bytes) = (age, bytes);
     }
 
-    /// Stores the batches, all of them or none. When it returns they are on disk, or in the page cache if
-    /// that is enough; and readers see them. Yields each batch as a frame.
-    pub(crate) fn commit(&mut self, batches: &[(u32, Payload)], now: Timestamp) -> io::Result<Vec<Frame>> {
-        let full = self.end - self.active.header.first_frame() >= self.config.segment_bytes;
-        // Within a segment, and so for whoever searches it by time, the stamps of a partition never go back.
-        let went_back = self.newest.is_some_and(|newest| is_from_the_future(newest.stamp, now));
-        if self.spoiled {
-            let payloads = batches.iter().map(|(_, payload)| (FRAME_HEADER + payload.bytes.len()) as u64);
-            self.roll_for(payloads.sum(), now)?;
-        } else if full || went_back {
-            self.roll(now)?;
-        }
-        let mut after = self.partitions.clone();
-        let mut headers = Vec::with_capacity(batches.len() + 1);
-        let mut position = self.end;
-        let reservation = self.reservation(batches);
-        let reserved_bytes = encode_reservation(&reservation);
-        if !reservation.is_empty() {
-            let header = FrameHeader {
-                kind: Kind::Reservation,
-                partition: 0,
-                first: 0,
-                count: 0,
-                enqueued_at: now,
-                commit: self.end,
-                payload_length: reserved_bytes.len() as u32,
-                payload_checksum: crc32c::crc32c(&reserved_bytes),
-                validated: false,
-            };
-            headers.push((header, self.place(position)));
-            position += header.frame_length();
-            reservation.iter().for_each(|(partition, until)| after[*partition as usize].reserved = *until);
-        }
-        for (partition, payload) in batches {
-            let state = &mut after[*partition as usize];
-            // A clock that is set back a little does not put a later event before an earlier one.
-            let enqueued_at = match state.last {
-                Some((_, last)) if !is_from_the_future(last, now) => last.max(now),
-                _ => now,
-            };
-            let header = FrameHeader {
-                kind: Kind::Events,
-                partition: *partition,
-                first: state.next,
-                count: payload.count,
-                enqueued_at,
-                commit: self.end,
-                payload_length: payload.bytes.len() as u32,
-                payload_checksum: payload.checksum,
-                // A `Batch` takes nothing else.
-                validated: true,
-            };
-            state.next = header.end();
-            state.last = Some((header.end() - 1, enqueued_at));
-            headers.push((header, self.place(position)));
-            position += header.frame_length();
-        }
-        if after.iter().any(|state| state.next.max(state.reserved) > MAX_NUMBER) {
-            return Err(invalid(format!(
-                "{} has used up its sequence numbers; create the hub anew",
-                self.log.folder
-            )));
-        }
-        self.write(&headers, &reserved_bytes, batches, position, !reservation.is_empty())
-            .inspect_err(|_| self.abandon())?;
-        self.partitions = after;
-        self.end = position;
-        let stamps = headers.iter().map(|(header, _)| header.enqueued_at);
-        self.newest = stamps.chain(self.newest.map(|newest| newest.stamp)).max().map(Newest::at);
-        self.active.publish(position, |index| {
-            for (header, place) in &headers {
-                match header.kind {
-                    Kind::Events => index.add(header, place.position),
-                    Kind::Reservation => {
-                        reservation.iter().for_each(|(id, until)| index.reserve(*id, *until))
-                    }
-                }
-            }
-        });
-        let events = headers.iter().filter(|(header, _)| header.kind == Kind::Events);
-        Ok(events.zip(batches).map(|((header, _), (_, payload))| frame(header, payload)).collect())
-    }
-
-    fn write(
-        &mut self,
-        headers: &[(FrameHeader, Place)],
-        reservation: &[u8],
-        batches: &[(u32, Payload)],
-        end: u64,
-        must_sync: bool,
-    ) -> io::Result<()> {
-        let encoded: Vec<[u8; FRAME_HEADER]> =
-            headers.iter().map(|(header, place)| header.encode(place)).collect();
-        let mut parts: Vec<&[u8]> = Vec::with_capacity(2 * encoded.len());
-        let first = (!reservation.is_empty()).then_some(reservation);
-        let payloads = first.into_iter().chain(batches.iter().map(|(_, payload)| &payload.bytes[..]));
-        encoded.iter().zip(payloads).for_each(|(header, payload)| parts.extend([&header[..], payload]));
-        let small = end - self.end < ROOM_AHEAD / 16;
-        if end > self.room && small && self.config.segment_bytes >= ROOM_AHEAD {
-            // Only a convenience: a disk without that much room may still have enough.
-            let room = end + ROOM_AHEAD;
-            self.room = if self.active.file.reserve(room).is_ok() { room } else { end };
-        }
-        self.active.file.write_at(self.end, &parts)?;
-        if self.config.sync || must_sync {
-            self.active.file.sync()?;
-        }
-        Ok(())
-    }
-
-    /// The numbers that must be set aside before these batches are acknowledged from the page cache.
-    fn reservation(&self, batches: &[(u32, Payload)]) -> Vec<(u32, u64)> {
-        if self.config.sync {
-            return Vec::new();
-        }
-        let mut needed = vec![0; self.partitions.len()];
-        batches
-            .iter()
-            .for_each(|(partition, payload)| needed[*partition as usize] += u64::from(payload.count));
-        let short = self.partitions.iter().zip(&needed).enumerate();
-        let short =
-            short.filter(|(_, (state, needed))| **needed > 0 && state.next + **needed > state.reserved);
-        short.map(|(id, (state, needed))| (id as u32, state.next + needed + RESERVED_AT_A_TIME)).collect()
-    }
-
-    fn place(&self, position: u64) -> Place {
-        Place { identity: self.log.identity, segment: self.active.number, position }
-    }
-
-    /// A commit failed. What it left behind is cut off where that is possible, and never written over.
-    fn abandon(&mut self) {
-        self.spoiled = true;
-        let cut = self.active.file.set_len(self.end);
-        if let Err(error) = cut {
-            tracing::warn!(file = self.active.name, %error, "could not cut off what a failed commit left behind");
-        }
-    }
-
     /// Writes down what nobody waits for: the proven time, and in the mark that everything so far is on disk.
     /// For when there is nothing else to do.
     pub(crate) fn note_durable(&mut self) {
@@ -388,11 +239,6 @@ impl Journal {
     pub(crate) fn segments(&self) -> usize {
         self.sealed.len() + 1
     }
-}
-
-fn frame(header: &FrameHeader, payload: &Payload) -> Frame {
-    let FrameHeader { first, count, enqueued_at, validated, .. } = *header;
-    Frame { first, count, enqueued_at, validated, payload: payload.bytes.clone() }
 }
 
 /// Creates a segment: on disk, name and header, when it returns. There is room for so many bytes in it.

@@ -4,7 +4,7 @@
 mod common;
 
 use std::io::Write;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -112,10 +112,18 @@ fn who_has_read_enough_ends_no_command_with_a_panic() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut command = ephor(here);
-    command.args(["dev", "--memory", "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+    let http = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    command.args(["dev", "--memory", "--amqp", "127.0.0.1:0", "--http", &http]);
     let mut child = command.stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    assert!(child.try_wait().unwrap().is_none(), "it ended");
+    // It answers behind the banner.
+    let health = || {
+        let mut stream = TcpStream::connect(&http)?;
+        stream.write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")?;
+        std::io::read_to_string(stream)
+    };
+    while !health().is_ok_and(|answer| answer.contains("200 OK")) {
+        assert!(child.try_wait().unwrap().is_none(), "it ended");
+    }
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
@@ -182,7 +190,9 @@ fn a_new_key_of_a_certificate_that_others_can_read_is_not_taken() {
     std::fs::rename(next_key, &key).unwrap();
     std::fs::rename(next_pem, &pem).unwrap();
     // It is looked at every second.
-    std::thread::sleep(std::time::Duration::from_millis(3_500));
+    let health = "GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let said = (0..1_000_000).any(|_| dev.log().contains("certificate") || dev.ask(health).is_empty());
+    assert!(said, "nothing is said");
     let log = dev.stop_and_read_log();
     assert!(!log.contains("was replaced"), "{log}");
     assert_eq!(log.matches("chmod 600").count(), 1, "{log}");

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -65,6 +65,14 @@ impl Dev {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
+    }
+
+    /// What it has said on stderr so far.
+    pub(crate) fn log(&self) -> String {
+        // It writes behind the same position, which must not move.
+        let mut text = vec![0; 1 << 20];
+        let read = self.log.read_at(&mut text, 0).unwrap();
+        String::from_utf8_lossy(&text[..read]).into_owned()
     }
 
     pub(crate) fn stop(self) {

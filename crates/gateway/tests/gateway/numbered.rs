@@ -352,7 +352,8 @@ async fn what_was_queued_behind_a_batch_that_failed_is_not_stored_before_it() {
     line.begin(other, 1..3).await;
     // Whoever numbers nothing has nothing to do with it.
     let producer = door.hub.producer();
-    let unnumbered = tokio::spawn(async move { producer.send_to(PARTITION, NewEvent::new("-1")).await });
+    let mut unnumbered = JoinSet::new();
+    unnumbered.spawn(async move { producer.send_to(PARTITION, NewEvent::new("-1")).await });
     gates.syncs.fail_next();
     gates.syncs.set_shut(false);
     let mut failed = 0;
@@ -361,7 +362,7 @@ async fn what_was_queued_behind_a_batch_that_failed_is_not_stored_before_it() {
         assert!(matches!(outcome, Some(Outcome::Rejected(_))), "{outcome:?}");
         failed += count;
     }
-    unnumbered.await.unwrap().unwrap();
+    unnumbered.join_next().await.unwrap().unwrap().unwrap();
     assert_eq!(stored(&door.hub).await, [-1]);
     for number in 0..3 {
         assert_eq!(line.send(link, number).await, Outcome::Accepted);

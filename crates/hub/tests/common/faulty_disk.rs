@@ -185,7 +185,8 @@ impl FileNode {
     /// Writes a part past the cache.
     pub fn ensure_on_disk(&mut self, part: Range<usize>) {
         let end = part.end.min(self.current.len());
-        write(Arc::make_mut(&mut self.durable), part.start, &self.current[part.start..end]);
+        let bytes = self.current.get(part.start..end).unwrap_or_default();
+        write(Arc::make_mut(&mut self.durable), part.start, bytes);
         let left = |old: Range<usize>| [old.start..old.end.min(part.start), old.start.max(part.end)..old.end];
         self.unwritten = self.unwritten.drain(..).flat_map(left).filter(|left| !left.is_empty()).collect();
     }

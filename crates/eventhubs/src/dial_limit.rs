@@ -1,15 +1,20 @@
 //! Limits the dials of this process to one address, whichever clients and connections they are for.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use ephor_core::failure::Backoff;
-use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// Dials to one address that are under way at the same time.
 const MAX_CONCURRENT_DIALS: usize = 8;
+
+/// A dial that takes longer does not keep others waiting: where nobody answers, eight of them would hold up everybody
+/// until each of them has given up.
+const MAX_TURN: Duration = Duration::from_secs(3);
 
 /// So many may follow each other at once: those of one client with all its connections.
 const MAX_BURST: u32 = 64;
@@ -21,11 +26,6 @@ const DIALS_PER_FIRST_WAIT: u32 = 4;
 pub(crate) struct DialLimit {
     concurrent: Semaphore,
     pace: Mutex<Pace>,
-}
-
-/// Held while dialling.
-pub(crate) struct Turn<'a> {
-    _permit: Option<SemaphorePermit<'a>>,
 }
 
 impl DialLimit {
@@ -46,14 +46,21 @@ impl DialLimit {
         limit
     }
 
-    /// Waits until one more dial is due, by this backoff.
-    pub(crate) async fn turn(&self, backoff: &Backoff) -> Turn<'_> {
+    /// Waits until one more dial is due, by this backoff, and dials.
+    pub(crate) async fn dial<T>(&self, backoff: &Backoff, dial: impl Future<Output = T>) -> T {
         // The semaphore is never closed.
         let permit = self.concurrent.acquire().await.ok();
         let spacing = backoff.first / DIALS_PER_FIRST_WAIT;
         let start = self.pace.lock().unwrap_or_else(PoisonError::into_inner).next(Instant::now(), spacing);
         sleep_until(start).await;
-        Turn { _permit: permit }
+        let mut dial = pin!(dial);
+        match timeout_at(Instant::now() + MAX_TURN, &mut dial).await {
+            Ok(dialled) => dialled,
+            Err(_) => {
+                drop(permit);
+                dial.await
+            }
+        }
     }
 }
 
@@ -112,16 +119,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_so_many_dials_are_under_way_at_the_same_time() {
+    async fn only_so_many_dials_are_under_way_and_one_that_hangs_keeps_nobody_waiting_for_long() {
         let limit = DialLimit::of(&("dial-limit.test".to_owned(), 3));
-        let mut turns = Vec::new();
-        for _ in 0..MAX_CONCURRENT_DIALS {
-            turns.push(limit.turn(&BACKOFF).await);
+        let hang = || limit.dial(&BACKOFF, std::future::pending::<()>());
+        let mut hanging: Vec<_> = (0..MAX_CONCURRENT_DIALS).map(|_| Box::pin(hang())).collect();
+        for dial in &mut hanging {
+            assert!(futures_util::poll!(dial).is_pending());
         }
-        let next = limit.turn(&BACKOFF);
+        let next = limit.dial(&BACKOFF, std::future::ready(7));
         tokio::pin!(next);
         assert!(futures_util::poll!(&mut next).is_pending());
-        turns.pop();
-        next.await;
+        let began = Instant::now();
+        tokio::select! {
+            seven = next => assert_eq!(seven, 7),
+            _ = futures_util::future::join_all(hanging) => unreachable!("they hang"),
+            () = sleep_until(began + Duration::from_secs(30)) => panic!("it still waits for its turn after 30 s"),
+        }
+        assert_eq!(began.elapsed(), MAX_TURN);
     }
 }

@@ -15,6 +15,7 @@ use ephor_core::ids::PartitionId;
 use ephor_core::source::{EventSource, OpenError, OpenRequest, SourceError};
 use ephor_eventhubs::{Credential, EventHubs, SendFailure, SharedKey, Token, TokenError};
 use ephor_gateway::{Claims, GatewayConfig, Key, development_key};
+use tokio::io::AsyncWriteExt;
 
 fn listen_only() -> GatewayConfig {
     let key = ephor_gateway::SharedKey {
@@ -159,7 +160,7 @@ async fn who_speaks_tls_where_the_hub_does_not_or_the_reverse_is_told_what_to_wr
             "Endpoint=sb://127.0.0.1:{port};SharedAccessKeyName=n;SharedAccessKey=canary-key;EntityPath=homes{emulator}"
         );
         let words = format!("cannot connect to 127.0.0.1:{port}: {words}");
-        // A host takes it for what no further attempt mends, and so does the client: it tries once.
+        // A host takes it for what no further attempt mends, and so does the client: it tries twice.
         let patient = ephor_eventhubs::Options { attempts: 1_000_000, ..quick() };
         let client = EventHubs::builder(&string).options(patient).build().unwrap();
         let error = within(20, client.hub_properties()).await.unwrap_err();
@@ -170,6 +171,36 @@ async fn who_speaks_tls_where_the_hub_does_not_or_the_reverse_is_told_what_to_wr
         let error = within(20, client.producer().send(NewEvent::new("x"))).await.unwrap_err();
         assert!(matches!(error.failure, SendFailure::Misconfigured(_)), "{error:?}");
         assert!(error.to_string().starts_with(&words), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn one_odd_answer_is_not_taken_for_a_wrong_setting() {
+    let stage = Stage::new(1);
+    for tls in [true, false] {
+        let served = stage.serve_as(GatewayConfig::default(), "127.0.0.1:0", tls).await;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, hub) = (listener.local_addr().unwrap(), served.address);
+        // Something in between speaks for the hub, once: in plain text where TLS is wanted, or the reverse.
+        let between = tokio::spawn(async move {
+            for number in 0.. {
+                let (mut client, _) = listener.accept().await.unwrap();
+                if number == 0 {
+                    let odd: &[u8] =
+                        if tls { b"HTTP/1.1 502 Bad Gateway\r\n\r\n" } else { &[21, 3, 3, 0, 2, 2, 70] };
+                    client.write_all(odd).await.unwrap();
+                    client.shutdown().await.ok();
+                    continue;
+                }
+                tokio::spawn(async move {
+                    let mut hub = tokio::net::TcpStream::connect(hub).await.unwrap();
+                    tokio::io::copy_bidirectional(&mut client, &mut hub).await.ok();
+                });
+            }
+        });
+        let client = served.builder_at(address).build().unwrap();
+        within(20, client.hub_properties()).await.unwrap();
+        between.abort();
     }
 }
 

@@ -1,5 +1,6 @@
 //! From the first dial of a connection to its end, told once each.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ephor::environment::{Environment, TokioEnvironment};
@@ -17,11 +18,14 @@ pub(super) struct Place {
     limit: Arc<DialLimit>,
     backoff: Backoff,
     redial: Mutex<Redial>,
+    /// The last answer was one of another protocol.
+    was_odd: AtomicBool,
 }
 
 impl Place {
     pub(super) fn new(endpoint: Arc<Endpoint>, limit: Arc<DialLimit>, backoff: Backoff) -> Self {
-        Self { endpoint, limit, backoff, redial: Mutex::new(Redial::new(backoff)) }
+        let redial = Mutex::new(Redial::new(backoff));
+        Self { endpoint, limit, backoff, redial, was_odd: AtomicBool::new(false) }
     }
 
     fn redial(&self) -> MutexGuard<'_, Redial> {
@@ -58,8 +62,18 @@ impl Life {
 
     /// Dials when it is this one's turn.
     pub(super) async fn dial(&self) -> Result<Box<dyn Transport>, Failure> {
-        let _turn = self.place.limit.turn(&self.place.backoff).await;
-        self.place.endpoint.dial().await
+        let dialled = self.place.limit.dial(&self.place.backoff, self.place.endpoint.dial()).await;
+        dialled.map_err(|failure| self.confirmed(failure))
+    }
+
+    /// One odd answer may be that of something in between that is about to go; the second in a row is final.
+    pub(super) fn confirmed(&self, failure: Failure) -> Failure {
+        let odd = matches!(failure, Failure::Misconfigured(_));
+        let was_odd = self.place.was_odd.swap(odd, Ordering::Relaxed);
+        match failure {
+            Failure::Misconfigured(why) if !was_odd => Failure::Lost(why),
+            failure => failure,
+        }
     }
 
     /// The hub said `open`, and what its container is called.
@@ -68,6 +82,7 @@ impl Life {
         if self.opened.set(now).is_err() {
             return;
         }
+        self.place.was_odd.store(false, Ordering::Relaxed);
         let Endpoint { namespace, hub, .. } = &*self.place.endpoint;
         match self.place.redial().opened(now) {
             None => tracing::info!(%namespace, %hub, container, "connected"),

@@ -218,7 +218,9 @@ impl Task {
             Event::Settled { link, first, last, outcome } => self.on_settled(link, (first, last), outcome),
             Event::Window { .. } | Event::Room => self.pump_everything(),
             Event::Ended { session, .. } => self.sessions.ended(session),
-            Event::Closed(closed) if closed.peer_speaks_tls() => return Some(self.endpoint.wants_tls()),
+            Event::Closed(closed) if closed.peer_speaks_tls() => {
+                return Some(self.life.confirmed(self.endpoint.wants_tls()));
+            }
             Event::Closed(closed) => return Some(Failure::of_closed(closed)),
             // A client is not asked for links, and drains none.
             Event::AttachRequested { link, .. } => {

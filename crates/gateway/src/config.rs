@@ -75,7 +75,7 @@ pub struct GatewayLimits {
     /// not concerned. A connection's first 16 KiB do not count.
     pub buffered_bytes: usize,
     /// For the next part of a delivery of which the end has not come; then its link is detached;
-    /// [`DEFAULT_TIME_TO_FINISH`].
+    /// [`DEFAULT_TIME_TO_FINISH`]. All of it may take ten times as long.
     pub time_to_finish: Duration,
     /// For a peer to read anything, while something waits for it; [`DEFAULT_TIME_TO_READ`].
     pub time_to_read: Duration,

@@ -4,6 +4,7 @@
 //! the hub could begin no new segment, and nothing could be stored.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -35,7 +36,10 @@ pub(crate) fn within(limits: GatewayLimits, files: Option<u64>) -> GatewayLimits
     let sockets = usize::try_from(files / SHARE_OF_FILES).unwrap_or(usize::MAX);
     let unauthenticated = limits.unauthenticated.min(sockets / SHARE_OF_STRANGERS).max(1);
     let connections = limits.connections.min(sockets.saturating_sub(unauthenticated)).max(1);
-    if connections < limits.connections || unauthenticated < limits.unauthenticated {
+    // One limit holds for all gateways of a process, so one line is enough.
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    let fewer = connections < limits.connections || unauthenticated < limits.unauthenticated;
+    if fewer && !TOLD.swap(true, Ordering::Relaxed) {
         tracing::warn!(
             files,
             connections,

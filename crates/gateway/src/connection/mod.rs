@@ -248,7 +248,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
 
     async fn turn(&mut self, stopped: &mut watch::Receiver<bool>) -> Turn {
         let admitted = self.ticket.is_admitted();
-        let may_read = self.bytes_in_flight < self.may_be_in_flight();
         let time = async {
             match &mut self.timer {
                 Some((_, timer)) => timer.await,
@@ -277,7 +276,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             Some(news) = self.news.next(), if !self.news.is_empty() => Turn::News(news),
             () = drained, if !draining.is_empty() => Turn::Drained,
             () = line, if self.lines.is_ready() => Turn::Line,
-            event = self.driver.next(), if may_read => Turn::Event(event),
+            // Also while nothing is read: output and heartbeats go out.
+            event = self.driver.next() => Turn::Event(event),
         }
     }
 

@@ -65,7 +65,11 @@ impl Client {
         client
     }
 
-    async fn with(config: Config, stream: impl Stream + 'static, sasl: ClientSasl) -> Result<Self, Closed> {
+    pub(crate) async fn with(
+        config: Config,
+        stream: impl Stream + 'static,
+        sasl: ClientSasl,
+    ) -> Result<Self, Closed> {
         let connection = Connection::client(config, sasl, Duration::ZERO);
         let driver = Driver::new(Box::new(stream) as Box<dyn Stream>, connection);
         let (deliveries, settled) = (VecDeque::new(), VecDeque::new());

@@ -9,6 +9,7 @@ mod faulty_files;
 #[path = "../../../hub/tests/common/gated.rs"]
 mod gated;
 mod gone;
+mod heartbeats;
 mod limits;
 mod numbered;
 mod old_log;

@@ -54,7 +54,7 @@ pub struct Limits {
     pub time_to_close: Duration,
     /// For a peer to read anything, while something waits for it: 60 seconds.
     pub time_to_read: Duration,
-    /// For the next part of a delivery whose end has not come: 60 seconds.
+    /// For the next part of a delivery whose end has not come: 60 seconds. For all of it there is ten times as long.
     pub time_to_finish: Duration,
 }
 

@@ -31,6 +31,8 @@ pub(super) struct Clock {
     pub(super) resumed_at: Duration,
     /// Reading has gone on since.
     pub(super) resumed: bool,
+    /// Nothing that was due before this counts as late: nobody looked.
+    pub(super) spared_until: Duration,
     /// The peer's `open` has to be here by then.
     pub(super) open_by: Duration,
     /// The peer's `close` has to be here by then.
@@ -157,7 +159,7 @@ impl Connection {
             self.clock.heard_at = self.clock.heard_at.max(since(silence));
         }
         let limits = &self.config.limits;
-        self.clock.resumed_at = self.clock.resumed_at.max(since(limits.time_to_finish));
+        self.clock.spared_until = self.clock.spared_until.max(since(limits.time_to_finish));
         if let Some(stuck) = &mut self.clock.stuck_since {
             *stuck = (*stuck).max(since(limits.time_to_read));
         }

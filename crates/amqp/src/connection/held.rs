@@ -1,7 +1,8 @@
 //! Counts what a connection keeps for its peer, and gives up deliveries that do not come to their end.
 //!
 //! ```text
-//! the peer ─ parts ─► incoming: until the last part comes, or nothing more for `time_to_finish`
+//! the peer ─ parts ─► incoming: until the last part comes, or nothing more for `time_to_finish`, or the last not
+//!                               within ten times as long
 //! the peer ◄─ parts ─ outgoing: until the peer lets the rest go, by its window and by reading
 //! ```
 //!
@@ -18,6 +19,10 @@ use crate::performative::{Error, condition};
 
 /// Deliveries are looked through at most so many times within the time that they have.
 const LOOKS: u32 = 16;
+
+/// A delivery of which parts come may take so many times as long as the next part may: a byte now and then is not
+/// enough.
+const TIMES_FOR_ALL: u32 = 10;
 
 /// What a connection keeps in memory for its peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,18 +100,24 @@ impl Connection {
                 continue;
             };
             // Nothing could come while nothing was read.
-            let by = incoming.heard_at.max(self.clock.resumed_at) + patience;
+            let resumed = self.clock.resumed_at;
+            let for_all = patience * TIMES_FOR_ALL;
+            let spared = self.clock.spared_until + patience;
+            let ends = (incoming.began.max(resumed) + for_all).max(spared);
+            let by = (incoming.heard_at.max(resumed) + patience).max(spared).min(ends);
             if now >= by {
-                late.push((*link, incoming.id));
+                let why = match now >= ends {
+                    true => format!("its end did not come within {for_all:?}"),
+                    false => format!("nothing more of it came within {patience:?}"),
+                };
+                late.push((*link, incoming.id, why));
             } else {
                 next = Some(next.map_or(by, |next: Duration| next.min(by)));
             }
         }
         self.held.look_at = next.map(|next| next.max(now + patience / LOOKS));
-        for (link, delivery) in late {
-            let description = format!(
-                "message {delivery} is incomplete and nothing more of it came within {patience:?}; send it again"
-            );
+        for (link, delivery, why) in late {
+            let description = format!("message {delivery} is incomplete and {why}; send it again");
             // Clients attach again and send again after this one, which is what the description asks for.
             self.fail_link(link, Error::new(condition::DETACH_FORCED, description));
         }

@@ -236,3 +236,26 @@ fn silence_is_not_held_against_a_peer_of_whom_too_much_waits_to_be_read_from() {
         assert!(server.is_open(), "after {second} s in which nothing was read");
     }
 }
+
+#[test]
+fn a_delivery_that_goes_on_by_a_byte_now_and_then_is_given_up_as_well() {
+    let mut server = two_begun();
+    let mut ended = None;
+    for second in 1..2_000 {
+        server.on_time(seconds(second));
+        raw::frames(&mut server);
+        let part = raw::transfer(1, 1, 1, true, b"x");
+        let events = raw::tell(&mut server, &[if second % 30 == 0 { &part } else { &[] }]);
+        let gone = |event: &Event| matches!(event, Event::Detached { error: Some(error), .. } if error.description().contains("message 1"));
+        if let Some(Event::Detached { error: Some(error), .. }) = events.iter().find(|event| gone(event)) {
+            assert_eq!(
+                error.description(),
+                "message 1 is incomplete and its end did not come within 600s; send it again"
+            );
+            ended = Some(second);
+            break;
+        }
+    }
+    // Looked through a few times within the time that they have.
+    assert!(ended.is_some_and(|second| (600..=660).contains(&second)), "{ended:?}");
+}

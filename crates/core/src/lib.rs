@@ -27,6 +27,7 @@ pub mod history;
 pub mod host_record;
 pub mod ids;
 pub mod lease;
+pub mod loopback;
 pub mod panics;
 pub mod partition_key;
 pub mod position;

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use crate::host_record::ReadHub;
 use crate::ids::{HostId, LogId};
+use crate::loopback::is_loopback;
 use crate::store::HostEntry;
 use crate::time::Monotonic;
 
@@ -125,9 +126,12 @@ fn is_one_place(one: &str, other: &str) -> bool {
 }
 
 fn means_the_same_everywhere(host: &str) -> bool {
+    if is_loopback(host) {
+        return false;
+    }
     let host = host.trim_start_matches('[').trim_end_matches(']');
     match host.parse::<IpAddr>().map(|address| address.to_canonical()) {
-        Ok(address) => !address.is_loopback() && !address.is_unspecified(),
+        Ok(address) => !address.is_unspecified(),
         Err(_) => {
             let host = host.trim_end_matches('.').to_ascii_lowercase();
             host.contains('.') && !host.ends_with(".localhost") && !host.ends_with(".localdomain")

@@ -16,8 +16,6 @@ pub mod export;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-#[cfg(any(feature = "postgres", feature = "azblob"))]
-mod loopback;
 mod open;
 #[cfg(feature = "postgres")]
 pub mod postgres;

@@ -14,9 +14,9 @@
 //! `Debug` repeats a value: parts that are mixed up may hold the key anywhere.
 
 use std::fmt;
-use std::net::IpAddr;
 
 use ephor_core::ids::{HubName, Namespace};
+pub use ephor_core::loopback::is_loopback;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::sas::Key;
@@ -288,13 +288,6 @@ fn flag(value: &str) -> Result<bool, InvalidConnectionString> {
         "false" | "0" | "f" => Ok(false),
         _ => invalid(format!("has a {EMULATOR} that is neither true nor false")),
     }
-}
-
-/// Whether a host is this machine whatever the network says: `localhost`, or a loopback address, with or without
-/// brackets.
-pub fn is_loopback(host: &str) -> bool {
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Whether the scheme says that there is no TLS, the host, and the port.

@@ -55,7 +55,9 @@ pub(super) fn read_epoch(blob: &Blob) -> Result<Epoch, Unreadable> {
 pub(super) fn damaged_epoch(names: &Names, partition: PartitionId, group: &GroupId, why: &str) -> StoreError {
     let name = names.epoch(partition);
     let mend = format!(
-        "{why}; set epoch in the metadata of the blob {name} to a number above every epoch that was used"
+        "{why}; set epoch in the metadata of the blob {name} to a number above every epoch that was used: `ephor lease \
+         history` shows those of this store, and one million more is above all others. Its owner goes on meanwhile, and \
+         nobody else can claim it"
     );
     damaged("highest epoch", partition, group, &mend)
 }

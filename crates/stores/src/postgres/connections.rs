@@ -10,9 +10,20 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, PgConnection};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Anything.
+    Usual,
+    /// What a host must not be late with: renewals and heartbeats. However many others wait, one connection more is theirs.
+    Urgent,
+}
+
 pub(super) struct Connections {
     options: PgConnectOptions,
     permits: Semaphore,
+    /// For what is urgent, where no other is free.
+    reserved: Semaphore,
     idle: Mutex<Vec<PgConnection>>,
 }
 
@@ -27,11 +38,18 @@ pub(super) struct Lent<'a> {
 
 impl Connections {
     pub(super) fn new(options: PgConnectOptions, most: usize) -> Self {
-        Self { options, permits: Semaphore::new(most), idle: Mutex::default() }
+        Self { options, permits: Semaphore::new(most), reserved: Semaphore::new(1), idle: Mutex::default() }
     }
 
-    pub(super) async fn take(&self) -> Result<Lent<'_>, sqlx::Error> {
-        let permit = self.permits.acquire().await.map_err(|_| sqlx::Error::PoolClosed)?;
+    pub(super) async fn take(&self, purpose: Purpose) -> Result<Lent<'_>, sqlx::Error> {
+        let permit = match purpose {
+            Purpose::Usual => self.permits.acquire().await,
+            Purpose::Urgent => match self.permits.try_acquire() {
+                Ok(permit) => Ok(permit),
+                Err(_) => self.reserved.acquire().await,
+            },
+        };
+        let permit = permit.map_err(|_| sqlx::Error::PoolClosed)?;
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let (connection, reused) = match idle {
             Some(connection) => (connection, true),

@@ -99,10 +99,57 @@ const NO_TLS: (Class, &str) = (
 
 const NOT_TRUSTED: (Class, &str) = (
     Class::Refuses,
-    "no secure connection: the server's certificate is not one that is known here; add sslrootcert=FILE to the \
-     URL, with the certificate of the authority that signed it, and name the host as the certificate does. \
-     sslmode=require takes any certificate, if you trust everybody on this network",
+    "no secure connection: nobody whom this machine trusts has signed the server's certificate; add \
+     sslrootcert=FILE to the URL, with the certificate of the authority that did. sslmode=require takes any \
+     certificate, if you trust everybody on this network",
 );
+
+const WRONG_NAME: (Class, &str) = (
+    Class::Refuses,
+    "no secure connection: the server's certificate is for another name; name the host as the certificate does, \
+     or give the server one for this name. sslmode=verify-ca takes any name",
+);
+
+const EXPIRED: (Class, &str) = (
+    Class::Refuses,
+    "no secure connection: the server's certificate is not valid at this time; renew it on the server, or set this \
+     machine's clock right",
+);
+
+const NO_AGREEMENT: (Class, &str) = (
+    Class::Refuses,
+    "no secure connection: this machine and the server find no way to speak TLS (TLS 1.2 or later is needed), or the \
+     server wants a certificate of this host (sslcert and sslkey in the URL)",
+);
+
+/// What is wrong with a certificate, by the words of the TLS library.
+const CERTIFICATES: &[(&str, (Class, &str))] = &[
+    ("UnknownIssuer", NOT_TRUSTED),
+    ("BadSignature", NOT_TRUSTED),
+    ("CaUsedAsEndEntity", NOT_TRUSTED),
+    ("not valid for", WRONG_NAME),
+    ("NotValidForName", WRONG_NAME),
+    ("expired", EXPIRED),
+    ("Expired", EXPIRED),
+    ("not valid yet", EXPIRED),
+    ("NotValidYet", EXPIRED),
+];
+
+fn of_tls(text: &str) -> (Class, &'static str) {
+    match CERTIFICATES.iter().find(|(words, _)| text.contains(words)) {
+        Some((_, told)) => *told,
+        None if text.contains(DECLINED) => NO_TLS,
+        None if text.contains("peer certificate") => NOT_TRUSTED,
+        None => NO_AGREEMENT,
+    }
+}
+
+/// Whether a fault of the connection is one of TLS.
+fn is_of_tls(text: &str) -> bool {
+    ["certificate", "HandshakeFailure", "ProtocolVersion", "fatal alert"]
+        .iter()
+        .any(|word| text.contains(word))
+}
 
 /// The driver's words for a server that declines.
 const DECLINED: &str = "does not support TLS";
@@ -116,9 +163,8 @@ fn classify(error: &sqlx::Error) -> (Class, &'static str) {
     match error {
         sqlx::Error::Database(error) => of_state(error.code().as_deref().unwrap_or("")),
         // A certificate that is not trusted comes as a fault of the connection.
-        sqlx::Error::Io(error) if error.to_string().contains("certificate") => NOT_TRUSTED,
-        sqlx::Error::Tls(error) if error.to_string().contains(DECLINED) => NO_TLS,
-        sqlx::Error::Tls(_) => NOT_TRUSTED,
+        sqlx::Error::Io(error) if is_of_tls(&error.to_string()) => of_tls(&error.to_string()),
+        sqlx::Error::Tls(error) => of_tls(&error.to_string()),
         sqlx::Error::Io(_) => (Class::Passes, "the server cannot be reached: is it up, and the URL right?"),
         sqlx::Error::Configuration(_) => (Class::Refuses, "the URL cannot be used"),
         _ => (Class::Passes, "the server gave an answer that cannot be read"),
@@ -216,12 +262,40 @@ mod tests {
     }
 
     #[test]
+    fn what_is_wrong_with_tls_is_told_apart() {
+        for (said, words) in [
+            ("invalid peer certificate: UnknownIssuer", "sslrootcert=FILE"),
+            ("invalid peer certificate: BadSignature", "sslrootcert=FILE"),
+            ("invalid peer certificate: certificate not valid for name \"db\"; it is for x", "another name"),
+            ("invalid peer certificate: NotValidForName", "another name"),
+            ("invalid peer certificate: certificate expired: verified at time 7", "clock"),
+            ("invalid peer certificate: NotValidYet", "clock"),
+            ("received fatal alert: HandshakeFailure", "find no way"),
+            ("server does not support TLS", "offers no TLS"),
+        ] {
+            for error in [sqlx::Error::Tls(said.into()), sqlx::Error::Io(std::io::Error::other(said))] {
+                if matches!(error, sqlx::Error::Io(_)) && said.contains(DECLINED) {
+                    continue;
+                }
+                let told = of(error.into(), "postgres://ada@db/fleet");
+                assert!(
+                    matches!(&told, StoreError::Refused { message } if message.contains(words)),
+                    "{told}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn what_the_driver_says_is_classified() {
         let lost = sqlx::Error::Io(std::io::Error::other("gone"));
         assert!(is_broken(&lost) && !is_conflict(&lost) && !is_missing(&lost));
         let error = of(lost.into(), "postgres://ada@db/fleet");
         assert!(matches!(&error, StoreError::Unavailable(_)), "{error}");
         let tls = of(sqlx::Error::Tls("no".into()).into(), "postgres://ada@db/fleet");
-        assert!(matches!(&tls, StoreError::Refused { message } if message.contains("sslmode")), "{tls}");
+        assert!(
+            matches!(&tls, StoreError::Refused { message } if message.contains("no secure connection")),
+            "{tls}"
+        );
     }
 }

@@ -6,9 +6,11 @@ use ephor_core::store::{FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, HostOrde
 
 use super::bells;
 use super::clock::{NOW, SERVER};
+use super::connections::Purpose;
 use super::failure::Failure;
 use super::literal;
 use super::rows::{number, optional_text};
+use super::schema::version_sql;
 use super::session::{Session, execute};
 use crate::text::{read_host, write_host};
 
@@ -22,15 +24,21 @@ impl Session {
         let sql = format!(
             "{limit} WITH before AS (SELECT record FROM {s}.hosts WHERE group_key = {key} AND host = {host}), \
              beat AS (INSERT INTO {s}.hosts (group_key, host, written_at, server, record) \
-             VALUES ({key}, {host}, {NOW}, {SERVER}, {text}) ON CONFLICT (group_key, host) DO UPDATE \
+             SELECT {key}, {host}, {NOW}, {SERVER}, {text} WHERE {known} ON CONFLICT (group_key, host) DO UPDATE \
              SET written_at = excluded.written_at, server = excluded.server, record = excluded.record) \
-             SELECT (SELECT record FROM before) AS before, (SELECT drain::int::bigint FROM {s}.orders \
+             SELECT ({version}) AS version, (SELECT record FROM before) AS before, (SELECT drain::int::bigint FROM {s}.orders \
              WHERE group_key = {key} AND host = {host}) AS drain; {forget}",
             limit = self.lock_limit(),
+            known = self.tables_are_known(),
+            version = version_sql(s),
             text = literal::text(&write_host(record)),
             forget = forget(s, &key),
         );
-        let (mut lent, rows) = self.first(&sql).await?;
+        let (mut lent, rows) = self.first_for(Purpose::Urgent, &sql).await?;
+        if let Err(newer) = self.check_version(&rows) {
+            lent.give_back();
+            return Err(newer);
+        }
         let row = rows.first();
         let before = row.and_then(|row| optional_text(row, "before").ok().flatten());
         // If what it asked before cannot be read, it asks for everything anew.

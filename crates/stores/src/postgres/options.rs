@@ -48,7 +48,8 @@ const PARAMETERS: [&str; 17] = [
 pub struct PostgresOptions {
     /// The schema that holds the tables. It is created if it is not there.
     pub schema: String,
-    /// At most so many connections serve the calls of all hosts that share the store; one more listens.
+    /// At most so many connections serve the calls of all hosts that share the store; one more is kept for
+    /// renewals and heartbeats, and one listens.
     pub connections: usize,
     /// A call that takes longer fails: whether it was carried out is then unknown.
     pub call_limit: Duration,

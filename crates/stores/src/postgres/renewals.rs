@@ -8,8 +8,10 @@ use ephor_core::store::Renewal;
 use sqlx::postgres::PgRow;
 
 use super::clock::{NOW, SERVER};
+use super::connections::Purpose;
 use super::failure::{Failure, damaged};
 use super::rows::{LEASE_COLUMNS, number, optional_number, seen_lease};
+use super::schema::version_sql;
 use super::session::Session;
 use super::standing::{clock_row, kind, time_of};
 use super::{clock, literal};
@@ -24,7 +26,8 @@ impl Session {
         if tokens.is_empty() {
             return Ok(vec![]);
         }
-        let rows = self.only(&self.renew_sql(group, duration, tokens)).await?;
+        let rows = self.only_for(Purpose::Urgent, &self.renew_sql(group, duration, tokens)).await?;
+        self.check_version(&rows)?;
         let mut answers = answers(&rows, tokens)?;
         // One that was taken while the statement waited shows its owner of before: look again.
         let looks_ours = |(answer, token): (&Renewal, &LeaseToken)| matches!(answer, Renewal::Lost { holder: Some(lease) } if lease.token().as_ref() == Some(token));
@@ -43,7 +46,7 @@ impl Session {
             "{limit} {clock} WITH asked AS (SELECT * FROM unnest({partitions}, {owners}, {epochs}) \
              WITH ORDINALITY AS a (partition, owner, epoch, place)), \
              clock AS MATERIALIZED (SELECT {NOW} AS now, {SERVER} AS server_now), \
-             mine AS (SELECT l.partition FROM {s}.leases l WHERE l.group_key = {key} AND EXISTS \
+             mine AS (SELECT l.partition FROM {s}.leases l WHERE l.group_key = {key} AND {known} AND EXISTS \
              (SELECT 1 FROM asked a WHERE a.partition = l.partition AND a.owner = l.owner AND a.epoch = l.epoch) \
              ORDER BY l.partition FOR UPDATE OF l), \
              renewed AS (UPDATE {s}.leases l SET duration_ms = {duration}, renewed_at = clock.now, \
@@ -54,11 +57,13 @@ impl Session {
              server = clock.server_now, revision = l.revision + 1 FROM mine, clock \
              WHERE l.group_key = {key} AND l.partition = mine.partition \
              RETURNING l.partition, l.owner, l.epoch) \
-             SELECT 'answer' AS kind, a.place, (SELECT count(*) FROM renewed r WHERE r.partition = a.partition \
+             SELECT 'answer' AS kind, a.place, ({version}) AS version, (SELECT count(*) FROM renewed r WHERE r.partition = a.partition \
              AND r.owner = a.owner AND r.epoch = a.epoch) AS renewed, l.* FROM asked a \
              LEFT JOIN (SELECT {LEASE_COLUMNS} FROM {s}.leases WHERE group_key = {key}) l \
              ON l.partition = a.partition ORDER BY a.place",
             limit = self.lock_limit(),
+            known = self.tables_are_known(),
+            version = version_sql(s),
             clock = clock_row(),
             partitions = literal::array(tokens.iter().map(|token| token.partition.0.to_string()), "bigint"),
             owners = literal::array(tokens.iter().map(|t| literal::text(&t.owner.to_string())), "text"),

@@ -154,10 +154,13 @@ async fn migrate(connection: &mut PgConnection, schema: &str, migrations: &[&str
     Ok(())
 }
 
+pub(super) fn version_sql(schema: &str) -> String {
+    format!("SELECT max(version) AS version FROM {schema}.schema_version")
+}
+
 /// The version of the tables; none if there are none.
 pub(super) async fn version(connection: &mut PgConnection, schema: &str) -> Result<Option<usize>, Failure> {
-    let sql = format!("SELECT max(version) AS version FROM {schema}.schema_version");
-    let rows = match execute(connection, &sql).await {
+    let rows = match execute(connection, &version_sql(schema)).await {
         Err(Failure::Sqlx(error)) if failure::is_missing(&error) => return Ok(None),
         rows => rows?,
     };
@@ -166,7 +169,7 @@ pub(super) async fn version(connection: &mut PgConnection, schema: &str) -> Resu
     version.map(Some).map_err(|why| failure::damaged(format!("the version of the schema {schema}: {why}")))
 }
 
-fn newer(schema: &str, found: usize, known: usize) -> StoreError {
+pub(super) fn newer(schema: &str, found: usize, known: usize) -> StoreError {
     StoreError::Refused {
         message: format!(
             "the schema {schema} has tables of version {found}, and this release of Ephor knows them up to \

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use super::options::ConnectError;
-use crate::loopback::is_loopback;
+use ephor_core::loopback::is_loopback;
 
 /// `environment` is the value of `PGSSLMODE`.
 pub(super) fn secure(
@@ -20,7 +20,8 @@ pub(super) fn secure(
     if says_mode(url) {
         return Ok(options);
     }
-    match environment {
+    // One that is set to nothing is not set.
+    match environment.filter(|mode| !mode.is_empty()) {
         // The driver passes over what it does not know, and would take its default.
         Some(mode) => match PgSslMode::from_str(mode) {
             Ok(mode) => Ok(options.ssl_mode(mode)),
@@ -82,6 +83,7 @@ mod tests {
     fn the_environment_counts_where_the_url_says_nothing() {
         let url = "postgres://ada:x@db/fleet";
         assert!(same(mode(url, Some("disable")), PgSslMode::Disable));
+        assert!(same(mode(url, Some("")), PgSslMode::VerifyFull));
         assert!(same(mode(&format!("{url}?sslmode=require"), Some("disable")), PgSslMode::Require));
         let options = PgConnectOptions::from_str(url).unwrap();
         let error = secure(options, url, Some("verify_full")).expect_err("it is misspelt");

@@ -7,9 +7,10 @@ use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{AssertSqlSafe, PgConnection};
 use tokio::sync::Mutex;
 
-use super::connections::{Connections, Lent};
+use super::connections::{Connections, Lent, Purpose};
 use super::failure::{self, Failure};
 use super::options::PostgresOptions;
+use super::rows::number;
 use super::schema;
 
 /// A lost race is run again this often before the store counts as unwell.
@@ -92,10 +93,19 @@ impl Session {
     /// The first statement of a call, one that may be run twice. A connection that the server closed while
     /// nobody used it is found out here.
     pub(super) async fn first(&self, sql: &str) -> Result<(Lent<'_>, Vec<PgRow>), Failure> {
+        self.first_for(Purpose::Usual, sql).await
+    }
+
+    /// The same, where it matters what it is for.
+    pub(super) async fn first_for(
+        &self,
+        purpose: Purpose,
+        sql: &str,
+    ) -> Result<(Lent<'_>, Vec<PgRow>), Failure> {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let mut lent = self.connection().await?;
+            let mut lent = self.connection(purpose).await?;
             match execute(&mut lent.connection, sql).await {
                 Ok(rows) => return Ok((lent, rows)),
                 Err(Failure::Sqlx(error)) if attempts < MOST_ATTEMPTS && failure::is_conflict(&error) => {
@@ -111,26 +121,30 @@ impl Session {
 
     /// A call of one statement.
     pub(super) async fn only(&self, sql: &str) -> Result<Vec<PgRow>, Failure> {
-        let (lent, rows) = self.first(sql).await?;
+        self.only_for(Purpose::Usual, sql).await
+    }
+
+    pub(super) async fn only_for(&self, purpose: Purpose, sql: &str) -> Result<Vec<PgRow>, Failure> {
+        let (lent, rows) = self.first_for(purpose, sql).await?;
         lent.give_back();
         Ok(rows)
     }
 
     /// Whether there are tables. It makes none.
     pub(super) async fn has_tables(&self) -> Result<bool, Failure> {
-        let mut lent = self.connections.take().await?;
+        let mut lent = self.connections.take(Purpose::Usual).await?;
         let version = schema::version(&mut lent.connection, self.schema()).await?;
         lent.give_back();
         Ok(version.is_some())
     }
 
     /// A connection to a database that has our tables.
-    async fn connection(&self) -> Result<Lent<'_>, Failure> {
+    async fn connection(&self, purpose: Purpose) -> Result<Lent<'_>, Failure> {
         if !self.prepared.load(Ordering::Relaxed) {
             let _one_at_a_time = self.preparing.lock().await;
             if !self.prepared.load(Ordering::Relaxed) {
                 self.connections.forget_idle();
-                let mut lent = self.connections.take().await?;
+                let mut lent = self.connections.take(purpose).await?;
                 let (connection, migrations) = (&mut lent.connection, schema::MIGRATIONS);
                 match self.tables {
                     Tables::Prepared => schema::prepare(connection, self.schema(), migrations).await?,
@@ -140,6 +154,22 @@ impl Session {
                 lent.give_back();
             }
         }
-        Ok(self.connections.take().await?)
+        Ok(self.connections.take(purpose).await?)
+    }
+
+    /// An SQL condition: the tables are none that a later release has brought up to date since.
+    pub(super) fn tables_are_known(&self) -> String {
+        format!("({}) <= {}", schema::version_sql(self.schema()), schema::MIGRATIONS.len())
+    }
+
+    /// Refuses to go on with tables that a later release has brought up to date, by the column `version` of any row.
+    pub(super) fn check_version(&self, rows: &[PgRow]) -> Result<(), Failure> {
+        let found = rows.iter().find_map(|row| number::<i64>(row, "version").ok());
+        match found.and_then(|found| usize::try_from(found).ok()) {
+            Some(found) if found > schema::MIGRATIONS.len() => {
+                Err(schema::newer(self.schema(), found, schema::MIGRATIONS.len()).into())
+            }
+            _ => Ok(()),
+        }
     }
 }

@@ -29,6 +29,7 @@ use super::open::{NEXT_TRY, Tables, connect, prepare, read_clock, settle, write_
 use super::open_error::OpenError;
 use super::place::Place;
 use super::records::{Records, StepError, StepResult};
+use super::schema::MIGRATIONS;
 
 /// From so many pages on the log is copied into the database: SQLite's own figure.
 const LONG_LOG: i64 = 1_000;
@@ -242,11 +243,25 @@ impl Session {
 
     fn try_to_begin(&self, behavior: TransactionBehavior) -> StepResult<(Transaction<'_>, ClockRow)> {
         let transaction = Transaction::new_unchecked(&self.connection, behavior)?;
+        self.check_version(&transaction)?;
         let row = read_clock(&transaction)?
             .ok_or_else(|| StepError::Damaged("the store has lost its clock, in the table state".into()))?;
         let reading = Reading::take(&*self.machine, &self.boot, self.machine_name.as_deref());
         let row = clock::read(row, &reading).map_err(|error| StepError::Refused(error.to_string()))?;
         Ok((transaction, row))
+    }
+
+    /// Refuses to go on with tables that a later release has brought up to date since they were opened.
+    fn check_version(&self, transaction: &Transaction<'_>) -> StepResult<()> {
+        let found: i64 =
+            transaction.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))?;
+        match usize::try_from(found) {
+            Ok(found) if found > MIGRATIONS.len() => {
+                let (path, known) = (self.place.database.clone(), MIGRATIONS.len());
+                Err(StepError::Refused(OpenError::Newer { path, found, known }.to_string()))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn busy(&self) -> StoreError {

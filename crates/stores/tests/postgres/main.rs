@@ -15,6 +15,7 @@ mod fleet;
 mod myself;
 mod outages;
 mod proxy;
+mod reserved;
 mod round_trips;
 mod save_in;
 mod schema;

@@ -221,3 +221,27 @@ fn a_host_that_shall_drain_is_forgotten_a_day_later_and_its_orders_with_it() {
         }
     });
 }
+
+/// A later release has changed the tables while this one runs: it must not go on as if nothing were.
+#[test]
+fn a_host_of_an_earlier_release_stops_when_the_tables_become_newer() {
+    wait(async {
+        let url = database().await;
+        let store = open(&url);
+        let token = claim(&store, P, "a").await;
+        let tokens = std::slice::from_ref(&token);
+        assert_eq!(store.renew(&group(), LEASE, tokens).await.unwrap(), [Renewal::Renewed]);
+        let version = store.view(&group()).await.unwrap().lease(P).unwrap().version.clone();
+        sql(&url, "UPDATE ephor.schema_version SET version = 99").await;
+        for _ in 0..2 {
+            let error = store.renew(&group(), LEASE, tokens).await.unwrap_err();
+            assert!(matches!(error, StoreError::Refused { .. }), "{error}");
+            assert!(error.to_string().contains("version 99"), "{error}");
+            let error = store.heartbeat(&group(), &record("a")).await.unwrap_err();
+            assert!(error.to_string().contains("version 99"), "{error}");
+        }
+        let view = store.view(&group()).await.unwrap();
+        assert_eq!(view.lease(P).unwrap().version, version, "nothing was renewed");
+        assert!(view.hosts.is_empty(), "{view:?}");
+    });
+}

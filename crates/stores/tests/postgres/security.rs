@@ -70,7 +70,10 @@ fn a_certificate_that_nobody_here_knows_is_refused_until_it_is_named() {
         open(&from_elsewhere(server, &name, "?sslmode=disable")).check().await.unwrap();
         // A certificate for another name is another server's.
         let local = from_elsewhere(server, &name, &known).replace(ELSEWHERE, "127.0.0.1");
-        refused(&format!("{local}&sslmode=verify-full"), &["name the host as the certificate does"]).await;
+        let url = format!("{local}&sslmode=verify-full");
+        refused(&url, &["for another name", "name the host as the certificate does"]).await;
+        let error = open(&url).check().await.unwrap_err().to_string();
+        assert!(!error.contains("sslrootcert"), "it is known who signed it: {error}");
     });
 }
 

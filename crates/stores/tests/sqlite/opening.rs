@@ -4,11 +4,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use ephor_core::store::Store;
+use ephor_core::store::{Store, StoreError};
 use ephor_stores::sqlite::{OpenError, SqliteStore};
 
 use crate::small_disk::on_small_disk;
-use crate::world::{Folder, P, claim, group, save, wait};
+use crate::world::{Folder, LEASE, P, claim, group, save, wait};
 
 /// The error, and that it names the path and says what to do.
 fn refused(path: impl AsRef<Path>, named: &Path, advice: &str) -> OpenError {
@@ -192,4 +192,20 @@ fn of_files_that_are_there_other_users_keep_only_what_was_given_to_them_on_purpo
         assert_eq!(modes(&folder), [after; 3]);
         save(&again, &token, 1).unwrap();
     }
+}
+
+/// A later release has changed the tables while this one runs: it must not go on as if nothing were.
+#[test]
+fn a_host_of_an_earlier_release_stops_when_the_tables_become_newer() {
+    let folder = Folder::new();
+    let store = folder.open();
+    let token = claim(&store, P, "a");
+    save(&store, &token, 1).unwrap();
+    let other = rusqlite::Connection::open(folder.database()).unwrap();
+    other.pragma_update(None, "user_version", 99).unwrap();
+    let error = save(&store, &token, 2).unwrap_err();
+    assert!(matches!(error, StoreError::Refused { .. }), "{error}");
+    assert!(error.to_string().contains("version 99"), "{error}");
+    let renewed = wait(store.renew(&group(), LEASE, std::slice::from_ref(&token)));
+    assert!(renewed.is_err(), "{renewed:?}");
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use ephor_core::loopback::is_loopback;
 use object_store::azure::split_sas;
 
 /// The account that Azurite, the emulator, has from the start. Its key is public.
@@ -74,7 +75,7 @@ impl Account {
         else {
             return wrong("has a BlobEndpoint that does not begin with https:// or http://".into());
         };
-        if protocol == "http" && !is_loopback(rest) {
+        if protocol == "http" && !is_loopback(host_of(rest)) {
             return wrong(
                 "leads to another machine over http, where anybody could read along: use https".into(),
             );
@@ -119,11 +120,14 @@ fn get<'a>(text: &'a str, field: &str) -> Option<&'a str> {
     found.next().map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
 }
 
-fn is_loopback(rest: &str) -> bool {
+/// The host of what stands behind the scheme of a URL.
+fn host_of(rest: &str) -> &str {
     let authority = rest.split('/').next().unwrap_or_default();
-    ["127.0.0.1", "localhost", "[::1]"]
-        .iter()
-        .any(|host| authority.strip_prefix(host).is_some_and(|port| port.is_empty() || port.starts_with(':')))
+    match authority.rsplit_once(':') {
+        // The colons of an address of version 6 are in brackets.
+        Some((host, port)) if !port.contains(']') => host,
+        _ => authority,
+    }
 }
 
 #[cfg(test)]
@@ -133,6 +137,20 @@ mod tests {
     fn parse(text: &str) -> Account {
         assert!(Account::looks_like(text), "{text}");
         Account::parse(text).unwrap()
+    }
+
+    #[test]
+    fn the_host_of_an_endpoint_is_found() {
+        for (rest, host) in [
+            ("127.0.0.1:10000/a", "127.0.0.1"),
+            ("[::1]:10000/a", "[::1]"),
+            ("[::1]/a", "[::1]"),
+            ("localhost", "localhost"),
+            ("localhost:7", "localhost"),
+        ] {
+            assert_eq!(host_of(rest), host, "{rest}");
+            assert!(is_loopback(host_of(rest)), "{rest}");
+        }
     }
 
     #[test]
@@ -172,6 +190,7 @@ mod tests {
             ("AccountName=a;SharedAccessSignature=canary", "SharedAccessSignature"),
             ("BlobEndpoint=canary;AccountKey=canary", "https://"),
             ("BlobEndpoint=http://127.0.0.1.example.org/a;AccountKey=canary", "use https"),
+            ("BlobEndpoint=http://[2001:db8::1]:10000/a;AccountKey=canary", "use https"),
             ("DefaultEndpointsProtocol=http;AccountName=a;AccountKey=canary", "use https"),
         ] {
             let error = Account::parse(text).unwrap_err().to_string();

@@ -8,6 +8,7 @@ use azure_core::http::{ClientOptions, RetryOptions, Transport};
 use azure_storage_blob::{
     BlobContainerClient, BlobContainerClientOptions, BlobServiceClient, BlobServiceClientOptions,
 };
+use ephor_core::loopback::is_loopback;
 
 use super::Container;
 use crate::azblob::address::BlobAddress;
@@ -15,7 +16,6 @@ use crate::azblob::credential::BlobCredential;
 use crate::azblob::expiry::Expiry;
 use crate::azblob::options::{BlobOptions, ConnectError};
 use crate::azblob::signing::Signer;
-use crate::loopback::is_loopback;
 
 const NO_TOKEN_WITHOUT_TLS: &str = "nothing opens the account at this http endpoint: set AZURE_STORAGE_KEY or \
                                     AZURE_STORAGE_SAS_TOKEN, or give a connection string with AccountKey or \

@@ -178,7 +178,7 @@ impl Session {
                 let token: &LeaseToken = token;
                 async move {
                     let look = async { Ok(self.look_at(group, names, duration, token, over).await) };
-                    let seen = self.in_time(limit, "a look at a lease", look).await;
+                    let seen = Box::pin(self.in_time(limit, "a look at a lease", look)).await;
                     (place, seen.unwrap_or_else(|error| Some(Err(error))))
                 }
             })

@@ -189,7 +189,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
             return Poll::Ready(());
         }
         let patience = self.connection.config().limits.time_to_close;
-        let patience = self.shutdown.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        let patience = self
+            .shutdown
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + patience)));
         patience.as_mut().poll(context)
     }
 

@@ -1,4 +1,5 @@
 //! A connection on a transport that cuts, holds back and breaks.
+#![allow(clippy::disallowed_methods, reason = "time is the runtime's, which is virtual here")]
 
 use std::io;
 use std::pin::Pin;

@@ -1,4 +1,5 @@
 //! Large messages in both directions on one connection, over a transport that holds little.
+#![allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
 
 use std::time::Duration;
 

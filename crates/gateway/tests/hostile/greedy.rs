@@ -1,4 +1,5 @@
 //! One connection with a receiver for each of many partitions, whose events lie on a slow disk.
+#![allow(clippy::disallowed_methods, reason = "real sockets: time is the runtime's")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

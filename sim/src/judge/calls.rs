@@ -161,6 +161,8 @@ impl Judge {
         let file = docket.machines.get(&seat.machine).copied().unwrap_or_default();
         let alone = file.disturbed_until <= call.blocked_until
             && file.stood_until <= call.blocked_until
+            // Whoever has slept looks twice before it calls anything stuck.
+            && file.woke_at.is_none_or(|woke| now.since(woke) > STUCK_GRACE)
             && docket.reached_the_store(seat.machine, call.begun.before(LATEST_WRITE));
         (same && alone && now < call.blocked_until && age > limit + STUCK_GRACE).then(|| {
             let what = format!("renewed although its call has been blocked for {age:?}, limit {limit:?}");

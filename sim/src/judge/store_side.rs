@@ -86,7 +86,9 @@ impl Judge {
                 objections.push((Promise::AtLeastOnceInOrder, what));
             }
             // Beside processors that know no other words, a start is written down as if it had been reached.
-            let in_their_words = self.epochless && (reading.moving || begins);
+            // What had been finished before it moved may still be on its way.
+            let ahead = reading.next.is_none_or(|reads| reads.life != life || next > reads.next);
+            let in_their_words = self.epochless && ((reading.moving && ahead) || begins);
             // A second try of the same may land late.
             let repeated = case.standing == Some(Standing { life, next });
             if (matches!(checkpoint.position, Position::Start(_)) && !repeated) || in_their_words {

@@ -59,13 +59,16 @@ impl Manager {
         let until = renewed.map(|at| deadline(at, lease.duration.unwrap_or_default(), manager.fence_margin));
         // Past the deadline, or if nobody knows how old it is, it is given back, and can be claimed anew.
         let in_time = until.filter(|until| now < *until);
-        if let Some(until) = in_time.filter(|_| !served_before && !cooling && self.takes_part()) {
+        let may_serve = !served_before && !cooling && self.takes_part() && self.room() > 0;
+        if let Some(until) = in_time.filter(|_| may_serve) {
             let checkpoint = sight.view.checkpoint(partition).cloned();
             let from = self.asks.get(&partition).map(|ask| ask.owner.clone());
             self.start_pump(token, &lease, checkpoint, until, from, OwnershipReason::Received);
             return;
         }
-        let intruded = if served_before { self.notice_foreign_reader(partition) } else { None };
+        // Whoever leaves does not wait until a foreign reader has gone.
+        let waits = served_before && self.takes_part();
+        let intruded = if waits { self.notice_foreign_reader(partition) } else { None };
         match intruded {
             Some((until, above)) => {
                 if now >= until && self.takes_part() {
@@ -228,6 +231,12 @@ impl Manager {
         }
     }
 
+    /// How many more partitions we may serve. What is served counts, whatever the store says of it at the moment.
+    fn room(&self) -> usize {
+        let max = self.shared.manager.max_partitions.map_or(usize::MAX, |max| max as usize);
+        max.saturating_sub(self.shared.slots().len())
+    }
+
     fn is_cooling(&self, partition: PartitionId) -> bool {
         let now = self.shared.now();
         self.cooling.get(&partition).is_some_and(|cooling| now < cooling.until)
@@ -239,14 +248,14 @@ impl Manager {
             return;
         }
         let mine = sight.plan.claims_of(&sight.fleet, sight.me);
+        let room = self.room();
         let requests = {
             let slots = self.shared.slots();
-            // What is served counts, whatever the store says of it at the moment.
-            let most = self.shared.manager.max_partitions.map_or(usize::MAX, |most| most as usize);
-            let room = most.saturating_sub(slots.len());
+            // What others drain for us comes on top.
+            let coming = self.asks.values().filter(|ask| ask.draining_since.is_some()).count();
             mine.into_iter()
                 .filter(|partition| !slots.contains_key(partition) && !self.is_cooling(*partition))
-                .take(room)
+                .take(room.saturating_sub(coming))
                 .map(|partition| {
                     let lease = sight.view.lease(partition);
                     let expired = lease.is_some_and(|lease| lease.owner.is_some());

@@ -75,8 +75,6 @@ pub(crate) struct Progress {
     /// What the store has.
     pub(crate) saved: Option<Checkpoint>,
     pub(crate) deferred: Deferred,
-    /// How often reading began anew before what was stored: positions from before count for nothing.
-    rewinds: u64,
     pub(crate) unsaved: Unsaved,
     pub(crate) last_enqueued: Option<LastEnqueued>,
     /// The oldest event kept when the partition was opened.
@@ -105,8 +103,8 @@ pub(crate) struct ContextInner {
     pub(crate) environment: Arc<dyn Environment>,
     pub(crate) log: Option<LogId>,
     progress: Mutex<Progress>,
-    /// Checkpoints are written one after the other, so that none lands behind its successor, or behind a rewind.
-    writing: tokio::sync::Mutex<()>,
+    /// Saves under way. A rewind waits for them, so that none lands behind it.
+    saving: watch::Sender<usize>,
     cancel: watch::Sender<bool>,
     checkpoints: metrics::Counter,
     fenced: metrics::Counter,
@@ -138,7 +136,7 @@ impl PartitionContext {
             environment,
             log,
             progress,
-            writing: tokio::sync::Mutex::default(),
+            saving: watch::Sender::new(0),
             cancel,
             checkpoints,
             fenced,
@@ -207,8 +205,7 @@ impl PartitionContext {
     /// Tells the host of a checkpoint that a transaction of yours has committed, such as one that used
     /// `PostgresStore::save_in`: then it knows that nothing is left to save when it gives the partition away.
     pub fn checkpoint_committed(&self, checkpoint: &Checkpoint) {
-        let known = |saved: &Checkpoint| self.covers(saved, &checkpoint.position);
-        if checkpoint.log == self.0.log && !self.progress().saved.as_ref().is_some_and(known) {
+        if checkpoint.log == self.0.log {
             self.note_saved(checkpoint);
         }
     }
@@ -288,6 +285,10 @@ impl PartitionContext {
     /// Writes down where reading begins; with `rewind` over a checkpoint that does not exist in this log. What was
     /// finished before is behind it, or gone.
     pub(crate) async fn begin(&self, start: Position, rewind: bool) -> Result<Checkpointed, CheckpointError> {
+        if rewind {
+            self.progress().deferred.position = None;
+            self.no_save_is_under_way().await;
+        }
         let written = self.write(start, rewind).await?;
         if !written.is_refused() {
             let mut progress = self.progress();
@@ -301,16 +302,6 @@ impl PartitionContext {
 
     async fn write(&self, position: Position, rewind: bool) -> Result<Checkpointed, CheckpointError> {
         let inner = &*self.0;
-        let rewinds = {
-            let mut progress = self.progress();
-            progress.rewinds += u64::from(rewind);
-            progress.rewinds
-        };
-        let _writing = inner.writing.lock().await;
-        if self.progress().rewinds != rewinds {
-            let saved = self.last_checkpoint();
-            return Ok(saved.map_or(Checkpointed::Nothing, Checkpointed::Unchanged));
-        }
         if !inner.lease.is_ours(inner.environment.now()) {
             inner.fenced.increment(1);
             return Ok(Checkpointed::Refused);
@@ -323,9 +314,15 @@ impl PartitionContext {
         let token = inner.lease.token();
         let request = SaveRequest { rewind, ..SaveRequest::new(token, &position, inner.log.as_ref()) };
         let call = inner.store.store().save(inner.store.group(), &request);
-        match inner.store.call("save", Some(token.partition), call).await? {
+        let saving = Saving::begins(&inner.saving);
+        let saved = inner.store.call("save", Some(token.partition), call).await;
+        drop(saving);
+        match saved? {
             Save::Saved(checkpoint) => {
                 inner.checkpoints.increment(1);
+                if rewind {
+                    self.progress().saved = None;
+                }
                 self.note_saved(&checkpoint);
                 Ok(Checkpointed::Saved(checkpoint))
             }
@@ -338,6 +335,19 @@ impl PartitionContext {
                 inner.fenced.increment(1);
                 Ok(Checkpointed::Refused)
             }
+        }
+    }
+
+    /// Waits for the saves under way, and no longer than one may take: a user may hold on to one that it does not drive.
+    async fn no_save_is_under_way(&self) {
+        let inner = &*self.0;
+        let limit = inner.environment.sleep_until(inner.environment.now() + inner.store.timeout());
+        let mut saving = inner.saving.subscribe();
+        tokio::select! {
+            biased;
+            // The sender lives as long as `self`.
+            _ = saving.wait_for(|saves| *saves == 0) => {}
+            () = limit => {}
         }
     }
 
@@ -370,7 +380,10 @@ impl PartitionContext {
             progress.unsaved = Unsaved::default();
         }
         progress.deferred.forget_up_to(&checkpoint.position);
-        progress.saved = Some(checkpoint.clone());
+        // Answers may come in another order than they were asked for.
+        if !progress.saved.as_ref().is_some_and(|saved| self.covers(saved, &checkpoint.position)) {
+            progress.saved = Some(checkpoint.clone());
+        }
     }
 
     /// A batch that ends with this event is handed to the processor.
@@ -407,6 +420,22 @@ impl PartitionContext {
         if progress.failing.take().is_some() {
             self.0.lease.set_stage(Stage::Running);
         }
+    }
+}
+
+/// One save under way, until it is dropped.
+struct Saving<'a>(&'a watch::Sender<usize>);
+
+impl<'a> Saving<'a> {
+    fn begins(saves: &'a watch::Sender<usize>) -> Self {
+        saves.send_modify(|saves| *saves += 1);
+        Self(saves)
+    }
+}
+
+impl Drop for Saving<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|saves| *saves -= 1);
     }
 }
 

@@ -103,7 +103,7 @@ impl LeaseState {
     /// It has returned, or was given up: it does not stand in the way any more.
     pub(crate) fn call_ended(&self) {
         self.call_started.store(0, Ordering::Release);
-        self.stuck.store(false, Ordering::Release);
+        self.not_stuck();
     }
 
     /// When the call that is running now is given up at the latest.
@@ -121,6 +121,11 @@ impl LeaseState {
     /// renewed until it does. True if that is news.
     pub(crate) fn mark_stuck(&self) -> bool {
         !self.stuck.swap(true, Ordering::AcqRel)
+    }
+
+    /// No call is running, whatever was thought of the last one.
+    pub(crate) fn not_stuck(&self) {
+        self.stuck.store(false, Ordering::Release);
     }
 
     pub(crate) fn set_stage(&self, stage: Stage) {

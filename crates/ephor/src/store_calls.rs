@@ -47,6 +47,11 @@ impl StoreCalls {
         &*self.store
     }
 
+    /// How long a call may take.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     pub(crate) fn group(&self) -> &GroupId {
         &self.group
     }

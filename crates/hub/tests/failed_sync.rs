@@ -10,7 +10,7 @@ use ephor::environment::SystemClock;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::StartPosition;
 use ephor_core::source::{EventSource, Receiver};
-use ephor_hub::files::{File, Files};
+use ephor_hub::files::Files;
 use ephor_hub::{Durability, HubConfig, LocalNamespace, NamespaceConfig, NewEvent};
 use faulty_files::{Fate, FaultyFiles};
 

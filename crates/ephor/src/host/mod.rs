@@ -313,11 +313,18 @@ impl EventProcessorHost {
         };
         let me = shared.me.clone();
         let until = self.config.environment.now() + within;
-        // Heard also by a manager that waits for its store.
-        shared.stop.send_if_modified(|stop| stop.is_none() && stop.replace(until).is_none());
         let (reply, report) = oneshot::channel();
         // The manager ends only by being stopped or dropped.
-        commands.send(Command::Stop { until, reply }).await.map_err(|_| NotRunning)?;
+        let room = commands.reserve().await.map_err(|_| NotRunning)?;
+        // Heard also by a manager that waits for its store. A second stop may give less time, and not more.
+        shared.stop.send_if_modified(|stop| {
+            let sooner = stop.is_none_or(|earlier| until < earlier);
+            if sooner {
+                *stop = Some(until);
+            }
+            sooner
+        });
+        room.send(Command::Stop { until, reply });
         let report = report.await.map_err(|_| NotRunning)?;
         // Not another that was started meanwhile.
         let running = self.state().running.take_if(|running| running.commands.same_channel(&commands));

@@ -39,16 +39,19 @@ impl Manager {
             mine.filter(|lease| !slots.contains_key(&lease.partition)).cloned().collect()
         };
         for lease in unserved {
-            self.serve_or_release(lease, sight).await;
+            // A store that does not answer is asked again at the next scan, and not for each of them.
+            if !self.serve_or_release(lease, sight).await {
+                break;
+            }
         }
     }
 
     /// A lease is ours and no pump serves it: it was handed over, a claim of
-    /// ours landed late, or giving it away did not work out.
-    async fn serve_or_release(&mut self, lease: Lease, sight: &Sight) {
+    /// ours landed late, or giving it away did not work out. False if the store failed.
+    async fn serve_or_release(&mut self, lease: Lease, sight: &Sight) -> bool {
         let partition = lease.partition;
         let now = self.shared.now();
-        let Some(token) = lease.token() else { return };
+        let Some(token) = lease.token() else { return true };
         let served_before = self.served.get(&partition).is_some_and(|epoch| *epoch >= lease.epoch);
         let cooling = self.cooling.get(&partition).filter(|cooling| now < cooling.until).is_some();
         let manager = &self.shared.manager;
@@ -64,7 +67,7 @@ impl Manager {
             let checkpoint = sight.view.checkpoint(partition).cloned();
             let from = self.asks.get(&partition).map(|ask| ask.owner.clone());
             self.start_pump(token, &lease, checkpoint, until, from, OwnershipReason::Received);
-            return;
+            return true;
         }
         // Whoever leaves does not wait until a foreign reader has gone.
         let waits = served_before && self.takes_part();
@@ -75,6 +78,7 @@ impl Manager {
                     let request = self.claim_request(partition, Some(&lease), above, ClaimCause::Foreign);
                     self.make_claims(vec![request], sight).await;
                 }
+                true
             }
             None => {
                 // The request may land late: this epoch is over for us, whatever the next view says.
@@ -86,7 +90,7 @@ impl Manager {
                 let request = ReleaseRequest { token, cause, heir: None, settled };
                 let call = store.store().release(store.group(), &request);
                 // If it fails, the next scan finds the lease again, or it runs out.
-                let _ = store.call("release", Some(partition), call).await;
+                store.call("release", Some(partition), call).await.is_ok()
             }
         }
     }
@@ -117,6 +121,8 @@ impl Manager {
         let now = self.shared.now();
         // Whoever stops gives calls in flight the time that it was given.
         let until = self.shared.stop.borrow().unwrap_or(now + self.shared.manager.handover_timeout);
+        // Closing, the final checkpoint and the transfer take their time behind that of the call.
+        let to_give_away = CLOSE_GRACE + self.shared.manager.store_timeout.saturating_mul(2);
         for (asker, want) in asked {
             let slots = self.shared.slots();
             let partition = want.partition;
@@ -135,14 +141,12 @@ impl Manager {
                 if answers.contains_key(&partition) {
                     continue;
                 }
-                // It is on its way out already, and nobody has to take it: this is how long that may take.
-                let limit =
-                    until.since(now) + CLOSE_GRACE + self.shared.manager.store_timeout.saturating_mul(2);
-                Reply::DrainingUntil(sight.view.at + limit)
+                // It is on its way out already, and nobody has to take it.
+                Reply::DrainingUntil(sight.view.at + until.since(now) + to_give_away)
             } else if granted && !slot.context.inner().lease.is_stuck() {
                 let way = Way::HandOver { to: asker.id.clone(), duration: asker.lease_duration };
                 slot.stop(Drain { until, way });
-                Reply::DrainingUntil(sight.view.at + until.since(now))
+                Reply::DrainingUntil(sight.view.at + until.since(now) + to_give_away)
             } else {
                 Reply::No
             };

@@ -50,6 +50,7 @@ impl Schedule {
         only: Option<BTreeSet<PartitionId>>,
         left: Left,
         [sent, now]: [Monotonic; 2],
+        earliest: Monotonic,
     ) {
         self.again = None;
         let retry_after = match &left {
@@ -58,7 +59,8 @@ impl Schedule {
         self.throttled = if retry_after.is_some() { self.throttled.saturating_add(1) } else { 0 };
         let again_at = match retry_after {
             None => sent + manager.fast_scan,
-            Some(asked) => now + pause(manager, self.throttled, asked),
+            // However long the store asks for: there are several tries left before a lease is over.
+            Some(asked) => now + pause(manager, self.throttled, asked).min(earliest.since(now) / 3),
         };
         let whole = only.is_none();
         if whole {
@@ -99,8 +101,16 @@ pub(crate) async fn run(shared: Arc<HostShared>) {
         };
         let left = shared.reporter.survive("renewer", turn).await;
         let left = left.unwrap_or(Left::All { retry_after: None });
-        schedule.note(manager, only, left, [sent, shared.now()]);
+        schedule.note(manager, only, left, [sent, shared.now()], earliest_deadline(&shared));
     }
+}
+
+/// When the first lease that is served ends.
+fn earliest_deadline(shared: &HostShared) -> Monotonic {
+    let slots = shared.slots();
+    let now = shared.now();
+    let leases = slots.values().map(|slot| &slot.context.inner().lease);
+    leases.filter(|lease| lease.is_ours(now)).map(|lease| lease.deadline()).min().unwrap_or(Monotonic::NEVER)
 }
 
 /// The leases that a pump serves.

@@ -63,7 +63,9 @@ impl Manager {
             slot.decide(heirs.get(partition).cloned());
         }
         // A pump needs its grace to close, and two store calls to save and release.
-        let last = until + CLOSE_GRACE + shared.manager.store_timeout.saturating_mul(2);
+        let last_at = |until: Monotonic| until + CLOSE_GRACE + shared.manager.store_timeout.saturating_mul(2);
+        let mut last = last_at(until);
+        let mut sooner = shared.stop.subscribe();
         let mut look_at = shared.now() + shared.manager.fast_scan;
         while !shared.slots().is_empty() {
             tokio::select! {
@@ -73,6 +75,13 @@ impl Manager {
                     self.note_end(end);
                 }
                 () = shared.environment.sleep_until(last) => break,
+                // Somebody has lost patience.
+                Ok(()) = sooner.changed() => {
+                    if let Some(until) = *sooner.borrow_and_update() {
+                        shared.stop_slots(until);
+                        last = last.min(last_at(until));
+                    }
+                }
                 () = shared.environment.sleep_until(look_at) => {
                     tokio::select! {
                         biased;
@@ -95,8 +104,17 @@ impl Manager {
         }
         self.unconfirmed.clear();
         // Something may have been handed to us while we were leaving.
-        if let Some(sight) = self.look().await {
-            self.reconcile(&sight).await;
+        let limit =
+            shared.environment.sleep_until(shared.now() + shared.manager.store_timeout.saturating_mul(2));
+        let last_look = async {
+            if let Some(sight) = self.look().await {
+                self.reconcile(&sight).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = last_look => {}
+            () = limit => {}
         }
     }
 

@@ -21,6 +21,8 @@ impl HostShared {
             let lease = &slot.context.inner().lease;
             let Some(running) = lease.call_running_since().map(|since| now.since(since)) else {
                 slot.over_since = None;
+                // It may have returned while it was looked at.
+                lease.not_stuck();
                 continue;
             };
             let lost = !lease.is_ours(now) && lease.stage() != Stage::Closing;

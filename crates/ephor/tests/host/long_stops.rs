@@ -140,3 +140,22 @@ async fn a_stop_while_the_store_hangs_leaves_the_call_in_flight_its_time() {
         assert_eq!(report.given_up, [], "{report}, wakes: {wakes}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_second_stop_may_give_less_time() {
+    let (mut fleet, _) = fleet(1, true);
+    let recorder = slow(&fleet, SECOND * 3_600, is_batch);
+    fleet.hub().send(P0, "event").unwrap();
+    fleet.start("a", |host| host.processor(recorder.make())).await.unwrap();
+    fleet.until("in a call", || recorder.running() == 1).await.unwrap();
+    let began = tokio::time::Instant::now();
+    let host = fleet.host("a");
+    let impatient = async {
+        fleet.pass(SECOND * 10).await;
+        host.stop(SECOND).await
+    };
+    let (report, second) = tokio::join!(host.stop(SECOND * 600), impatient);
+    assert_eq!(report.unwrap().given_up, [P0]);
+    assert!(second.is_err(), "the first one has the report");
+    assert!(began.elapsed() < SECOND * 20, "{:?}", began.elapsed());
+}

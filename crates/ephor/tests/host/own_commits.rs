@@ -13,6 +13,7 @@ use ephor::{
 use ephor_core::source::OpenRequest;
 use ephor_core::store::Save;
 use ephor_testkit::TestFleet;
+use futures_util::FutureExt;
 
 const P0: PartitionId = PartitionId(0);
 const SECOND: Duration = Duration::from_secs(1);
@@ -95,4 +96,14 @@ async fn a_partition_that_its_claimant_never_claims_is_taken_by_another() {
     let served = |host: &EventProcessorHost| host.snapshot().unwrap().partitions.len();
     // Whoever cannot claim may well be handed its share by the one who has claimed it all.
     assert_eq!(served(&cannot) + served(&can), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_save_that_its_owner_does_not_drive_holds_up_no_other() {
+    let (_fleet, store, context, events) = three_are_finished().await;
+    store.trouble_times(Op::Save, Trouble::AnswersAfter(SECOND * 2), 1);
+    let mut asleep = Box::pin(context.checkpoint_at(&events[0]));
+    assert!((&mut asleep).now_or_never().is_none());
+    let saved = tokio::time::timeout(SECOND * 60, context.checkpoint_at(&events[2])).await;
+    assert!(matches!(saved, Ok(Ok(_))), "{saved:?}");
 }

@@ -128,6 +128,8 @@ impl Turn<'_> {
             epoch: Epoch::from_stored(u64::from(asked.epoch)),
             asked_at: NOW.before(ticks(asked.age)),
             draining_since: asked.draining.map(|(age, promised)| (NOW.before(ticks(age)), ticks(promised))),
+            // Clocks are not set here: nobody corrects its word.
+            told: None,
         };
         let answers: Vec<Answer> = self.state.hosts[usize::from(asked.owner)].answers[partition]
             .iter()

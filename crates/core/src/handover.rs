@@ -29,6 +29,8 @@ pub struct Ask {
     pub asked_at: Monotonic,
     /// When the owner was first seen to drain, and how long it said that would take.
     pub draining_since: Option<(Monotonic, Duration)>,
+    /// When it said last that it would be done, by the store's clock.
+    pub told: Option<Timestamp>,
 }
 
 impl Ask {
@@ -75,8 +77,14 @@ pub fn judge(
     let reply = of_it().find(|answer| answer.asker == *me).or_else(drains).map(|answer| answer.reply);
     match reply {
         Some(Reply::No) => return Verdict::Withdraw,
-        Some(Reply::DrainingUntil(until)) if ask.draining_since.is_none() => {
-            ask.draining_since = Some((now, until.since(store_now)));
+        Some(Reply::DrainingUntil(until)) => {
+            let promised = until.since(store_now);
+            // The first word counts, unless it is corrected: the store's clock may have been set.
+            let corrected = ask.told.replace(until).is_some_and(|told| told != until);
+            let later = |(since, then): (Monotonic, Duration)| corrected && now + promised > since + then;
+            if ask.draining_since.is_none_or(later) {
+                ask.draining_since = Some((now, promised));
+            }
         }
         _ => {}
     }
@@ -112,6 +120,7 @@ mod tests {
             epoch: Epoch::FIRST,
             asked_at: seconds(100),
             draining_since: None,
+            told: None,
         }
     }
 
@@ -156,6 +165,20 @@ mod tests {
         assert_eq!(judged(&mut ask, &[], 162), Verdict::Wait);
         assert_eq!(judged(&mut ask, &[], 163), Verdict::Steal);
         assert_eq!(judged(&mut ask, &draining, 163), Verdict::Steal);
+    }
+
+    #[test]
+    fn an_owner_that_corrects_its_word_is_believed() {
+        // The store's clock was set ahead: the end that was told lies in the past.
+        let mut ask = ask();
+        assert_eq!(
+            judged(&mut ask, &[answer(1, "me", Reply::DrainingUntil(Timestamp(0)))], 100),
+            Verdict::Wait
+        );
+        let corrected = [answer(1, "me", Reply::DrainingUntil(Timestamp(90_000)))];
+        assert_eq!(judged(&mut ask, &corrected, 110), Verdict::Wait);
+        assert_eq!(judged(&mut ask, &[], 204), Verdict::Wait);
+        assert_eq!(judged(&mut ask, &[], 205), Verdict::Steal);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What a scan leads to: partitions that come, partitions that go.
 
+use std::time::Duration;
+
 use ephor_core::epoch::Epoch;
 use ephor_core::expiry::deadline;
 use ephor_core::handover::{self, Ask, Verdict};
@@ -19,6 +21,8 @@ use super::shared::loss_reason;
 use crate::pump::close::CLOSE_GRACE;
 use crate::pump::guard::{Drain, Stop, Way};
 
+/// An end that lies this much off the one that was told is told again.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(10);
 /// Claims under way at the same time.
 const CLAIMS_AT_ONCE: usize = 16;
 
@@ -138,11 +142,24 @@ impl Manager {
                 .member(&asker.id)
                 .is_some_and(|asker| sight.plan.grants(partition, sight.me, asker));
             let reply = if let Some(until) = draining {
-                if answers.contains_key(&partition) {
-                    continue;
-                }
                 // It is on its way out already, and nobody has to take it.
-                Reply::DrainingUntil(sight.view.at + until.since(now) + to_give_away)
+                let end = sight.view.at + until.since(now) + to_give_away;
+                // Whoever was told before has the same end still before it, unless the store's clock was set.
+                let is_told = |answer: &Answer| match answer.reply {
+                    Reply::DrainingUntil(told) => told.since(end).max(end.since(told)) < CLOCKS_DIFFER,
+                    Reply::No => false,
+                };
+                match answers.get_mut(&partition) {
+                    Some(answer) if is_told(answer) => {}
+                    Some(answer) if matches!(answer.reply, Reply::DrainingUntil(_)) => {
+                        answer.reply = Reply::DrainingUntil(end);
+                    }
+                    _ => {
+                        let (asker, reply) = (asker.id.clone(), Reply::DrainingUntil(end));
+                        answers.insert(partition, Answer { partition, asker, reply });
+                    }
+                }
+                continue;
             } else if granted && !slot.context.inner().lease.is_stuck() {
                 let way = Way::HandOver { to: asker.id.clone(), duration: asker.lease_duration };
                 slot.stop(Drain { until, way });
@@ -226,6 +243,7 @@ impl Manager {
                     epoch: lease.epoch,
                     asked_at: shared.now(),
                     draining_since: None,
+                    told: None,
                 };
                 if !shared.rules.asks_stand_in_the_askers_record {
                     planted::ask_in_the_owners_record(&shared, &sight.view, &ask).await;

@@ -183,7 +183,7 @@ impl Host {
             }
             let owner = fleet.members[step.from].id.clone();
             let (partition, epoch) = (step.partition, lease.epoch);
-            let ask = Ask { partition, owner, epoch, asked_at: now, draining_since: None };
+            let ask = Ask { partition, owner, epoch, asked_at: now, draining_since: None, told: None };
             self.asks.insert(step.partition, ask);
         }
     }

@@ -111,12 +111,16 @@ impl Hub {
                 hub = %record.name,
                 seconds = behind.as_secs(),
                 "the wall clock is behind the newest event: if it is wrong, set it; new events follow it if it stays \
-                 there, but not before what is certain, unless they have agreed for a day or the file \"time\" of the \
-                 closed hub is removed"
+                 there, but never before the time that the hub has proven, until both clocks have agreed for a day"
             );
         }
         journal.time_is_proven(keeper.time().proven, keeper.marks());
-        journal.nothing_is_later_than(keeper.time().stamp);
+        let now = keeper.time().stamp;
+        if !keeper.may_yet_catch_up() {
+            journal.clock_stands_at(now);
+        }
+        journal.hold_if_time_is_lost(now);
+        journal.nothing_is_later_than(now);
         let freed = journal.expire(keeper.time()).and_then(|expired| journal.remove_files(expired));
         if let Err(error) = freed {
             tracing::warn!(hub = %record.name, %error, "old segments could not be freed; it will be tried again");

@@ -23,7 +23,9 @@ use std::time::Duration;
 use ephor_core::time::{Clock, Monotonic, Timestamp};
 
 pub(crate) use self::marks::{MAX_MARKS, Mark, Marks};
-pub(crate) use self::redating::{CaughtUp, MAX_CAUGHT_UP, Redating, StampJump};
+pub(crate) use self::redating::{
+    CaughtUp, ClockJump, Held, LogEnd, MAX_CAUGHT_UP, MAX_JUMPS, Redating, StampJump,
+};
 
 /// Clocks that differ by no more than this agree.
 pub(crate) const TOLERANCE: Duration = Duration::from_secs(60);
@@ -128,6 +130,11 @@ impl TimeKeeper {
     /// How far the wall clock was behind the stamps of the log when it began.
     pub(crate) fn behind(&self) -> Option<Duration> {
         self.behind.map(|_| self.time.stamp.since(self.agreed.wall))
+    }
+
+    /// Whether the clock was behind at open and may yet be set: until then, where it stands counts for nothing.
+    pub(crate) fn may_yet_catch_up(&self) -> bool {
+        self.late.is_some()
     }
 
     /// From where to where the stamp jumped in the last look, if it did.

@@ -214,6 +214,9 @@ impl Writer {
         if let Some(jump) = self.keeper.jumped() {
             self.journal.time_jumped(jump);
         }
+        if !self.keeper.may_yet_catch_up() {
+            self.journal.clock_stands_at(now.stamp);
+        }
         self.journal.time_is_proven(now.proven, self.keeper.marks());
         let quiet = self.told_of_jump.is_some_and(|told| reading.now.since(told) < JUMPS_TOLD_EVERY);
         if let Some(jump) = jump.filter(|_| !quiet) {
@@ -276,7 +279,7 @@ fn tell(jump: Jump) {
         ),
         Jump::Back(by) => tracing::warn!(
             seconds = by.as_secs(),
-            "the wall clock jumped back: new events follow it if it stays there, but never before what is certain"
+            "the wall clock jumped back: new events follow it if it stays there, but never before the time that the hub has proven"
         ),
     }
 }

@@ -193,3 +193,143 @@ async fn whatever_the_hours_are_no_event_goes_early_and_none_stays_for_ever() {
         }
     }
 }
+
+/// A clock that was behind by more than the age is put right while the hub runs, and is believed a day later.
+async fn put_right_while_it_runs(house: &mut House) {
+    house.send(8).await;
+    house.run(HOUR);
+    house.clock.set_off(8 * DAY);
+    house.run(26 * HOUR);
+    house.assert_all_there("under a clock that was put right").await;
+}
+
+#[tokio::test]
+async fn a_clock_that_was_ahead_at_one_start_takes_nothing_from_an_earlier_jump() {
+    for ahead in [8 * DAY, 10 * YEAR] {
+        for mut house in House::on_disk() {
+            put_right_while_it_runs(&mut house).await;
+            house.close();
+            house.clock.set_off(8 * DAY + ahead);
+            house.open();
+            house.send(1).await;
+            house.run(10 * MINUTE);
+            house.close();
+            house.clock.set_off(8 * DAY);
+            house.open();
+            for _ in 0..5 {
+                house.run(2 * HOUR);
+                house.assert_all_there("when the clock is right again").await;
+                house.run(DAY - 2 * HOUR);
+                house.open();
+                house.assert_all_there("after a restart").await;
+            }
+            house.run(3 * DAY);
+            assert!(
+                house.first().await >= 5,
+                "what shares no segment with what the wrong clock stamped goes"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_now_and_then_does_not_keep_events_for_ever() {
+    for (jumps_a_day, jump) in [(1, 2 * MINUTE), (5, 2 * MINUTE), (1, 10 * HOUR)] {
+        for mut house in House::on_disk() {
+            let mut diary = Diary::default();
+            diary.send(&mut house).await;
+            diary.run(&house, HOUR).await;
+            let mut off = 3 * YEAR;
+            house.clock.set_off(off);
+            for day in 0..30 {
+                diary.send(&mut house).await;
+                // One that jumps more often than once a day proves nothing; so it rests now and then.
+                let jumps = if day % 3 == 0 { 1 } else { jumps_a_day };
+                for _ in 0..jumps {
+                    diary.run(&house, DAY / jumps).await;
+                    off += jump;
+                    house.clock.set_off(off);
+                    diary.run(&house, MINUTE).await;
+                }
+                house.open();
+                diary.nothing_went_early(&house).await;
+            }
+            let first = house.first().await as usize;
+            let age = house.clock.truth() - diary.stored[first].0;
+            assert!(
+                age <= RETENTION + 4 * DAY,
+                "{jumps_a_day} jumps by {jump} ms a day: event {first} is {} days old",
+                age / DAY
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_clock_that_was_ahead_stamped_is_not_old_when_a_later_jump_passes_it() {
+    for mut house in House::on_disk() {
+        house.run(HOUR);
+        house.clock.set_off(5 * DAY);
+        house.send(8).await;
+        house.run(HOUR);
+        // Back, and then far ahead from a time before those stamps.
+        house.clock.set_off(0);
+        house.run(2 * DAY);
+        house.clock.set_off(54 * DAY);
+        for _ in 0..4 {
+            house.run(DAY);
+            house.open();
+            house.assert_all_there("four days later").await;
+        }
+        house.run(8 * DAY);
+        assert_eq!(house.first().await, 8, "its stamps were five days ahead");
+    }
+}
+
+#[tokio::test]
+async fn a_jump_that_was_undone_while_the_hub_was_off_keeps_nothing_for_ever() {
+    for mut house in House::on_disk() {
+        house.send(4).await;
+        house.run(HOUR);
+        house.clock.set_off(10 * YEAR);
+        house.run(HOUR);
+        house.close();
+        house.clock.set_off(0);
+        for _ in 0..10 {
+            house.open();
+            house.run(DAY);
+        }
+        assert_eq!(house.first().await, 4);
+    }
+}
+
+#[tokio::test]
+async fn a_log_without_its_time_file_keeps_everything_for_one_age() {
+    for harm in ["cut", "cut behind", "flip", "flip at the end", "empty", "gone"] {
+        for mut house in House::on_disk() {
+            put_right_while_it_runs(&mut house).await;
+            house.send(4).await;
+            house.close();
+            let folder = house.files.list("hubs").unwrap().remove(0);
+            let path = format!("hubs/{folder}/time");
+            let file = house.files.open(&path).unwrap();
+            let length = file.len().unwrap();
+            match harm {
+                "cut" => file.set_len(43).unwrap(),
+                "cut behind" => file.set_len(length - 1).unwrap(),
+                "flip" => file.write_at(20, &[&[0xff]]).unwrap(),
+                "flip at the end" => file.write_at(length - 9, &[&[0x5a]]).unwrap(),
+                "empty" => file.set_len(0).unwrap(),
+                _ => house.files.remove(&path).unwrap(),
+            }
+            for _ in 0..6 {
+                house.open();
+                house.assert_all_there(harm).await;
+                house.run(DAY);
+                house.assert_all_there(harm).await;
+            }
+            house.run(3 * DAY);
+            assert_eq!(house.first().await, 12, "{harm}: one age later they go");
+        }
+    }
+}

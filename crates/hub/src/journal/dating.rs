@@ -4,11 +4,12 @@ use ephor_core::time::Timestamp;
 
 use super::Journal;
 use super::retention::newest_between;
-use crate::time::{Marks, StampJump, TOLERANCE};
+use crate::time::{LogEnd, Marks, StampJump, TOLERANCE};
 
 impl Journal {
     /// Writes down how late it is; waits for the disk only after a jump.
     pub(super) fn note_time(&mut self) {
+        self.forget_jumps();
         let noted =
             self.proven.map_or(Ok(()), |proven| self.time.note(&*self.log.files, proven, &self.marks));
         if let Err(error) = noted {
@@ -18,6 +19,7 @@ impl Journal {
 
     /// The same when the log is closed, and waits.
     pub(super) fn store_time(&mut self) {
+        self.forget_jumps();
         let stored =
             self.proven.map_or(Ok(()), |proven| self.time.store(&*self.log.files, proven, &self.marks));
         if let Err(error) = stored {
@@ -57,13 +59,55 @@ impl Journal {
 
     /// The stamps' clock jumped while the hub ran: what is there did not become older or younger.
     pub(crate) fn time_jumped(&mut self, jump: StampJump) {
-        self.time.redate(jump);
+        let end = self.log_end();
+        self.time.change(|redating| redating.jumped(jump, end));
         let StampJump { from, to, .. } = jump;
         if to < from {
             return self.nothing_is_later_than(to);
         }
         let by = to.since(from);
         self.bounds().for_each(|not_after| *not_after = *not_after + by);
+    }
+
+    /// It is this late by a clock that need not catch up. It may have been put back while the hub was off.
+    pub(crate) fn clock_stands_at(&mut self, now: Timestamp) {
+        // Within the tolerance it may stay: it only keeps events longer.
+        if self.time.redating().is_ahead_of(now + TOLERANCE) {
+            self.time.change(|redating| redating.clock_stands_at(now));
+        }
+    }
+
+    /// Keeps everything for one whole age from now on if the file that tells how to date it was lost.
+    pub(crate) fn hold_if_time_is_lost(&mut self, now: Timestamp) {
+        if self.time.is_complete() || (self.sealed.is_empty() && self.newest.is_none()) {
+            return;
+        }
+        tracing::warn!(
+            log = self.log.files.shown(&self.log.folder),
+            "the file \"time\" of a log is missing or damaged: all that is in the log is kept as if it had been stored now"
+        );
+        let end = self.log_end();
+        self.time.change(|redating| redating.hold(end, now));
+    }
+
+    /// Dates what an older version wrote down, which knew of stamps only: nothing that comes is meant.
+    pub(super) fn end_old_jumps(&mut self) {
+        let end = self.log_end();
+        self.time.end_old_jumps(end);
+    }
+
+    /// How far the log reaches.
+    fn log_end(&self) -> LogEnd {
+        // What a failed commit left behind may count after a restart; nothing else comes into the segment.
+        let position = if self.spoiled { u64::MAX } else { self.end };
+        LogEnd { segment: self.active.number, position }
+    }
+
+    /// Jumps before the oldest event date nothing any more.
+    fn forget_jumps(&mut self) {
+        let active = LogEnd { segment: self.active.number, position: self.end };
+        let oldest = self.sealed.first().map_or(active, |oldest| oldest.log_end());
+        self.time.forget_before(oldest);
     }
 
     /// It is this late: nothing that is there was stored later.

@@ -198,7 +198,7 @@ impl Journal {
         self.log.store_index(self.active.number, self.end, &self.active.index());
         let Newest { stamp, not_after } = self.newest.take().unwrap_or(Newest::at(now));
         let (number, bytes) = (self.active.number, self.end);
-        self.sealed.push(Sealed { number, bytes, newest: Some(stamp), not_after });
+        self.sealed.push(Sealed { number, bytes, newest: Some(stamp), end: bytes, not_after });
         self.end = next.end();
         self.room = self.end;
         self.active = next;

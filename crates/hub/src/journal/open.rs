@@ -63,6 +63,7 @@ impl Journal {
                 rolled => rolled?,
             }
         }
+        journal.end_old_jumps();
         Ok(journal)
     }
 
@@ -212,6 +213,7 @@ impl Journal {
                     number: *number,
                     bytes: bytes.unwrap_or(0),
                     newest: None,
+                    end: 0,
                     not_after: Timestamp(i64::MAX),
                 }
             })

@@ -10,8 +10,8 @@ use std::io;
 use ephor_core::time::Timestamp;
 
 use super::Journal;
-use super::layout::{PartitionStart, SegmentHeader, index_name, segment_name};
-use crate::time::HubTime;
+use super::layout::{PartitionStart, index_name, segment_name};
+use crate::time::{HubTime, LogEnd};
 
 /// A segment that is no longer written.
 #[derive(Clone, Copy, Debug)]
@@ -20,8 +20,16 @@ pub(super) struct Sealed {
     pub(super) bytes: u64,
     /// The stamp of its newest event, once somebody asked.
     pub(super) newest: Option<Timestamp>,
+    /// Where its last commit ends, as far as that is known; the file may be longer.
+    pub(super) end: u64,
     /// It was stored by then at the latest, whatever a clock that was ahead left as its stamps.
     pub(super) not_after: Timestamp,
+}
+
+impl Sealed {
+    pub(super) fn log_end(&self) -> LogEnd {
+        LogEnd { segment: self.number, position: self.end }
+    }
 }
 
 /// The newest event of the active segment.
@@ -93,15 +101,19 @@ impl Journal {
     /// When the oldest segment will be past its time; none if it never will.
     pub(crate) fn due(&mut self) -> Option<Timestamp> {
         let age = self.config.retention_age?;
-        let stored = match self.sealed.first().copied() {
-            Some(oldest) => {
-                let newest = oldest.newest.unwrap_or_else(|| self.newest_of_oldest());
-                self.sealed[0].newest = Some(newest);
-                Some((newest, oldest.not_after))
-            }
-            None => self.newest.map(|newest| (newest.stamp, newest.not_after)),
+        if let Some(oldest) = self.sealed.first().filter(|oldest| oldest.newest.is_none()) {
+            let (newest, end) = self.newest_of(oldest.number);
+            (self.sealed[0].newest, self.sealed[0].end) = (Some(newest), end);
+        }
+        let stored = match self.sealed.first() {
+            Some(oldest) => oldest.newest.map(|newest| (newest, oldest.not_after, oldest.log_end())),
+            None => self.newest.map(|newest| {
+                let end = LogEnd { segment: self.active.number, position: self.end };
+                (newest.stamp, newest.not_after, end)
+            }),
         };
-        let stored = stored.map(|(stamp, not_after)| self.time.redating().date(stamp).min(not_after));
+        let redating = self.time.redating();
+        let stored = stored.map(|(stamp, not_after, end)| redating.date(stamp, end).min(not_after));
         stored.map(|time| time + age)
     }
 
@@ -109,14 +121,18 @@ impl Journal {
         self.due().is_some_and(|due| due <= now)
     }
 
-    /// The header of a segment says which event of each partition came before it, and when it was stored.
-    fn newest_of_oldest(&self) -> Timestamp {
-        let own = self.sealed.first().and_then(|oldest| self.log.header(oldest.number).ok());
+    /// The stamp of the newest event in the oldest segment, and where that ends. The header of a segment says which event
+    /// of each partition came before it, and when it was stored.
+    fn newest_of(&self, oldest: u64) -> (Timestamp, u64) {
+        let own = self.log.header(oldest).ok();
         let behind = self.sealed.iter().skip(1).find_map(|sealed| self.log.header(sealed.number).ok());
-        let SegmentHeader { partitions, created_at, .. } = behind.as_ref().unwrap_or(&self.active.header);
+        let behind = behind.as_ref().unwrap_or(&self.active.header);
         let before = own.map(|own| own.partitions).unwrap_or_default();
         // One that holds no events goes with the others.
-        newest_between(&before, partitions).unwrap_or(*created_at)
+        let newest = newest_between(&before, &behind.partitions).unwrap_or(behind.created_at);
+        // If the next is not there, nobody knows; the shorter it is, the longer it is kept.
+        let end = if behind.number == oldest + 1 { behind.previous_length } else { 0 };
+        (newest, end)
     }
 
     fn over_size(&self) -> bool {

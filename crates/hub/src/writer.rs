@@ -218,6 +218,10 @@ impl Writer {
             self.journal.clock_stands_at(now.stamp);
         }
         self.journal.time_is_proven(now.proven, self.keeper.marks());
+        if self.keeper.jumped().is_some() {
+            // Before an event carries the new time: after a crash in between, older ones would be older by the jump.
+            self.journal.note_time();
+        }
         let quiet = self.told_of_jump.is_some_and(|told| reading.now.since(told) < JUMPS_TOLD_EVERY);
         if let Some(jump) = jump.filter(|_| !quiet) {
             self.told_of_jump = Some(reading.now);

@@ -7,8 +7,8 @@ use super::retention::newest_between;
 use crate::time::{LogEnd, Marks, StampJump, TOLERANCE};
 
 impl Journal {
-    /// Writes down how late it is; waits for the disk only after a jump.
-    pub(super) fn note_time(&mut self) {
+    /// Writes down how late it is, if it is worth it.
+    pub(crate) fn note_time(&mut self) {
         self.forget_jumps();
         let noted =
             self.proven.map_or(Ok(()), |proven| self.time.note(&*self.log.files, proven, &self.marks));

@@ -28,13 +28,12 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ephor_core::time::Timestamp;
 
 use super::layout::{u32_from, u64_from};
-use crate::files::{File, Files};
+use crate::files::{Files, folder_and_name};
 use crate::time::{
     CaughtUp, ClockJump, Held, LogEnd, MAX_CAUGHT_UP, MAX_JUMPS, MAX_MARKS, Mark, Marks, Redating,
 };
@@ -52,10 +51,9 @@ const MAX_LENGTH: usize = MARKS + MARK * MAX_MARKS + START * MAX_CAUGHT_UP + 4 +
 /// So much may be lost of the proven time: nobody writes it more often.
 const WORTH_WRITING: Duration = Duration::from_secs(10 * 60);
 
-/// The file, which is made when there is something to write.
+/// The file, which is replaced when there is something to write.
 #[derive(Debug)]
 pub(crate) struct TimeFile {
-    file: Option<Arc<dyn File>>,
     path: String,
     identity: u64,
     /// What it says; none if it says nothing that counts.
@@ -81,20 +79,20 @@ impl TimeFile {
     pub(crate) fn open(files: &dyn Files, folder: &str, identity: u64) -> Self {
         let path = format!("{folder}/{NAME}");
         let mut bytes = vec![0; MAX_LENGTH];
-        let opened = files.open(&path).and_then(|file| Ok((file.read_at(0, &mut bytes)?, file)));
-        let (file, content) = match opened {
-            Ok((length, file)) => (Some(file), decode(&bytes[..length], identity)),
+        let read = files.open(&path).and_then(|file| file.read_at(0, &mut bytes));
+        let content = match read {
+            Ok(length) => decode(&bytes[..length], identity),
             Err(error) => {
                 if error.kind() != io::ErrorKind::NotFound {
                     tracing::warn!(%error, "the time of a log cannot be read");
                 }
-                (None, None)
+                None
             }
         };
         let written = content.as_ref().map(|content| content.proven);
         let complete = content.as_ref().is_some_and(|content| content.complete);
         let (redating, marks) = content.map(|content| (content.redating, content.marks)).unwrap_or_default();
-        Self { file, path, identity, written, redating, marks, changed: false, complete }
+        Self { path, identity, written, redating, marks, changed: false, complete }
     }
 
     /// The time that was proven when the log was written last.
@@ -134,33 +132,27 @@ impl TimeFile {
         old.for_each(|jump| jump.until = end);
     }
 
-    /// Writes the time if it is worth it. Waits for the disk only after a jump: a power failure must not make events
-    /// older either.
+    /// Writes the time if it is worth it, or if it dates events otherwise than the file does.
     pub(crate) fn note(&mut self, files: &dyn Files, proven: Timestamp, marks: &Marks) -> io::Result<()> {
-        if self.changed {
-            return self.store(files, proven, marks);
-        }
-        if self.written.is_some_and(|written| proven.since(written) < WORTH_WRITING) {
+        let recent = self.written.is_some_and(|written| proven.since(written) < WORTH_WRITING);
+        if recent && !self.changed {
             return Ok(());
         }
-        self.write(files, proven, marks)
+        self.store(files, proven, marks)
     }
 
-    /// Writes the time, and waits for the disk.
+    /// Writes the time, and waits for the disk. After a crash there is the old file or the new one, never a part of one:
+    /// a part would keep all events longer.
     pub(crate) fn store(&mut self, files: &dyn Files, proven: Timestamp, marks: &Marks) -> io::Result<()> {
-        self.write(files, proven, marks)?;
-        let synced = self.file.as_ref().map_or(Ok(()), |file| file.sync());
-        synced.inspect_err(|_| self.changed = true)
-    }
-
-    fn write(&mut self, files: &dyn Files, proven: Timestamp, marks: &Marks) -> io::Result<()> {
-        let file = match &self.file {
-            Some(file) => file,
-            // Also one that could not be read is there.
-            None => self.file.insert(files.open(&self.path).or_else(|_| files.create(&self.path))?),
-        };
         let bytes = encode(self.identity, proven, &self.redating, marks);
+        let new = format!("{}.new", self.path);
+        // What an attempt that failed left behind is written over.
+        let file = files.create(&new).or_else(|_| files.open(&new))?;
+        file.set_len(0)?;
         file.write_at(0, &[&bytes])?;
+        file.sync()?;
+        files.rename(&new, &self.path)?;
+        files.sync_folder(folder_and_name(&self.path)?.0)?;
         (self.written, self.changed) = (Some(proven), false);
         Ok(())
     }

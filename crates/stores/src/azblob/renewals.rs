@@ -27,7 +27,8 @@ fn limit_of_one(limit: Duration) -> Duration {
 }
 
 impl Session {
-    /// Renews what can be renewed within the limit. The error is that of a call in which nothing came through.
+    /// Renews what can be renewed within the limit. The error is that of a call in which nothing came through:
+    /// the one that asks for the longest pause.
     pub(super) async fn renew(
         &self,
         group: &GroupId,
@@ -62,11 +63,11 @@ impl Session {
             Some(done) => done?,
             None => tracing::debug!(store = self.container.place, ?limit, "renewals were cut short"),
         }
-        let mut outcomes: Vec<Outcome> =
+        let outcomes: Vec<Outcome> =
             outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Err(late()))).collect();
         if outcomes.iter().all(Result::is_err) {
             // Nothing came through: the store is unwell, not a lease.
-            outcomes.swap_remove(0)?;
+            return Err(longest_pause(outcomes).unwrap_or_else(late));
         }
         Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|error| unknown(&error))).collect())
     }
@@ -124,6 +125,11 @@ async fn take_in(outcomes: &mut [Option<Outcome>], calls: impl Stream<Item = Vec
             outcomes[place] = Some(outcome);
         }
     }
+}
+
+/// The error that asks for the longest pause, or else the first: whoever asks again waits for as long as any of them says.
+fn longest_pause(outcomes: Vec<Outcome>) -> Option<StoreError> {
+    outcomes.into_iter().filter_map(Result::err).rev().max_by_key(StoreError::retry_after)
 }
 
 fn unknown(error: &StoreError) -> Renewal {

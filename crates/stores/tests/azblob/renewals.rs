@@ -122,3 +122,26 @@ fn whoever_is_throttled_is_told_for_how_long() {
         }
     });
 }
+
+/// Else everything would be asked again at once, in the very moment in which the service asks to be left alone.
+#[test]
+fn whoever_is_throttled_is_told_for_how_long_though_another_request_hangs() {
+    wait(async {
+        for (neighbours, hanging) in [(Neighbours::Sdk, "/ownership/1?"), (Neighbours::None, "/renewals/")] {
+            let (store, proxy) = store(neighbours).await;
+            let tokens = claims(&store, &[1, 300]).await;
+            renew(&store, &tokens).await;
+            let mut held = false;
+            proxy.rule(move |asked| match !held && is_write(asked, hanging) {
+                true => {
+                    held = true;
+                    Fate::Hangs
+                }
+                false => Fate::Busy(7),
+            });
+            let error =
+                store.renew_within(&group(), LEASE, &tokens, Duration::from_secs(1)).await.unwrap_err();
+            assert_eq!(error.retry_after(), Some(Duration::from_secs(7)), "{neighbours:?}: {error}");
+        }
+    });
+}

@@ -1,9 +1,11 @@
 //! 1,024 leases at a service that is 80 ms away, and of which one request in 1,000 hangs and one in 20 is throttled.
 //!
 //! `EPHOR_RENEWALS_SECONDS` says for how long (`./check renewals`): each half of it once without faults and once with them.
-//! Without it one round is played of each kind, of a quarter of the leases.
+//! Without it one round is played of each kind, of a quarter of the leases, and one request in 100 hangs.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use ephor_core::ids::PartitionId;
@@ -26,7 +28,7 @@ const LIMIT: Duration = Duration::from_secs(4);
 const WORTH: Duration = Duration::from_secs(27);
 
 /// The leases of one host, written by hand after the form of one that was claimed.
-async fn leases(store: &BlobStore, raw: &Raw, count: u32) -> Vec<LeaseToken> {
+pub(crate) async fn leases(store: &BlobStore, raw: &Raw, count: u32) -> Vec<LeaseToken> {
     let first = claim(store, PartitionId(0), "a").await;
     let fields = raw.metadata(&format!("{BASE}/ownership/0")).await.unwrap();
     let fields: Vec<(&str, &str)> =
@@ -103,13 +105,17 @@ impl Load {
     }
 }
 
-/// Every so many requests one.
-fn faults() -> impl FnMut(&crate::proxy::Asked) -> Fate {
+/// Every so many requests one. In the short form more hang, or none would.
+fn faults(is_short: bool, hung: Arc<AtomicU32>) -> impl FnMut(&crate::proxy::Asked) -> Fate {
     let mut count = 0_u32;
+    let (every, first) = if is_short { (100, 30) } else { (1_000, 300) };
     move |_| {
         count += 1;
         match count {
-            _ if count % 1_000 == 300 => Fate::Hangs,
+            _ if count % every == first => {
+                hung.fetch_add(1, Ordering::SeqCst);
+                Fate::Hangs
+            }
             _ if count.is_multiple_of(20) => Fate::Busy(1),
             _ => Fate::Late(LATENCY),
         }
@@ -135,13 +141,16 @@ fn run(seconds: Option<u64>) {
         load.round(&tokens).await;
         load.proxy.rule(|_| Fate::Late(LATENCY));
         let without = load.play(&tokens, half).await;
-        load.proxy.rule(faults());
+        let hung = Arc::new(AtomicU32::new(0));
+        load.proxy.rule(faults(seconds.is_none(), hung.clone()));
         let with = load.play(&tokens, half).await;
+        let hung = hung.load(Ordering::SeqCst);
         println!(
-            "{count} leases at {LATENCY:?}: {without:.0} requests a minute without faults, {with:.0} with 1 of 1,000 \
+            "{count} leases at {LATENCY:?}: {without:.0} requests a minute without faults, {with:.0} with {hung} \
              hanging and 1 of 20 throttled ({} in all), no lease lost",
             load.requests
         );
+        assert!(hung > 0, "no request hung");
         // What is unknown is asked again, and nothing else is: a twentieth and the looks at what may have been written.
         assert!(with < without * 1.25, "{with:.0} requests a minute with faults, {without:.0} without");
     });

@@ -78,6 +78,7 @@ mod metadata;
 mod names;
 mod options;
 mod ownership;
+mod raises;
 mod renewals;
 mod roll;
 mod roll_call;

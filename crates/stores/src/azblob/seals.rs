@@ -10,7 +10,7 @@ use super::checkpoint;
 use super::container::{Blob, Write};
 use super::names::Names;
 use super::session::{MOST_ATTEMPTS, Session};
-use super::standing::read_checkpoint;
+use super::standing::{damaged, read_checkpoint};
 
 /// How a seal ended.
 pub(super) enum Sealing {
@@ -76,11 +76,19 @@ impl Session {
         partition: PartitionId,
         epoch: Epoch,
     ) -> Result<Option<CheckpointRecord>, StoreError> {
-        let elsewhere = match self.names_elsewhere(group) {
-            Some(elsewhere) => self.container.head(&elsewhere.checkpoint(partition)).await?.blob,
+        let name = self.names_elsewhere(group).map(|elsewhere| elsewhere.checkpoint(partition));
+        let elsewhere = match &name {
+            Some(name) => self.container.head(name).await?.blob,
             None => None,
         };
-        let mut record = read_checkpoint(elsewhere.as_ref(), group, partition)?;
+        let read = elsewhere.as_ref().map(checkpoint::read).transpose();
+        let mut record = read
+            .map_err(|why| {
+                let name = name.unwrap_or_default();
+                let mend = format!("{why}; it is in the blob {name}: correct it, or delete it to begin anew");
+                damaged("checkpoint", partition, group, &mend)
+            })?
+            .unwrap_or_default();
         if let Some(checkpoint) = &mut record.checkpoint {
             // Epochs there are not of this count.
             checkpoint.epoch = checkpoint.epoch.min(epoch);

@@ -15,16 +15,15 @@ use ephor_core::record::CheckpointRecord;
 use ephor_core::store::{FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, Founding, StoreError, View};
 use ephor_core::time::Timestamp;
 
+use super::checkpoint;
 use super::container::{Blob, Listed, Write};
 use super::hosts::is_drained;
 use super::metadata::{escape, pairs, unescape};
 use super::names::{Kind, Names, group_of};
 use super::ownership::{self, Ownership};
 use super::roll::Roll;
-use super::seals::Sealing;
 use super::session::{Session, locked, written_group};
 use super::standing::{damaged_epoch, damaged_lease, read_epoch};
-use super::{checkpoint, failure};
 use crate::text::{Unreadable, read_founding, write_founding};
 
 const FOUNDING: &str = "founding";
@@ -199,80 +198,46 @@ impl Session {
                 view.damaged.push(damaged_epoch(names, *partition, group, why).to_string());
             }
         }
+        let mut leases = Vec::new();
         for (partition, (blob, at)) in &sorted.leases {
             // Where it cannot be read, nothing is claimed; who owns it is shown all the same.
             let taken = sorted.epochs.get(partition).and_then(|epoch| epoch.as_ref().ok()).copied();
             let taken = taken.unwrap_or_default();
-            let lease = match ownership::read(*partition, blob, taken) {
-                Ok(lease) => lease,
-                Err(why) => {
-                    view.damaged.push(damaged_lease(names, *partition, group, &why).to_string());
-                    continue;
-                }
-            };
-            let seen = sorted.checkpoints.get(partition);
-            if self.is_behind(group, names, blob, &lease, seen) {
-                match self.raise(group, names, &lease, seen).await {
-                    Ok(record) => raised.extend(record.map(|record| (*partition, record))),
-                    // It is nobody's to begin with, and the list of checkpoints tells why.
-                    Err(StoreError::Damaged { .. }) if seen.and_then(checkpoint::seal).is_some() => continue,
-                    // Its owner may be at work, and goes on.
-                    Err(StoreError::Damaged { .. }) => {}
-                    // What does not pass is told of this partition, and the others go on.
-                    Err(error @ StoreError::Refused { .. }) => {
-                        view.damaged
-                            .push(format!("the checkpoint of partition {partition} of {group}: {error}"));
+            match ownership::read(*partition, blob, taken) {
+                Ok(lease) => leases.push((lease, blob, *at)),
+                Err(why) => view.damaged.push(damaged_lease(names, *partition, group, &why).to_string()),
+            }
+        }
+        let seen = |lease: &Ownership| sorted.checkpoints.get(&lease.record.partition);
+        let behind =
+            leases.iter().filter(|(lease, blob, _)| self.is_behind(group, names, blob, lease, seen(lease)));
+        let behind: Vec<_> = behind.map(|(lease, _, _)| (lease, seen(lease))).collect();
+        let mut outcomes = self.raise_all(group, names, &behind).await?;
+        for (lease, _, at) in &leases {
+            let partition = lease.record.partition;
+            match outcomes.remove(&partition) {
+                None => {}
+                Some(Ok(record)) => raised.extend(record.map(|record| (partition, record))),
+                Some(Err(error @ StoreError::Damaged { .. })) => match seen(lease) {
+                    // It is under a name of another case: whoever found itself an owner here would begin without it.
+                    None => {
+                        view.damaged.push(error.to_string());
                         continue;
                     }
-                    Err(error) => return Err(error),
+                    // It is nobody's to begin with, and the list of checkpoints tells why.
+                    Some(seen) if checkpoint::seal(seen).is_some() => continue,
+                    // Its owner may be at work, and goes on.
+                    Some(_) => {}
+                },
+                // What does not pass is told of this partition, and the others go on.
+                Some(Err(error)) => {
+                    view.damaged.push(format!("the checkpoint of partition {partition} of {group}: {error}"));
+                    continue;
                 }
             }
-            view.leases.push(enroll(names, sorted, &lease, *at));
+            view.leases.push(enroll(names, sorted, lease, *at));
         }
         Ok(raised)
-    }
-
-    /// Whether the checkpoint may still be changed by an earlier owner, or was listed before it was.
-    fn is_behind(
-        &self,
-        group: &GroupId,
-        names: &Names,
-        blob: &Blob,
-        lease: &Ownership,
-        seen: Option<&Blob>,
-    ) -> bool {
-        let ours = blob.metadata.contains_key(ownership::OURS) && lease.record.epoch > Epoch::NONE;
-        // Where its owner has neighbours, none is made ahead of the first save, unless there is one under a name of
-        // another case: a host that finds none would begin where it is told to.
-        let (partition, epoch) = (lease.record.partition, lease.record.epoch);
-        let there = seen.is_some()
-            || lease.on_roll
-            || (self.shared_with_others()
-                && self.names_elsewhere(group).is_some()
-                && !self.nothing_elsewhere(names, partition, epoch));
-        // Who only looks changes nothing.
-        !self.is_for_tools()
-            && ours
-            && there
-            && seen.and_then(checkpoint::seal).unwrap_or_default() < lease.record.epoch
-    }
-
-    async fn raise(
-        &self,
-        group: &GroupId,
-        names: &Names,
-        lease: &Ownership,
-        seen: Option<&Blob>,
-    ) -> Result<Option<CheckpointRecord>, StoreError> {
-        let (partition, epoch) = (lease.record.partition, lease.record.epoch);
-        match self.seal(group, names, partition, epoch, seen.cloned()).await {
-            Ok(Sealing::Sealed(record)) => Ok(Some(record)),
-            // Another change is under way: the next view shows it.
-            Ok(Sealing::Overtaken) => Ok(None),
-            // Who may only look sees what is there.
-            Err(error) if failure::lacks_right(&error) => Ok(None),
-            Err(error) => Err(error),
-        }
     }
 
     async fn take_in_hosts(&self, group: &GroupId, names: &Names, sorted: &Sorted, view: &mut View) {

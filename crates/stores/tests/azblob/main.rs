@@ -15,6 +15,7 @@ mod gateways;
 mod mishaps;
 mod old_fleet;
 mod oracle;
+mod other_case;
 mod prefixes;
 mod proxy;
 mod races;

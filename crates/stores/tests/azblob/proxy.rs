@@ -1,5 +1,6 @@
 //! A proxy between a store and the service: it counts, and what comes through is for a rule to say.
 
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -54,6 +55,14 @@ pub(crate) struct Proxy {
     pub(crate) port: u16,
     rule: Arc<Mutex<Rule>>,
     asked: Arc<Mutex<Vec<String>>>,
+    in_flight: Arc<InFlight>,
+}
+
+/// How many requests are under way, now and at most.
+#[derive(Default)]
+struct InFlight {
+    now: AtomicUsize,
+    most: AtomicUsize,
 }
 
 impl Proxy {
@@ -62,24 +71,37 @@ impl Proxy {
         let port = listener.local_addr().unwrap().port();
         let rule: Arc<Mutex<Rule>> = Arc::new(Mutex::new(Box::new(|_| Fate::Through)));
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let (rules, list) = (rule.clone(), asked.clone());
+        let in_flight = Arc::new(InFlight::default());
+        let (rules, list, counts) = (rule.clone(), asked.clone(), in_flight.clone());
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(serve(client, upstream, rules.clone(), list.clone()));
+                let (serving, counts) =
+                    (serve(client, upstream, rules.clone(), list.clone()), counts.clone());
+                tokio::spawn(async move {
+                    counts.most.fetch_max(counts.now.fetch_add(1, SeqCst) + 1, SeqCst);
+                    serving.await;
+                    counts.now.fetch_sub(1, SeqCst);
+                });
             }
         });
-        Self { port, rule, asked }
+        Self { port, rule, asked, in_flight }
     }
 
     /// From now on this rule counts; requests are counted from zero.
     pub(crate) fn rule(&self, rule: impl FnMut(&Asked) -> Fate + Send + 'static) {
         self.asked.lock().unwrap().clear();
+        self.in_flight.most.store(0, SeqCst);
         *self.rule.lock().unwrap() = Box::new(rule);
     }
 
     /// What was asked since then.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
+    }
+
+    /// How many requests were under way at once since then, at most.
+    pub(crate) fn most_at_once(&self) -> usize {
+        self.in_flight.most.load(SeqCst)
     }
 
     /// The same place, by way of the proxy.

@@ -40,7 +40,7 @@ impl Direct {
         }
     }
 
-    fn over(file: File) -> Self {
+    pub(super) fn over(file: File) -> Self {
         Self { file, disk: Aligned::new(), cache: Aligned::new() }
     }
 

@@ -18,14 +18,14 @@ use ephor_core::ids::GroupId;
 use ephor_core::store::StoreError;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
-use super::alone::mend_and_connect;
+use super::alone::{connect_in_turn, mend_and_connect};
 use super::bells::Bells;
 use super::clock::{self, ClockRow, Reading};
 use super::failure::{self, Kind};
 use super::holder;
 use super::machine::Machine;
 use super::modes;
-use super::open::{NEXT_TRY, Tables, connect, prepare, read_clock, settle, write_clock, write_log_again};
+use super::open::{NEXT_TRY, Tables, prepare, read_clock, settle, write_clock, write_log_again};
 use super::open_error::OpenError;
 use super::place::Place;
 use super::records::{Records, StepError, StepResult};
@@ -76,7 +76,7 @@ impl Session {
         let more = OpenFlags::SQLITE_OPEN_CREATE;
         let connection = match tables {
             Tables::Prepared => mend_and_connect(&place, more)?,
-            Tables::AsTheyAre => connect(&place, more).map_err(failed)?,
+            Tables::AsTheyAre => connect_in_turn(&place, more).map_err(failed)?,
         };
         let reading = || Reading::take(&*machine, &boot, machine_name.as_deref());
         let deadline = Instant::now() + busy_wait;

@@ -96,6 +96,10 @@ impl SqliteStore {
     ///
     /// This blocks for as long as the disk takes, and for at most [`DEFAULT_BUSY_WAIT`] if another process
     /// holds the lock.
+    ///
+    /// A process that closes any handle of a file loses all its locks of it, and this opens and closes the file to look past
+    /// the page cache. So code of yours must not open it (with rusqlite, or as a file) while this runs; before or after it, with
+    /// SQLite alone, it may. Stores of one process wait for each other.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_with(path, SqliteOptions::default())
     }

@@ -12,8 +12,9 @@ use std::time::Duration;
 use ephor_core::panics;
 use rusqlite::{Connection, OpenFlags};
 
+use super::alone::connect_in_turn;
 use super::bells::Bells;
-use super::open::{configure, connect};
+use super::open::configure;
 use super::place::Place;
 use super::records::last_wake;
 
@@ -82,7 +83,7 @@ impl Watch {
 }
 
 fn open(place: &Place) -> rusqlite::Result<Connection> {
-    let connection = connect(place, OpenFlags::empty())?;
+    let connection = connect_in_turn(place, OpenFlags::empty())?;
     configure(&connection)?;
     connection.pragma_update(None, "query_only", true)?;
     Ok(connection)

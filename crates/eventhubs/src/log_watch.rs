@@ -2,15 +2,25 @@
 //!
 //! A hub that is deleted and created again has the same name and another log. A receiver that attaches again by
 //! itself would go on in it at a position of the old one, and skip what comes before. So it asks which log is there
-//! *after* it was attached, and before it hands anything out. Receivers that come back together share an answer.
+//! *after* it was attached, and before it hands anything out.
+//!
+//! Receivers that come back together share one question and its answer, be it a log or a failure: a hub that does
+//! not answer holds all of them up for as long as it holds up one. Each of them drives the question, so that one
+//! that nobody polls holds up none. A question has a time limit; after a failure a receiver attaches again.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use ephor_core::BoxFuture;
 use ephor_core::ids::LogId;
-use ephor_core::source::SourceError;
-use tokio::time::Instant;
+use futures_util::FutureExt;
+use futures_util::future::{Shared as SharedFuture, WeakShared};
+use tokio::time::{Instant, timeout_at};
 
 use crate::client::Shared;
+
+/// The hub's log, or why nobody knows.
+pub(crate) type Told = Result<Option<LogId>, Arc<str>>;
 
 /// An answer, and when it was asked for.
 #[derive(Clone)]
@@ -19,12 +29,17 @@ struct Known {
     asked: Instant,
 }
 
+/// A question that some receivers wait for. Only they keep it: it keeps the connections.
+struct Question {
+    asked: Instant,
+    answer: WeakShared<BoxFuture<'static, Told>>,
+}
+
 /// What was last told about the log.
 #[derive(Default)]
 pub(crate) struct LogWatch {
     known: Mutex<Option<Known>>,
-    /// Held by the one that asks.
-    asking: tokio::sync::Mutex<()>,
+    question: Mutex<Option<Question>>,
 }
 
 impl LogWatch {
@@ -44,13 +59,163 @@ impl LogWatch {
     fn known(&self) -> Option<Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    /// The log that the hub has at this time, or later. A question is answered within the limit, or has failed;
+    /// who began to wait before it failed shares the failure.
+    async fn since(
+        &self,
+        time: Instant,
+        limit: Duration,
+        ask: impl Fn() -> BoxFuture<'static, Told>,
+    ) -> Told {
+        loop {
+            if let Some(known) = self.known().filter(|known| known.asked >= time) {
+                return Ok(Some(known.log));
+            }
+            let (asked, answer) = self.question(time, limit, &ask);
+            let told = answer.await;
+            if told.is_err() || asked >= time {
+                return told;
+            }
+        }
+    }
+
+    /// The question that is under way or answers for this time; a new one if there is none.
+    fn question(
+        &self,
+        time: Instant,
+        limit: Duration,
+        ask: impl Fn() -> BoxFuture<'static, Told>,
+    ) -> (Instant, SharedFuture<BoxFuture<'static, Told>>) {
+        let now = Instant::now();
+        let mut question = self.question.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_under_way = |asked: Instant, answer: &SharedFuture<_>| {
+            answer.peek().is_none() && now.saturating_duration_since(asked) < limit
+        };
+        if let Some(Question { asked, answer }) = &*question
+            && let Some(answer) = answer.upgrade()
+            && (*asked >= time || is_under_way(*asked, &answer))
+        {
+            return (*asked, answer);
+        }
+        let asking = ask();
+        let bounded: BoxFuture<'static, Told> = Box::pin(async move {
+            let unanswered = |_| Err(format!("it did not answer within {limit:?}").into());
+            timeout_at(now + limit, asking).await.unwrap_or_else(unanswered)
+        });
+        let answer = bounded.shared();
+        *question = answer.downgrade().map(|answer| Question { asked: now, answer });
+        (now, answer)
+    }
 }
 
 /// The log that the hub has at this time, or later.
-pub(crate) async fn log_since(shared: Arc<Shared>, time: Instant) -> Result<Option<LogId>, SourceError> {
-    let _turn = shared.log_watch.asking.lock().await;
-    if let Some(known) = shared.log_watch.known().filter(|known| known.asked >= time) {
-        return Ok(Some(known.log));
+pub(crate) async fn log_since(shared: Arc<Shared>, time: Instant) -> Told {
+    let ask = || -> BoxFuture<'static, Told> {
+        let shared = shared.clone();
+        Box::pin(async move {
+            let properties = shared.hub_properties().await;
+            properties.map(|properties| properties.log).map_err(|error| error.to_string().into())
+        })
+    };
+    shared.log_watch.since(time, shared.options.answer_time, ask).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::future::join_all;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// A hub that needs this long to say this, and counts how often it is asked.
+    struct Slow(Duration, Told, Arc<AtomicUsize>);
+
+    impl Slow {
+        fn new(after: Duration, told: Told) -> Self {
+            Self(after, told, Arc::default())
+        }
+
+        fn ask(&self) -> BoxFuture<'static, Told> {
+            let (after, told, asked) = (self.0, self.1.clone(), self.2.clone());
+            Box::pin(async move {
+                asked.fetch_add(1, Ordering::Relaxed);
+                sleep(after).await;
+                told
+            })
+        }
+
+        fn asked(&self) -> usize {
+            self.2.load(Ordering::Relaxed)
+        }
     }
-    Ok(shared.hub_properties().await?.log)
+
+    #[tokio::test(start_paused = true)]
+    async fn receivers_that_come_back_together_share_a_failure() {
+        let (watch, busy) =
+            (LogWatch::default(), Slow::new(Duration::from_secs(3), Err("server-busy".into())));
+        let began = Instant::now();
+        let waits = (0..100).map(|number| {
+            let (watch, busy) = (&watch, &busy);
+            async move {
+                // They are not attached all at once.
+                sleep(Duration::from_millis(10 * number)).await;
+                watch.since(Instant::now(), LIMIT, || busy.ask()).await
+            }
+        });
+        for told in join_all(waits).await {
+            assert_eq!(told, Err("server-busy".into()));
+        }
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(7), "{took:?} and {} questions for 100 receivers", busy.asked());
+        // Who comes later asks anew.
+        let before = busy.asked();
+        watch.since(Instant::now(), LIMIT, || busy.ask()).await.unwrap_err();
+        assert_eq!(busy.asked(), before + 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hub_that_never_answers_fails_all_within_the_limit() {
+        let watch = LogWatch::default();
+        let began = Instant::now();
+        let waits = (0..10).map(|_| watch.since(began, LIMIT, || Box::pin(pending())));
+        let told = tokio::time::timeout(LIMIT * 2, join_all(waits)).await.expect("there is no limit");
+        assert!(told.iter().all(Result::is_err), "{told:?}");
+        assert_eq!(began.elapsed().as_secs(), LIMIT.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_receiver_that_nobody_polls_holds_up_no_other() {
+        let log = LogId::new("one");
+        let (watch, slow) = (LogWatch::default(), Slow::new(Duration::from_secs(1), Ok(Some(log.clone()))));
+        let now = Instant::now();
+        let mut idle = Box::pin(watch.since(now, LIMIT, || slow.ask()));
+        assert!(idle.as_mut().now_or_never().is_none());
+        let told = tokio::time::timeout(LIMIT * 2, watch.since(now, LIMIT, || slow.ask())).await;
+        assert_eq!(told.expect("it waits for one that nobody polls"), Ok(Some(log.clone())));
+        assert_eq!(idle.await, Ok(Some(log)));
+        assert_eq!(slow.asked(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_to_an_older_question_does_not_count() {
+        let (old, new) = (LogId::new("old"), LogId::new("new"));
+        let watch = LogWatch::default();
+        let (before, after) = (
+            Slow::new(Duration::from_secs(2), Ok(Some(old.clone()))),
+            Slow::new(Duration::from_secs(2), Ok(Some(new.clone()))),
+        );
+        let later = async {
+            sleep(Duration::from_secs(1)).await;
+            watch.since(Instant::now(), LIMIT, || after.ask()).await
+        };
+        let both =
+            futures_util::future::join(watch.since(Instant::now(), LIMIT, || before.ask()), later).await;
+        assert_eq!(both, (Ok(Some(old)), Ok(Some(new))));
+    }
 }

@@ -27,7 +27,7 @@ use ephor_core::epoch::Epoch;
 use ephor_core::event::Event;
 use ephor_core::ids::{LogId, PartitionId};
 use ephor_core::position::SequenceNumber;
-use ephor_core::source::{LastEnqueued, OpenError, ReceiveError, Receiver, SourceError};
+use ephor_core::source::{LastEnqueued, OpenError, ReceiveError, Receiver};
 use ephor_wire::annotations::received;
 use ephor_wire::condition::{Class, Condition, open_error, receive_error};
 use ephor_wire::selector::Start;
@@ -38,7 +38,7 @@ use crate::credit::Credit;
 use crate::failure::Failure;
 use crate::inbox::{Inbox, Keeper};
 use crate::line::{Command, Key, Line, ReceiverWish};
-use crate::log_watch::log_since;
+use crate::log_watch::{Told, log_since};
 use ghosts::Ghosts;
 pub(crate) use open::open;
 
@@ -70,7 +70,7 @@ enum State {
     /// The link is not the first one: it is asked whether the hub still has the same log.
     Checking {
         link: Link,
-        log: BoxFuture<'static, Result<Option<LogId>, SourceError>>,
+        log: BoxFuture<'static, Told>,
     },
     Attached {
         link: Link,

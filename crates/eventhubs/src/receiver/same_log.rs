@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use ephor_core::ids::LogId;
-use ephor_core::source::SourceError;
 use tokio::time::Instant;
 
 use super::{HubReceiver, State, waiting_for_nothing};
 use crate::failure::{Failure, LogReplaced};
+use crate::log_watch::Told;
 
 impl HubReceiver {
     /// The link is there, and the hub has said which log it has; or why it does not say.
-    pub(super) fn on_checked(&mut self, told: Result<Option<LogId>, SourceError>) -> Option<Failure> {
+    pub(super) fn on_checked(&mut self, told: Told) -> Option<Failure> {
         let failure = match told {
             Ok(is) if is == self.log => {
                 let checked = std::mem::replace(&mut self.state, waiting_for_nothing());

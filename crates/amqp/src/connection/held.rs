@@ -42,6 +42,9 @@ pub(super) struct Held {
     pub(super) incoming_bytes: usize,
     /// The bytes of those that go out.
     pub(super) outgoing_bytes: usize,
+    /// The link whose delivery began although there was no memory left for it: larger than the output, in an open
+    /// window.
+    pub(super) beyond: Option<LinkId>,
     /// How much of that the owner has been told of.
     noticed: usize,
     /// By when they began. A link has at most one.
@@ -58,6 +61,8 @@ impl Held {
 
     pub(super) fn end(&mut self, link: LinkId, began: Duration) {
         self.begun.remove(&(began, link));
+        // A link sends or receives, so this was the one.
+        self.beyond = self.beyond.filter(|beyond| *beyond != link);
         if self.begun.is_empty() {
             self.look_at = None;
         }

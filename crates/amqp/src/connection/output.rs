@@ -27,6 +27,16 @@ pub(super) struct Output {
 #[derive(Debug)]
 pub(super) struct TooLarge(pub(super) u32);
 
+/// Whether something fits into the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    Now,
+    /// Once the peer has read enough.
+    Later,
+    /// It is larger than all of it.
+    Never,
+}
+
 impl Output {
     pub(super) fn new(high: usize) -> Self {
         Self { high, ..Self::default() }
@@ -54,9 +64,13 @@ impl Output {
         self.congested
     }
 
-    /// How much may be added before nothing more should be.
-    pub(super) fn room(&self) -> usize {
-        self.high.saturating_sub(self.len())
+    /// Whether so many bytes can be added before nothing more should be.
+    pub(super) fn fit(&self, bytes: usize) -> Fit {
+        match bytes {
+            _ if self.len().saturating_add(bytes) <= self.high => Fit::Now,
+            _ if bytes <= self.high => Fit::Later,
+            _ => Fit::Never,
+        }
     }
 
     /// Where to write.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::Connection;
 use super::event::{Blocked, Event, Sent};
 use super::link::LinkState;
-use super::output::Output;
+use super::output::{Fit, Output};
 use super::session::Session;
 use super::slots::{LinkId, SessionId};
 use crate::performative::{Disposition, MAX_TRANSFER_HEAD, Outcome, Role, TransferHead, write_transfer_head};
@@ -83,11 +83,22 @@ impl Connection {
             let needed = total / (self.transfer_frame - MAX_TRANSFER_HEAD) + 1;
             let full = self.held.outgoing_bytes > 0
                 && self.held.outgoing_bytes.saturating_add(total) > self.config.limits.incomplete;
-            let fits = needed <= session.peer_window as usize && total <= self.output.room();
-            if !fits && full {
-                session.wanted = true;
-                self.waiting_for_others.insert(session_id);
-                return Sent::Blocked(Blocked::Window);
+            if full {
+                let has_window = needed <= session.peer_window as usize;
+                match has_window.then(|| self.output.fit(total + needed * MAX_TRANSFER_HEAD)) {
+                    Some(Fit::Now) => {}
+                    Some(Fit::Later) => {
+                        self.output.wanted = true;
+                        return Sent::Blocked(Blocked::Room);
+                    }
+                    // The output takes it bit by bit. The peer may close its window midway, so only one may begin.
+                    Some(Fit::Never) if self.held.beyond.is_none() => {}
+                    Some(Fit::Never) | None => {
+                        session.wanted = true;
+                        self.waiting_for_others.insert(session_id);
+                        return Sent::Blocked(Blocked::Window);
+                    }
+                }
             }
             let written = write_frames(&mut self.output, session, frames, Some((id, format)), parts, total);
             if written < total {
@@ -95,6 +106,9 @@ impl Connection {
                 let began = self.clock.now;
                 self.held.outgoing_bytes += bytes.len();
                 self.held.begin(link, began, self.config.limits.time_to_finish);
+                if full {
+                    self.held.beyond = Some(link);
+                }
                 found.outgoing = Some(Unfinished { bytes, at: 0, settled, began });
                 session.unfinished = Some(link);
                 if session.peer_window > 0 {

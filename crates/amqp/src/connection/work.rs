@@ -128,6 +128,61 @@ fn whoever_was_refused_because_of_others_hears_when_those_are_gone() {
     }
 }
 
+/// The first session keeps a rest that takes nearly all of the memory there is for rests; the others have a window.
+fn server_with_a_rest() -> (Connection, Vec<LinkId>) {
+    let (mut server, links) = server();
+    server.config.limits.incomplete = 100_000;
+    assert!(matches!(server.send(links[0], 0, true, &[&[7; 150_000]]), Sent::Sent(_)));
+    read_all(&mut server);
+    for channel in 1..4 {
+        tell(&mut server, &flow(channel, 0, 100));
+    }
+    (server, links)
+}
+
+fn events_of(server: &mut Connection) -> Vec<Event> {
+    std::iter::from_fn(|| server.next_event()).collect()
+}
+
+#[test]
+fn whoever_was_refused_for_want_of_room_hears_of_room_whatever_others_keep() {
+    let (mut server, links) = server_with_a_rest();
+    assert!(matches!(server.send(links[1], 0, true, &[&[7; 150_000]]), Sent::Sent(_)));
+    let refused = server.send(links[2], 0, true, &[&[7; 150_000]]);
+    assert!(matches!(refused, Sent::Blocked(_)), "{refused:?}");
+    read_all(&mut server);
+    let events = events_of(&mut server);
+    assert!(matches!(events[..], [Event::Room]), "{refused:?}, then {events:?}");
+    assert!(matches!(server.send(links[2], 0, true, &[&[7; 150_000]]), Sent::Sent(_)));
+}
+
+#[test]
+fn a_message_that_is_larger_than_the_output_goes_out_whatever_others_keep() {
+    let (mut server, links) = server_with_a_rest();
+    let large = vec![7; 2 * server.config.limits.output];
+    let sent = server.send(links[1], 0, true, &[&large]);
+    assert!(matches!(sent, Sent::Sent(_)), "{sent:?}");
+    // One of them at a time: the peer may close its window midway.
+    tell(&mut server, &flow(1, 0, 0));
+    read_all(&mut server);
+    assert_eq!(server.send(links[2], 0, true, &[&large]), Sent::Blocked(Blocked::Window));
+    let mut events = tell(&mut server, &flow(1, 0, 100));
+    while server.has_output() {
+        read_all(&mut server);
+        events.extend(events_of(&mut server));
+    }
+    let concerned = server.session_of(links[2]);
+    let told = |event: &Event| matches!(event, Event::Window { session } if Some(*session) == concerned);
+    assert!(events.iter().any(told), "{events:?}");
+    assert!(matches!(server.send(links[2], 0, true, &[&large]), Sent::Sent(_)));
+    // It goes away midway, and the next one takes its turn.
+    tell(&mut server, &said(2, |into| End { error: None }.write(into)));
+    while server.has_output() {
+        read_all(&mut server);
+    }
+    assert!(matches!(server.send(links[3], 0, true, &[&large]), Sent::Sent(_)));
+}
+
 #[test]
 fn a_flow_for_a_link_that_is_gone_still_opens_the_window() {
     let (mut server, links) = server();

@@ -156,12 +156,16 @@ async fn send_numbered(
         }
     };
     let commit = claim.commit();
-    let in_order = claim.in_order();
+    let may_be_stored = claim.may_be_stored();
     let settle = move |sent: Result<Receipt, SendError>| claim.settle(sent.map(drop));
-    producer.enqueue_if(target, batch, in_order, settle).await.map_err(refused)?;
+    producer.enqueue_if(target, batch, may_be_stored, settle).await.map_err(refused)?;
     drop(turn);
     let lost = || SendError::Closed("the hub is gone, and with it what was about to be stored".into());
-    commit.settled().await.unwrap_or_else(|| Err(lost())).map_err(refused)
+    let stored = commit.settled().await.unwrap_or_else(|| Err(lost()));
+    if stored.is_err() {
+        numbered.producer.refuse_older(numbered.epoch)?;
+    }
+    stored.map_err(refused)
 }
 
 /// Takes a delivery apart. Each event is kept byte for byte.

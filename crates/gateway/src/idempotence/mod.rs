@@ -101,11 +101,12 @@ impl Producers {
     }
 }
 
-/// What a producer that attaches has to wait for: it wants to be told its number, and some are on their way.
+/// What a producer that attaches has to wait for: something of an older epoch is being written, or it wants to be told
+/// its number, and some are on their way.
 pub(crate) fn awaited(producer: &Numbered, properties: Option<&Encoded>) -> Option<Commit> {
     let brings_number =
         properties.and_then(|properties| properties.get(PRODUCER_SEQUENCE)?.integer()).is_some();
-    if brings_number { None } else { producer.pending() }
+    producer.written_by_older().or_else(|| if brings_number { None } else { producer.pending() })
 }
 
 /// What a sender says of itself.

@@ -10,7 +10,11 @@
 //! touch what may be stored yet. Whoever repeats numbers that are on their way waits for that claim, and is told the
 //! same: nothing is acknowledged before it is on disk. What was sent after numbers that are taken back is refused, too,
 //! when its turn comes: otherwise it would be stored before them.
+//!
+//! A newer epoch ends the older ones: what they have in the queue is refused when its turn comes, and what is being
+//! written in that moment is waited for before the newer one is let in. After that nothing of them is stored.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ephor_hub::SendError;
@@ -33,6 +37,8 @@ pub(crate) struct Numbered {
 struct State {
     epoch: i16,
     sequence: Sequence<Commit>,
+    /// By epoch and first number: what the hub has taken out of its queue and may have stored any time.
+    being_written: BTreeMap<(i16, i64), Commit>,
 }
 
 /// What the numbers of a delivery are.
@@ -50,7 +56,7 @@ impl Numbered {
     /// A producer of which all numbers up to this one are stored.
     pub(super) fn new(id: i64, epoch: i16, last: i32) -> Self {
         let sequence = Sequence::stored_up_to(last);
-        Self { id, state: Mutex::new(State { epoch, sequence }) }
+        Self { id, state: Mutex::new(State { epoch, sequence, being_written: BTreeMap::new() }) }
     }
 
     /// A link comes with this epoch, and with the last number that it knows to be stored.
@@ -60,7 +66,7 @@ impl Numbered {
             return Err(stolen(state.epoch));
         }
         if epoch > state.epoch {
-            *state = State { epoch, sequence: Sequence::stored_up_to(last) };
+            (state.epoch, state.sequence) = (epoch, Sequence::stored_up_to(last));
         }
         Ok(())
     }
@@ -74,6 +80,19 @@ impl Numbered {
     /// A batch that is on its way, if there is any.
     pub(crate) fn pending(&self) -> Option<Commit> {
         self.lock().sequence.last_pending()
+    }
+
+    /// A batch of an older epoch that is being written, if there is any.
+    pub(super) fn written_by_older(&self) -> Option<Commit> {
+        let state = self.lock();
+        let first = state.being_written.first_key_value();
+        first.filter(|((epoch, _), _)| *epoch < state.epoch).map(|(_, commit)| commit.clone())
+    }
+
+    /// What a link of this epoch is told, if there is a newer one.
+    pub(crate) fn refuse_older(&self, epoch: i16) -> Result<(), Refusal> {
+        let newest = self.lock().epoch;
+        if epoch < newest { Err(stolen(newest)) } else { Ok(()) }
     }
 
     /// A delivery of so many events came on a link with this epoch, and the first of them has this number.
@@ -129,12 +148,17 @@ impl Claim {
         Commit(self.outcome.subscribe())
     }
 
-    /// Tells, when the batch is about to be stored, whether all that was sent before it is stored.
-    pub(crate) fn in_order(&self) -> impl FnOnce() -> bool + Send + 'static {
-        let (producer, epoch, start) = (self.producer.clone(), self.epoch, self.start);
+    /// Tells, when the batch is about to be stored, whether it may be: all that was sent before it is stored, and no
+    /// newer epoch has begun. If so, it counts as being written.
+    pub(crate) fn may_be_stored(&self) -> impl FnOnce() -> bool + Send + 'static {
+        let (producer, epoch, start, commit) = (self.producer.clone(), self.epoch, self.start, self.commit());
         move || {
-            let state = producer.lock();
-            state.epoch != epoch || !state.sequence.is_doomed(start)
+            let mut state = producer.lock();
+            let may = state.epoch == epoch && !state.sequence.is_doomed(start);
+            if may {
+                state.being_written.insert((epoch, start), commit);
+            }
+            may
         }
     }
 
@@ -148,9 +172,11 @@ impl Claim {
         self.outcome.send_replace(Some(sent));
     }
 
-    /// Changes the numbers, unless a newer epoch has begun, which has numbers of its own.
+    /// The batch is not being written any more. Changes the numbers, unless a newer epoch has begun, which has
+    /// numbers of its own.
     fn of_this_epoch(&self, change: impl FnOnce(&mut Sequence<Commit>, i64)) {
         let mut state = self.producer.lock();
+        state.being_written.remove(&(self.epoch, self.start));
         if state.epoch == self.epoch {
             change(&mut state.sequence, self.start);
         }

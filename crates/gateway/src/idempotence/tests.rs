@@ -129,6 +129,48 @@ fn a_producer_that_comes_back_goes_on_and_a_newer_epoch_takes_over() {
 }
 
 #[test]
+fn what_an_older_epoch_has_in_the_queue_is_not_stored_once_a_newer_one_is_let_in() {
+    let producers = Producers::default();
+    let (older, epoch) = attach(&producers, properties(5, 0, 4)).unwrap();
+    let (queued, behind) = (new(&older, epoch, 5, 5), new(&older, epoch, 10, 5));
+    let (wanted, wanted_behind) = (queued.may_be_stored(), behind.may_be_stored());
+    let (newer, _) = attach(&producers, properties(5, 1, 4)).unwrap();
+    assert!(awaited(&newer, properties(5, 1, 4).as_ref()).is_none(), "nothing of it is being written");
+    assert!(!wanted(), "it would be stored beside what the newer epoch sends with the same numbers");
+    queued.settle(Err(SendError::OutOfOrder));
+    assert!(!wanted_behind(), "it would be stored before what the newer epoch sends");
+    behind.settle(Err(SendError::OutOfOrder));
+    let again = new(&newer, 1, 5, 5);
+    assert!(again.may_be_stored()());
+    again.settle(Ok(()));
+    assert_eq!(last_told(&newer), Value::Int(9));
+}
+
+#[test]
+fn a_newer_epoch_waits_for_what_is_being_written_of_an_older_one() {
+    let producers = Producers::default();
+    let (older, epoch) = attach(&producers, properties(5, 0, 4)).unwrap();
+    let (first, second) = (new(&older, epoch, 5, 1), new(&older, epoch, 6, 1));
+    assert!(first.may_be_stored()() && second.may_be_stored()());
+    assert!(awaited(&older, properties(5, 0, 4).as_ref()).is_none(), "the epoch is the same");
+    // What is stored and what is dropped with the hub are both over.
+    let mut stored = [Ok(())].into_iter();
+    for claim in [first, second] {
+        let (newer, _) = attach(&producers, properties(5, 1, 4)).unwrap();
+        let written = awaited(&newer, properties(5, 1, 4).as_ref()).expect("it may be stored any time");
+        assert!(written.clone().settled().now_or_never().is_none());
+        match stored.next() {
+            Some(sent) => claim.settle(sent),
+            None => drop(claim),
+        }
+        assert!(written.settled().now_or_never().is_some());
+    }
+    let (newer, _) = attach(&producers, properties(5, 1, 4)).unwrap();
+    assert!(awaited(&newer, properties(5, 1, 4).as_ref()).is_none());
+    new(&newer, 1, 5, 1).settle(Ok(()));
+}
+
+#[test]
 fn numbers_go_round() {
     let producers = Producers::default();
     let (producer, epoch) = attach(&producers, properties(1, 0, i32::MAX - 1)).unwrap();

@@ -25,9 +25,14 @@ pub(super) fn ensure_on_disk(path: &Path, cached: &File, part: Range<u64>) -> io
     let ensured = opened.and_then(|file| Direct::over(file).ensure(cached, part));
     match ensured {
         // Some file systems have nothing below their cache, or other blocks.
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        Err(error) if is_not_offered(&error) => Ok(()),
         ensured => ensured,
     }
+}
+
+/// Whether the file system says that there is no way past its cache.
+fn is_not_offered(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }
 
 /// A file without the page cache.
@@ -43,40 +48,64 @@ impl Direct {
     }
 
     fn ensure(&mut self, cached: &File, part: Range<u64>) -> io::Result<()> {
-        if !self.mend(cached, part.clone())? {
+        if self.mend(cached, part.clone())? == Found::default() {
             return Ok(());
         }
         tracing::warn!("the disk did not have all that was written to the log; it was written again");
         cached.sync_data()?;
-        if self.mend(cached, part)? {
+        let Found { differs, unread } = self.mend(cached, part)?;
+        if differs {
             return Err(io::Error::other("the disk does not keep what is written to it; replace it"));
+        }
+        if let Some(error) = unread {
+            tracing::warn!(%error, "the disk took what was written to the log, and cannot be asked whether it has it");
         }
         Ok(())
     }
 
-    /// Writes what is not on disk as the cache has it, and tells whether there was something.
-    fn mend(&mut self, cached: &File, part: Range<u64>) -> io::Result<bool> {
+    /// Writes what is not on disk as the cache has it, and what cannot be read there, and tells whether there was
+    /// something.
+    fn mend(&mut self, cached: &File, part: Range<u64>) -> io::Result<Found> {
         let length = cached.metadata()?.len();
-        let mut mended = false;
+        let mut found = Found::default();
         let mut at = part.start - part.start % BLOCK as u64;
         while at < part.end.min(length) {
             let wanted = (part.end - at).next_multiple_of(BLOCK as u64).min(CHUNK as u64) as usize;
             let read = self.cache.read(cached, at, wanted)?;
-            let stored = self.disk.read(&self.file, at, wanted)?;
-            if stored < read || self.cache.bytes()[..read] != self.disk.bytes()[..read] {
-                mended = true;
+            let same = match self.disk.read(&self.file, at, wanted) {
+                Ok(stored) => {
+                    let same = stored >= read && self.cache.bytes()[..read] == self.disk.bytes()[..read];
+                    found.differs |= !same;
+                    same
+                }
+                Err(error) if is_not_offered(&error) => return Err(error),
+                Err(error) => {
+                    found.unread = Some(error.kind());
+                    false
+                }
+            };
+            if !same {
                 let whole = read.next_multiple_of(BLOCK);
                 self.cache.bytes()[read..whole].fill(0);
                 self.file.write_all_at(&self.cache.bytes()[..whole], at)?;
             }
             at += wanted as u64;
         }
-        if mended {
+        if found != Found::default() {
             // A last block that is not whole was filled up with zeros.
             cached.set_len(length)?;
         }
-        Ok(mended)
+        Ok(found)
     }
+}
+
+/// What was written again, and why.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Found {
+    /// The disk had something else.
+    differs: bool,
+    /// The disk could not tell what it has.
+    unread: Option<io::ErrorKind>,
 }
 
 /// Memory that begins where a disk can write to it.
@@ -114,6 +143,8 @@ impl Aligned {
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+
     use super::*;
 
     /// Two files, in place of the cache and the disk of one.
@@ -150,6 +181,23 @@ mod tests {
         let error = direct.ensure(&cached, 0..BLOCK as u64).unwrap_err();
         assert!(error.to_string().contains("does not keep"), "{error}");
         drop(folder);
+    }
+
+    #[test]
+    fn a_part_that_cannot_be_read_past_the_cache_is_written_again() {
+        let (folder, cached, mut direct) = files(&[7; BLOCK], &[0; BLOCK]);
+        // It can be written, and not be read.
+        direct.file = File::options().write(true).open(folder.path().join("stored")).unwrap();
+        direct.ensure(&cached, 0..BLOCK as u64).unwrap();
+        assert_eq!(std::fs::read(folder.path().join("stored")).unwrap(), [7; BLOCK]);
+    }
+
+    #[test]
+    fn a_file_system_that_offers_no_way_past_its_cache_is_not_asked() {
+        for number in [Errno::INVAL.raw_os_error(), Errno::OPNOTSUPP.raw_os_error()] {
+            assert!(is_not_offered(&io::Error::from_raw_os_error(number)), "{number}");
+        }
+        assert!(!is_not_offered(&io::Error::from_raw_os_error(Errno::IO.raw_os_error())));
     }
 
     #[test]

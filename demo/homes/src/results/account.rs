@@ -120,8 +120,12 @@ fn get<'a>(text: &'a str, field: &str) -> Option<&'a str> {
     found.next().map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
 }
 
-/// The host of what stands behind the scheme of a URL.
+/// The host of what stands behind the scheme of a URL; none if there is user information, or anything else that no
+/// endpoint has and that not everybody reads alike.
 fn host_of(rest: &str) -> &str {
+    if rest.contains(['@', '\\', '?', '#']) {
+        return "";
+    }
     let authority = rest.split('/').next().unwrap_or_default();
     match authority.rsplit_once(':') {
         // The colons of an address of version 6 are in brackets.
@@ -191,6 +195,10 @@ mod tests {
             ("BlobEndpoint=canary;AccountKey=canary", "https://"),
             ("BlobEndpoint=http://127.0.0.1.example.org/a;AccountKey=canary", "use https"),
             ("BlobEndpoint=http://[2001:db8::1]:10000/a;AccountKey=canary", "use https"),
+            ("BlobEndpoint=http://127.0.0.1:1@evil.example/;AccountKey=canary", "use https"),
+            ("BlobEndpoint=http://localhost:1?@evil.example/;AccountKey=canary", "use https"),
+            ("BlobEndpoint=http://127.0.0.1@evil.example:80/;AccountKey=canary", "use https"),
+            ("BlobEndpoint=http://evil.example\\@127.0.0.1/;AccountKey=canary", "use https"),
             ("DefaultEndpointsProtocol=http;AccountName=a;AccountKey=canary", "use https"),
         ] {
             let error = Account::parse(text).unwrap_err().to_string();

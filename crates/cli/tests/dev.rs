@@ -3,8 +3,10 @@
 
 mod common;
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use common::{Dev, ephor, write_secret};
 use ephor_gateway::Tls;
@@ -363,4 +365,36 @@ fn the_emulators_configuration_is_taken_as_it_is() {
     std::fs::write(folder.path().join("Config.json"), config).unwrap();
     let dev = Dev::start(folder.path(), &["--memory", "--config", "Config.json"]);
     assert_eq!(dev.value("hub"), "eh1, 2 partitions, groups $Default, cg1");
+}
+
+#[test]
+fn nobody_is_let_in_before_all_hubs_are_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let hubs =
+        |name: &str| (0..60).flat_map(|n| ["--hub".to_owned(), format!("{name}{n}:1")]).collect::<Vec<_>>();
+    let strings = hubs("old");
+    // These take a while to open, so that there is somebody in line before anybody is served.
+    Dev::start(here, &strings.iter().map(String::as_str).collect::<Vec<_>>()).stop();
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let hubs_folder = here.join("ephor-data/hubs");
+    let client = std::thread::spawn(move || {
+        loop {
+            let Ok(mut stream) = TcpStream::connect(address) else { continue };
+            let header = *b"AMQP\x03\x01\x00\x00";
+            let mut answer = [0; 8];
+            stream.write_all(&header).unwrap();
+            stream.read_exact(&mut answer).unwrap();
+            assert_eq!(answer, header);
+            let names = std::fs::read_dir(hubs_folder).unwrap().map(|entry| entry.unwrap().file_name());
+            return names.filter(|name| name.to_string_lossy().starts_with("new")).count();
+        }
+    });
+    let mut command = ephor(here);
+    command.args(["dev", "--http", "127.0.0.1:0", "--amqp"]).arg(address.to_string()).args(hubs("new"));
+    let mut dev = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let there = client.join();
+    dev.kill().unwrap();
+    dev.wait().unwrap();
+    assert_eq!(there.unwrap(), 60, "so many hubs were there when the first client was let in");
 }

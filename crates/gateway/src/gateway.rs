@@ -202,7 +202,9 @@ impl Gateway {
         }
     }
 
-    fn check_exposure(&self, address: SocketAddr, tls: bool) -> Result<(), ServeError> {
+    /// Whether this address may be served: one that other machines reach needs TLS and a key of its own. Serving asks it,
+    /// too; for whoever has something to do between the two.
+    pub fn check_exposure(&self, address: SocketAddr, tls: bool) -> Result<(), ServeError> {
         if address.ip().is_loopback() || self.0.allow_insecure {
             return Ok(());
         }

@@ -81,10 +81,22 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
         stop.send_replace(true);
         Ok(())
     };
-    let plain = gateway.serve(amqp, stopped(stopping.clone()));
+    // Nobody is let in before the hubs are there: whoever waits in line would be told that there is none.
+    let (open, opening) = watch::channel(false);
+    let opened = || {
+        let mut opening = opening.clone();
+        async move { drop(opening.wait_for(|open| *open).await) }
+    };
+    let plain = async {
+        gateway.check_exposure(amqp.local_addr()?, false)?;
+        opened().await;
+        gateway.serve(amqp, stopped(stopping.clone())).await
+    };
     let secure = async {
         match (amqps, &certificate) {
             (Some(listener), Some(certificate)) => {
+                gateway.check_exposure(listener.local_addr()?, true)?;
+                opened().await;
                 let serving = gateway.serve_tls(listener, &certificate.tls, stopped(stopping.clone()));
                 tokio::select! {
                     biased;
@@ -100,6 +112,7 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
     // Which hubs there are and what is the matter with them is nobody's business in other networks.
     let with_reasons = options.http.ip().is_loopback() || options.allow_insecure;
     let health = async {
+        opened().await;
         health::serve(http, Health { problems, with_reasons }, stopped(stopping.clone())).await;
         Ok(())
     };
@@ -114,6 +127,7 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
             banner.notes.extend(keys.notes(&namespace));
             let text = banner.text(&namespace, SystemClock.now().since(began))?;
             table::say(&format!("{text}\n"))?;
+            open.send_replace(true);
         }
     }
     serving.await.map_err(advised)?;

@@ -5,6 +5,9 @@
 //! part of this process could take. So the lock of the database file is taken before SQLite opens it: everybody who has it open holds
 //! a shared one. It also lets the database itself be looked at, whose blocks can be lost in a checkpoint as those of the log can.
 //!
+//! Where others have the file open, it is only compared, and a file that the disk has lost a part of is refused: all of them have to
+//! end before it can be mended.
+//!
 //! A process that closes a handle loses all its locks of that file. So nothing is opened here while any part of this process has it
 //! open, and no store of this process opens it meanwhile. (Code of the user that opens it by itself has to keep to that: see
 //! `SqliteStore::open`.)
@@ -13,6 +16,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{FlockOperation, fcntl_lock};
@@ -25,6 +29,9 @@ use super::place::Place;
 
 /// Held from the look whether this process has the file open until it has.
 static OPENING: Mutex<()> = Mutex::new(());
+
+/// How long a write by another process is waited for before the next look at it.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// Opens a file past the page cache; None where that is not offered. Tests bring a disk of their own.
 type PastCache<'a> = &'a dyn Fn(&Path) -> io::Result<Option<Direct>>;
@@ -57,13 +64,32 @@ fn mend(place: &Place, past_cache: PastCache<'_>) -> Result<(), OpenError> {
     // What is wrong with the file SQLite tells better.
     let Ok(database) = writable(&place.database) else { return Ok(()) };
     if fcntl_lock(&database, FlockOperation::NonBlockingLockExclusive).is_err() {
-        return Ok(());
+        return compare(place, &database, past_cache);
     }
     if let Ok(log) = writable(&place.log) {
         mend_file(place, &place.log, &log, past_cache)?;
     }
     // To close it gives the lock back, and so it comes last.
     mend_file(place, &place.database, &database, past_cache).map(drop)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a write by another process takes real time")]
+fn pause() {
+    std::thread::sleep(BETWEEN_LOOKS);
+}
+
+/// Refuses a database of which a part is not on disk, while others have it open.
+fn compare(place: &Place, database: &File, past_cache: PastCache<'_>) -> Result<(), OpenError> {
+    // Whoever has it alone mends it just now, and looks by itself whether that has succeeded.
+    if fcntl_lock(database, FlockOperation::NonBlockingLockShared).is_err() {
+        return Ok(());
+    }
+    let told = |error| place.other(error);
+    let Some(mut direct) = past_cache(&place.database).map_err(told)? else { return Ok(()) };
+    match direct.agrees_in_the_end(database, pause).map_err(told)? {
+        true => Ok(()),
+        false => Err(OpenError::NotStored { path: place.database.clone() }),
+    }
 }
 
 fn writable(path: &Path) -> io::Result<File> {
@@ -92,12 +118,16 @@ fn mend_file(
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader, Read};
     use std::path::PathBuf;
+    use std::process::{Child, ChildStdout, Command, Stdio};
     use std::sync::mpsc::{self, RecvTimeoutError};
-    use std::time::Duration;
 
     use super::super::SqliteStore;
     use super::*;
+
+    /// Where the child finds the file.
+    const CHILD: &str = "EPHOR_TEST_HOLDS";
 
     /// A store whose database and log are not empty, and which nobody has open.
     fn store() -> (tempfile::TempDir, Place) {
@@ -167,6 +197,48 @@ mod tests {
         let _open = connect(&place, OpenFlags::empty()).unwrap();
         mend_by(&place, OpenFlags::empty(), &past_cache).unwrap();
         assert!(!is_whole(&place.database) && !is_whole(&place.log));
+    }
+
+    /// Not a test of its own: a process that has the file open until it is told to end.
+    #[test]
+    #[expect(clippy::print_stdout, reason = "the parent reads it")]
+    fn hold_as_a_child() {
+        if let Some(path) = std::env::var_os(CHILD) {
+            let _store = SqliteStore::open(path).unwrap();
+            println!("\nopen");
+            let _ = io::stdin().read_line(&mut String::new());
+        }
+    }
+
+    fn another_process(place: &Place) -> (Child, BufReader<ChildStdout>) {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "sqlite::alone::tests::hold_as_a_child", "--nocapture"])
+            .env(CHILD, &place.database)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut words = BufReader::new(child.stdout.take().unwrap());
+        assert!(words.by_ref().lines().any(|line| line.unwrap() == "open"));
+        (child, words)
+    }
+
+    #[test]
+    fn a_database_that_is_not_on_disk_is_refused_while_another_process_has_it_open() {
+        let (_folder, place) = store();
+        wait_until_closed(&place);
+        let (mut child, _words) = another_process(&place);
+        lose(&place);
+        let refused = mend_by(&place, OpenFlags::empty(), &past_cache);
+        assert!(
+            matches!(&refused, Err(OpenError::NotStored { path }) if *path == place.database),
+            "{refused:?}"
+        );
+        assert!(!is_whole(&place.database), "nothing is written");
+        fs::copy(&place.database, on_disk(&place.database)).unwrap();
+        mend_by(&place, OpenFlags::empty(), &past_cache).expect("the database is on disk");
+        drop(child.stdin.take());
+        child.wait().unwrap();
     }
 
     #[test]

@@ -16,6 +16,9 @@ use rustix::fs::OFlags;
 const BLOCK: usize = 4096;
 const CHUNK: usize = 64 * BLOCK;
 
+/// How often a chunk that others may be writing is looked at.
+const MOST_LOOKS: usize = 20;
+
 /// A file without the page cache.
 pub(super) struct Direct {
     file: File,
@@ -47,6 +50,21 @@ impl Direct {
     /// Whether all of the file is on disk as the cache has it. While others write it may be found to be not.
     pub(super) fn agrees(&mut self, cached: &File) -> io::Result<bool> {
         Ok(self.difference(cached, 0)?.is_none())
+    }
+
+    /// The same while others write: a chunk that differs is looked at again, after a pause, for it may just be written.
+    pub(super) fn agrees_in_the_end(&mut self, cached: &File, mut pause: impl FnMut()) -> io::Result<bool> {
+        let (mut from, mut looks) = (0, 0);
+        while let Some(at) = self.difference(cached, from)? {
+            // Whatever is before it agrees, or did so a moment ago.
+            looks = if at == from { looks + 1 } else { 1 };
+            if looks > MOST_LOOKS {
+                return Ok(false);
+            }
+            from = at;
+            pause();
+        }
+        Ok(true)
     }
 
     /// Writes what is not on disk as the cache has it. Nobody else may write meanwhile; whoever reads may for a
@@ -151,6 +169,25 @@ mod tests {
         }
         let (_folder, cached, mut direct) = files(&whole, &whole);
         assert!(direct.agrees(&cached).unwrap());
+    }
+
+    #[test]
+    fn a_chunk_that_is_just_being_written_is_not_lost() {
+        let whole = vec![7; 3 * CHUNK];
+        let (folder, cached, mut direct) = files(&whole, &vec![0; 3 * CHUNK]);
+        let stored = File::options().write(true).open(folder.path().join("stored")).unwrap();
+        let mut pauses = 0;
+        let write_slowly = || {
+            // One chunk in five pauses.
+            pauses += 1;
+            if pauses % 5 == 0 {
+                stored.write_all_at(&whole[..CHUNK], (pauses / 5 - 1) * CHUNK as u64).unwrap();
+            }
+        };
+        assert!(direct.agrees_in_the_end(&cached, write_slowly).unwrap());
+        assert_eq!(pauses, 15);
+        cached.write_all_at(&[8], CHUNK as u64).unwrap();
+        assert!(!direct.agrees_in_the_end(&cached, || ()).unwrap());
     }
 
     #[test]

@@ -117,13 +117,13 @@ pub enum OpenError {
         .path.display()
     )]
     NotStored {
-        /// The log.
+        /// The log or the database.
         path: PathBuf,
     },
     /// The disk takes the log without an error, and does not have it afterwards.
     #[error("the disk does not keep what is written to {}: look at the disk (dmesg)", .path.display())]
     NotKept {
-        /// The log.
+        /// The log or the database.
         path: PathBuf,
     },
     /// A later release wrote it.

@@ -154,7 +154,8 @@ impl Session {
                 _ => match self.keep_log_short() {
                     Ok(()) => return Ok(()),
                     Err(error) => format!(
-                        "the disk did not store {}: {error}; look at the disk (dmesg), then restart this host",
+                        "the disk did not store {}: {error}; look at the disk (dmesg), then end every process that has the \
+                         file open, and start again",
                         self.place.database.display()
                     ),
                 },

@@ -1,6 +1,6 @@
 //! What a call costs: requests, counted on the way to the service.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
@@ -135,9 +135,13 @@ fn all_leases_of_a_dead_host_are_struck_with_one_request() {
         let short = Duration::from_secs(2);
         let renewals = dead.renew(&group(), short, &tokens).await.unwrap();
         assert!(renewals.iter().all(|renewal| *renewal == Renewal::Renewed));
+        // Each process must have seen the silence of a whole lease by itself.
+        let mut since = None;
         let view = loop {
             let view = stores[0].view(&group()).await.unwrap();
-            if view.leases.iter().all(|lease| lease.age >= short) {
+            stores[1].view(&group()).await.unwrap();
+            let since = since.get_or_insert_with(Instant::now);
+            if since.elapsed() >= short && view.leases.iter().all(|lease| lease.age >= short) {
                 break view;
             }
             tokio::time::sleep(Duration::from_millis(200)).await;

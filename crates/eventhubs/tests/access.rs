@@ -101,6 +101,37 @@ async fn tokens_are_renewed_while_a_link_lives_and_not_after_it() {
     assert_eq!(made.load(Ordering::Relaxed), after, "what nobody needs is not renewed");
 }
 
+/// Says of its tokens that they count for hours, as a machine sees them that was suspended: all but the first are good.
+#[derive(Debug)]
+struct Overtaken(SharedKey, AtomicUsize);
+
+impl Credential for Overtaken {
+    fn token<'a>(&'a self, audience: &'a str) -> BoxFuture<'a, Result<Token, TokenError>> {
+        Box::pin(async move {
+            let life = match self.1.fetch_add(1, Ordering::Relaxed) {
+                0 => Duration::from_secs(1),
+                _ => Duration::from_secs(3_600),
+            };
+            let token = self.0.clone().with_life(life).token(audience).await?;
+            Ok(Token { expires_at: token.expires_at + Duration::from_secs(7_200), ..token })
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_refused_for_an_expired_token_goes_out_again_with_a_new_one() {
+    let stage = Stage::new(1);
+    let served = stage.serve().await;
+    let key = SharedKey::new(development_key().name, development_key().key);
+    let credential = Overtaken(key, AtomicUsize::new(0));
+    let options = ephor_eventhubs::Options { attempts: 2, ..quick() };
+    let client = served.builder().credential(credential).options(options).build().unwrap();
+    client.hub_properties().await.unwrap();
+    // The hub's clock goes by whole seconds.
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    within(20, client.hub_properties()).await.unwrap();
+}
+
 /// Fails now and then, as a service far away does.
 #[derive(Debug)]
 struct Flaky(SharedKey, AtomicUsize);

@@ -99,8 +99,9 @@ impl Task {
 
     pub(super) fn end_receiver(&mut self, key: Key, failure: Failure) {
         if let Some(inlet) = self.receivers.remove(&key) {
-            inlet.inbox.end(failure);
             self.unauthorize(&inlet.audience);
+            self.renew_if_unauthorized(&inlet.audience, &failure);
+            inlet.inbox.end(failure);
         }
     }
 }

@@ -47,8 +47,8 @@ impl PairName {
 pub(super) enum Purpose {
     /// This token was put for this audience.
     Token(String, Token),
-    /// Somebody asked.
-    Ask(oneshot::Sender<Result<Bytes, Failure>>),
+    /// Somebody asked, with the token of this audience.
+    Ask(String, oneshot::Sender<Result<Bytes, Failure>>),
 }
 
 struct Question {
@@ -94,7 +94,7 @@ impl Pair {
         if self.queue.len() + self.waiting.len() < MOST_QUESTIONS {
             return false;
         }
-        let wanted = |purpose: &Purpose| !matches!(purpose, Purpose::Ask(reply) if reply.is_closed());
+        let wanted = |purpose: &Purpose| !matches!(purpose, Purpose::Ask(_, reply) if reply.is_closed());
         self.queue.retain(|question| wanted(&question.purpose));
         self.waiting.retain(|_, (_, purpose)| wanted(purpose));
         self.queue.len() + self.waiting.len() >= MOST_QUESTIONS
@@ -110,9 +110,13 @@ impl Task {
     }
 
     pub(super) fn ask_management(&mut self, query: Query, reply: oneshot::Sender<Result<Bytes, Failure>>) {
+        self.authorize(self.management_audience(&query), Waiter::Ask(query, reply));
+    }
+
+    /// What a token has to be for, that such a question may be asked.
+    pub(super) fn management_audience(&self, query: &Query) -> String {
         let address = Address::Management { hub: Some(query.hub().clone()) };
-        let audience = address.audience(self.endpoint.namespace.as_str());
-        self.authorize(audience, Waiter::Ask(query, reply));
+        address.audience(self.endpoint.namespace.as_str())
     }
 
     /// Asks; `write` writes the question, which has this id and wants its answer at this address.
@@ -249,7 +253,12 @@ impl Task {
         let id = response.id.as_ref().and_then(RequestId::as_number);
         let Some((_, purpose)) = id.and_then(|id| self.pair(name).waiting.remove(&id)) else { return };
         match purpose {
-            Purpose::Ask(reply) => drop(reply.send(Ok(message.clone()))),
+            Purpose::Ask(audience, reply) => {
+                if let Err(refusal) = response.accepted() {
+                    self.renew_if_unauthorized(&audience, &Failure::refused(refusal));
+                }
+                drop(reply.send(Ok(message.clone())));
+            }
             Purpose::Token(audience, token) => match response.accepted() {
                 Ok(()) => self.on_token_accepted(&audience, token),
                 Err(refusal) => self.on_token_refused(&audience, &Failure::refused(refusal)),
@@ -260,7 +269,7 @@ impl Task {
     pub(super) fn fail_purpose(&mut self, purpose: Purpose, failure: &Failure) {
         match purpose {
             Purpose::Token(audience, _) => self.on_token_refused(&audience, failure),
-            Purpose::Ask(reply) => drop(reply.send(Err(failure.clone()))),
+            Purpose::Ask(_, reply) => drop(reply.send(Err(failure.clone()))),
         }
     }
 }

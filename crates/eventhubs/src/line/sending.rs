@@ -155,7 +155,8 @@ impl Task {
 
     pub(super) fn end_sender(&mut self, key: Key, failure: Failure) {
         if let Some(outlet) = self.senders.remove(&key) {
-            self.unauthorize(&outlet.audience.clone());
+            self.unauthorize(&outlet.audience);
+            self.renew_if_unauthorized(&outlet.audience, &failure);
             outlet.fail(&failure);
         }
     }

@@ -6,14 +6,19 @@
 //! ```
 //!
 //! Each link has an audience of its own, as the SDKs have it. A token whose link is gone is not renewed.
+//!
+//! A token ends by the wall clock, which goes on while the machine is suspended, and can be set. So both clocks are
+//! looked at, and a token is renewed when either says so. One that is over by the wall clock is used for nothing new,
+//! and one that the hub calls expired is renewed at once, whatever the clocks say.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ephor::environment::SystemClock;
 use ephor_core::BoxFuture;
-use ephor_core::time::Clock;
+use ephor_core::time::{Clock, Timestamp};
 use ephor_wire::cbs::PutToken;
+use ephor_wire::condition::Condition;
 use ephor_wire::management::Query;
 use futures_util::stream::FuturesUnordered;
 use secrecy::ExposeSecret;
@@ -28,6 +33,9 @@ use crate::failure::Failure;
 
 /// A renewal that failed is tried again after this, or sooner if less is left.
 const RENEW_AGAIN: Duration = Duration::from_secs(30);
+
+/// The wall clock is looked at this often.
+const LOOK_AT_WALL: Duration = Duration::from_secs(30);
 
 /// No renewal comes sooner after another.
 const LEAST_BETWEEN: Duration = Duration::from_millis(250);
@@ -49,7 +57,16 @@ struct Audience {
     /// A token is being fetched or put.
     busy: bool,
     renew_at: Option<Instant>,
+    /// The same by the wall clock, while nothing is being done about it.
+    renew_at_wall: Option<Timestamp>,
     waiting: Vec<Waiter>,
+}
+
+impl Audience {
+    /// Whether something new may be done with its token.
+    fn is_usable(&self, wall: Timestamp) -> bool {
+        self.valid && self.token.as_ref().is_some_and(|token| token.expires_at > wall)
+    }
 }
 
 type Fetched = (String, Result<Token, TokenError>);
@@ -62,8 +79,18 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
+    /// When to look after tokens: nobody tells when the wall clock was set.
     pub(super) fn next_renewal(&self) -> Option<Instant> {
-        self.renewals.first().map(|(at, _)| *at)
+        self.renewals.first().map(|(at, _)| (*at).min(Instant::now() + LOOK_AT_WALL))
+    }
+
+    /// Those that are due by the wall clock are due now.
+    fn look_at_wall(&mut self, now: Instant, wall: Timestamp) {
+        let is_due = |found: &Audience| !found.busy && found.renew_at_wall.is_some_and(|at| at <= wall);
+        let due = self.audiences.iter().filter(|(_, found)| is_due(found)).map(|(audience, _)| audience);
+        for audience in due.cloned().collect::<Vec<_>>() {
+            self.schedule(&audience, now);
+        }
     }
 
     /// Sees to it that a token is looked after at this time, and at no other: renewed, or asked about if it is on
@@ -72,7 +99,16 @@ impl Tokens {
         self.unschedule(audience);
         if let Some(found) = self.audiences.get_mut(audience) {
             found.renew_at = Some(at);
+            found.renew_at_wall = None;
             self.renewals.insert((at, audience.to_owned()));
+        }
+    }
+
+    /// Sees to it that a token is renewed after this time, by either clock.
+    fn schedule_renewal(&mut self, audience: &str, (now, wall): (Instant, Timestamp), pause: Duration) {
+        self.schedule(audience, now + pause);
+        if let Some(found) = self.audiences.get_mut(audience) {
+            found.renew_at_wall = Some(wall + pause);
         }
     }
 
@@ -117,13 +153,15 @@ impl Task {
         }
         let found = self.tokens.audiences.entry(audience.clone()).or_default();
         found.users += 1;
-        if found.valid {
+        if found.is_usable(SystemClock.wall()) {
             let token = found.token.clone();
             return self.authorized(waiter, token.as_ref());
         }
         found.waiting.push(waiter);
-        if !found.busy {
-            self.fetch(audience);
+        match (found.busy, found.renew_at) {
+            (true, _) => {}
+            (false, None) => self.fetch(audience),
+            (false, Some(_)) => self.fetch_again(&audience),
         }
     }
 
@@ -135,6 +173,13 @@ impl Task {
                 self.tokens.forget(audience);
             }
         }
+    }
+
+    /// Renews a token now; the hub has to answer in time.
+    fn fetch_again(&mut self, audience: &str) {
+        self.fetch(audience.to_owned());
+        let answer_by = Instant::now() + self.endpoint.token_time() + self.endpoint.answer_time;
+        self.tokens.schedule(audience, answer_by);
     }
 
     fn fetch(&mut self, audience: String) {
@@ -173,14 +218,15 @@ impl Task {
 
     pub(super) fn on_token_accepted(&mut self, audience: &str, token: Token) {
         let Some(found) = self.tokens.audiences.get_mut(audience) else { return };
-        let left = token.expires_at.since(SystemClock.wall());
+        let wall = SystemClock.wall();
+        let left = token.expires_at.since(wall);
         let newer = found.token.as_ref().is_none_or(|before| token.expires_at > before.expires_at);
         found.valid = true;
         found.busy = false;
         let waiting = std::mem::take(&mut found.waiting);
         found.token = Some(token.clone());
         match before_renewal(left, newer) {
-            Some(pause) => self.tokens.schedule(audience, Instant::now() + pause),
+            Some(pause) => self.tokens.schedule_renewal(audience, (Instant::now(), wall), pause),
             None => self.tokens.unschedule(audience),
         }
         for waiter in waiting {
@@ -191,22 +237,35 @@ impl Task {
     pub(super) fn on_token_refused(&mut self, audience: &str, failure: &Failure) {
         let Some(found) = self.tokens.audiences.get_mut(audience) else { return };
         found.busy = false;
-        if let (true, Some(token)) = (found.valid, &found.token) {
-            tracing::warn!(audience, reason = %failure, "token not renewed, trying again");
-            let left = token.expires_at.since(SystemClock.wall());
-            self.tokens.schedule(audience, Instant::now() + before_next_try(left));
+        let waiting = std::mem::take(&mut found.waiting);
+        // Whoever is told does not count any more; one that was closed meanwhile does not anyway.
+        let told = waiting.into_iter().filter_map(|waiter| self.fail_waiter(waiter, failure)).count();
+        let Some(found) = self.tokens.audiences.get_mut(audience) else { return };
+        found.users = found.users.saturating_sub(told);
+        let Some(token) = found.token.as_ref().filter(|_| found.users > 0) else {
+            // The next one begins anew.
+            return self.tokens.forget(audience);
+        };
+        tracing::warn!(audience, reason = %failure, "token not renewed, trying again");
+        let left = token.expires_at.since(SystemClock.wall());
+        self.tokens.schedule(audience, Instant::now() + before_next_try(left));
+    }
+
+    /// The hub refused something for this audience: if its token was the reason, it gets a new one at once.
+    pub(super) fn renew_if_unauthorized(&mut self, audience: &str, failure: &Failure) {
+        if failure.condition() != Some(&Condition::UnauthorizedAccess) {
             return;
         }
-        for waiter in std::mem::take(&mut found.waiting) {
-            self.fail_waiter(waiter, failure);
+        let Some(found) = self.tokens.audiences.get_mut(audience) else { return };
+        if std::mem::replace(&mut found.valid, false) && !found.busy {
+            self.fetch_again(audience);
         }
-        // Whoever is told does not count any more, and the next one begins anew.
-        self.tokens.forget(audience);
     }
 
     /// Fetches what it is time for; a failure if the hub has not answered to the last one.
     pub(super) fn renew(&mut self) -> Option<Failure> {
         let now = Instant::now();
+        self.tokens.look_at_wall(now, SystemClock.wall());
         while let Some((at, _)) = self.tokens.renewals.first()
             && *at <= now
         {
@@ -216,8 +275,7 @@ impl Task {
             if found.busy {
                 return Some(Failure::lost("the hub did not answer to a new token in time"));
             }
-            self.fetch(audience.clone());
-            self.tokens.schedule(&audience, now + self.endpoint.token_time() + self.endpoint.answer_time);
+            self.fetch_again(&audience);
         }
         None
     }
@@ -228,32 +286,29 @@ impl Task {
             Waiter::Sender(key) => self.attach_sender(key),
             Waiter::Ask(query, reply) => {
                 let token = token.map(|token| token.text.expose_secret());
-                self.ask(PairName::Management, Purpose::Ask(reply), |id, reply_to, into| {
+                let purpose = Purpose::Ask(self.management_audience(&query), reply);
+                self.ask(PairName::Management, purpose, |id, reply_to, into| {
                     query.write(id, reply_to, token, into);
                 });
             }
         }
     }
 
-    pub(super) fn fail_waiter(&mut self, waiter: Waiter, failure: &Failure) {
+    /// Nothing if it is not there any more.
+    pub(super) fn fail_waiter(&mut self, waiter: Waiter, failure: &Failure) -> Option<()> {
         match waiter {
-            Waiter::Receiver(key) => {
-                if let Some(inlet) = self.receivers.remove(&key) {
-                    inlet.inbox.end(failure.clone());
-                }
-            }
-            Waiter::Sender(key) => {
-                if let Some(outlet) = self.senders.remove(&key) {
-                    outlet.fail(failure);
-                }
-            }
+            Waiter::Receiver(key) => self.receivers.remove(&key)?.inbox.end(failure.clone()),
+            Waiter::Sender(key) => self.senders.remove(&key)?.fail(failure),
             Waiter::Ask(_, reply) => drop(reply.send(Err(failure.clone()))),
         }
+        Some(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use ephor_wire::cbs::TokenKind;
+
     use super::*;
 
     #[test]
@@ -277,5 +332,32 @@ mod tests {
         assert_eq!(before_next_try(Duration::from_secs(40)), Duration::from_secs(10));
         assert_eq!(before_next_try(Duration::from_millis(1)), LEAST_BETWEEN);
         assert_eq!(before_next_try(Duration::ZERO), RENEW_AGAIN);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_is_due_by_either_clock_and_over_by_the_wall_clock() {
+        const LIFE: Duration = Duration::from_secs(3_600);
+        let (now, wall) = (Instant::now(), Timestamp(1_700_000_000_000));
+        let mut tokens = Tokens::default();
+        let token = Token { kind: TokenKind::Sas, text: "secret".to_owned().into(), expires_at: wall + LIFE };
+        let audience = Audience { token: Some(token), valid: true, users: 1, ..Audience::default() };
+        tokens.audiences.insert("hub".into(), audience);
+        tokens.schedule_renewal("hub", (now, wall), LIFE * 3 / 4);
+        let due = |tokens: &Tokens| tokens.renewals.first().map(|(at, _)| *at);
+        tokens.look_at_wall(now, wall + LIFE / 2);
+        assert_eq!(due(&tokens), Some(now + LIFE * 3 / 4));
+        assert!(
+            tokens.next_renewal().unwrap() <= now + LOOK_AT_WALL,
+            "nobody tells that the wall clock was set"
+        );
+        // The machine was suspended for two hours, which only the wall clock tells.
+        let wall = wall + LIFE * 2;
+        assert!(!tokens.audiences["hub"].is_usable(wall));
+        tokens.look_at_wall(now, wall);
+        assert_eq!(due(&tokens), Some(now), "it is over, and not renewed for {:?}", LIFE * 3 / 4);
+        // While it is renewed, the time is that of the answer.
+        tokens.schedule("hub", now + LIFE);
+        tokens.look_at_wall(now, wall);
+        assert_eq!(due(&tokens), Some(now + LIFE));
     }
 }

@@ -27,9 +27,11 @@ const TIME_AFTER_LATE: Duration = Duration::from_secs(5);
 pub(super) struct Clock {
     /// The time that was told last.
     pub(super) now: Duration,
-    /// When reading went on after a pause.
-    pub(super) resumed_at: Duration,
-    /// Reading has gone on since.
+    /// Since when nothing is read, or was not until [`Self::resumed`].
+    pub(super) paused_since: Option<Duration>,
+    /// How long nothing was read, in all pauses before.
+    pub(super) paused_for: Duration,
+    /// Reading has gone on since somebody last told the time.
     pub(super) resumed: bool,
     /// Nothing that was due before this counts as late: nobody looked.
     pub(super) spared_until: Duration,
@@ -56,6 +58,11 @@ pub(super) struct Clock {
 impl Clock {
     pub(super) fn start(now: Duration, time_to_open: Duration) -> Self {
         Self { now, open_by: now + time_to_open, heard_at: now, written_at: now, ..Self::default() }
+    }
+
+    /// The time without the pauses: it stands still while nothing is read.
+    pub(super) fn reading_time(&self) -> Duration {
+        self.paused_since.unwrap_or(self.now).saturating_sub(self.paused_for)
     }
 
     /// Half of what the peer says is its patience.
@@ -98,7 +105,9 @@ impl Connection {
         let was_late = self.next_deadline().is_some_and(|due| now >= due.max(self.clock.now) + LATE);
         self.clock.now = now;
         if std::mem::take(&mut self.clock.resumed) {
-            self.clock.resumed_at = now;
+            let paused_again = self.paused.then_some(now);
+            let since = std::mem::replace(&mut self.clock.paused_since, paused_again);
+            self.clock.paused_for += now - since.unwrap_or(now);
             self.clock.heard = true;
         }
         let reads = self.wants_input();

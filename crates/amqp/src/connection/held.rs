@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! the peer ─ parts ─► incoming: until the last part comes, or nothing more for `time_to_finish`, or the last not
-//!                               within ten times as long
+//!                               within ten times as long; pauses in which nothing is read do not count
 //! the peer ◄─ parts ─ outgoing: until the peer lets the rest go, by its window and by reading
 //! ```
 //!
@@ -104,12 +104,12 @@ impl Connection {
             let Some(incoming) = self.links.get(*link).and_then(|link| link.incoming.as_ref()) else {
                 continue;
             };
-            // Nothing could come while nothing was read.
-            let resumed = self.clock.resumed_at;
+            // Nothing could come while nothing was read: deadlines move by that time, and by no more.
+            let paused = now.saturating_sub(self.clock.reading_time());
             let for_all = patience * TIMES_FOR_ALL;
             let spared = self.clock.spared_until + patience;
-            let ends = (incoming.began.max(resumed) + for_all).max(spared);
-            let by = (incoming.heard_at.max(resumed) + patience).max(spared).min(ends);
+            let ends = (incoming.began_reading + paused + for_all).max(spared);
+            let by = (incoming.heard_at + paused + patience).max(spared).min(ends);
             if now >= by {
                 let why = match now >= ends {
                     true => format!("its end did not come within {for_all:?}"),

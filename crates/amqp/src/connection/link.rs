@@ -46,7 +46,9 @@ pub(super) struct Incomplete {
     pub(super) bytes: BytesMut,
     /// When it began.
     pub(super) began: Duration,
-    /// When the last part came.
+    /// The same by the time that stands still while nothing is read.
+    pub(super) began_reading: Duration,
+    /// When the last part came, by that time.
     pub(super) heard_at: Duration,
 }
 

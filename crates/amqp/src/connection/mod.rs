@@ -286,6 +286,9 @@ impl Connection {
     pub fn pause_reading(&mut self, paused: bool) {
         self.clock.resumed |= self.paused && !paused;
         self.paused = paused;
+        if paused {
+            self.clock.paused_since.get_or_insert(self.clock.now);
+        }
     }
 
     /// Gives back memory that is kept for the next bytes. For a connection that has been quiet.

@@ -70,7 +70,7 @@ impl Connection {
     /// A frame of a delivery that has several.
     fn on_part(&mut self, id: LinkId, transfer: Transfer<'_>, payload: Bytes) -> Handled<Option<Event>> {
         let limit = self.config.limits.incomplete;
-        let now = self.clock.now;
+        let (now, reading) = (self.clock.now, self.clock.reading_time());
         let Some(link) = self.links.get_mut(id) else { return Ok(None) };
         if link.incoming.is_none() {
             let Some(delivery) = transfer.delivery_id else { return Err(no_delivery_id(id)) };
@@ -81,7 +81,8 @@ impl Connection {
                 size: 0,
                 bytes: BytesMut::new(),
                 began: now,
-                heard_at: now,
+                began_reading: reading,
+                heard_at: reading,
             });
             self.held.begin(id, now, self.config.limits.time_to_finish);
         }
@@ -93,7 +94,7 @@ impl Connection {
             return Err(Violation::of_link(id, condition::NOT_ALLOWED, description));
         }
         incoming.settled |= transfer.settled == Some(true);
-        incoming.heard_at = now;
+        incoming.heard_at = reading;
         if transfer.aborted {
             self.held.incoming_bytes -= incoming.bytes.len();
             self.held.end(id, incoming.began);

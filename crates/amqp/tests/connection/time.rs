@@ -181,6 +181,33 @@ fn nothing_is_held_against_a_peer_that_was_not_read_from() {
 }
 
 #[test]
+fn pauses_do_not_give_a_delivery_its_whole_time_again() {
+    let mut server = two_begun();
+    let mut ended = [None, None];
+    for second in 1..2_000 {
+        server.on_time(seconds(second));
+        // A second of pause in each half minute; of the second delivery something comes each time.
+        server.pause_reading(second % 30 == 0);
+        let part = raw::transfer(1, 1, 1, true, b"x");
+        let events =
+            raw::tell(&mut server, &[if second % 30 == 10 && ended[1].is_none() { &part } else { &[] }]);
+        raw::frames(&mut server);
+        for event in events {
+            let Event::Detached { error: Some(error), .. } = event else { continue };
+            let message = usize::from(error.description().contains("message 1"));
+            ended[message] = Some((second, error.description().to_owned()));
+        }
+    }
+    let expected = [(62, "nothing more of it came within 60s"), (620, "its end did not come within 600s")];
+    for (ended, (after, why)) in ended.into_iter().zip(expected) {
+        let (second, said) = ended.expect("it was never given up");
+        assert!(said.contains(why), "{said}");
+        // Looked through a few times within the time that they have.
+        assert!((after..=after + 60).contains(&second), "{why}: after {second} s, not {after}");
+    }
+}
+
+#[test]
 fn bytes_that_came_are_a_sign_of_life_before_anybody_looks_into_them() {
     let patience = Config { idle_time_out: Some(seconds(10)), ..config("s") };
     let mut server = heartbeats(patience, None);

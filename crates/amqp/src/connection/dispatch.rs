@@ -58,6 +58,8 @@ impl Connection {
     #[inline]
     pub(super) fn step(&mut self) -> Step {
         match self.phase {
+            // What was read ahead would be as much again as the pause keeps out.
+            Phase::Open if self.paused => Step::Wait,
             Phase::Open | Phase::Opening | Phase::Sasl | Phase::Closing => match self.frame() {
                 Ok(step) => step,
                 Err(violation) => {

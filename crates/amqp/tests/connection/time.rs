@@ -181,6 +181,18 @@ fn nothing_is_held_against_a_peer_that_was_not_read_from() {
 }
 
 #[test]
+fn what_was_read_ahead_waits_while_reading_is_paused() {
+    let mut server = two_begun();
+    let ends = [raw::transfer(1, 0, 0, false, b"x"), raw::transfer(1, 1, 1, false, b"x")].concat();
+    server.input().extend_from_slice(&ends);
+    assert!(matches!(server.next_event(), Some(Event::Delivery(_))));
+    server.pause_reading(true);
+    assert_eq!(server.next_event(), None);
+    server.pause_reading(false);
+    assert!(matches!(server.next_event(), Some(Event::Delivery(_))));
+}
+
+#[test]
 fn pauses_do_not_give_a_delivery_its_whole_time_again() {
     let mut server = two_begun();
     let mut ended = [None, None];

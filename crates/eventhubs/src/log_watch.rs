@@ -122,6 +122,7 @@ pub(crate) async fn log_since(shared: Arc<Shared>, time: Instant) -> Told {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "time is the runtime's, and paused")]
 mod tests {
     use std::future::pending;
     use std::sync::atomic::{AtomicUsize, Ordering};

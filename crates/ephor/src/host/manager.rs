@@ -9,7 +9,6 @@
 //! Nothing that the store or the hub does ends this loop.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -220,7 +219,8 @@ impl Manager {
     async fn scan_unless_stopped(&mut self) -> bool {
         let shared = self.shared.clone();
         // Caught here too, so that the next scan comes in its time.
-        let mut scan = pin!(shared.reporter.survive("manager", self.scan()));
+        // Boxed: it is large, and seldom.
+        let mut scan = Box::pin(shared.reporter.survive("manager", self.scan()));
         let busy = tokio::select! {
             biased;
             busy = &mut scan => busy,

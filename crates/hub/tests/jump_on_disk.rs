@@ -2,7 +2,6 @@
 //! older events older.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
-#[allow(dead_code, reason = "only its clocks are needed")]
 mod house;
 
 use std::io;

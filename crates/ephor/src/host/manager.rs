@@ -181,7 +181,8 @@ impl Manager {
                 biased;
                 command = self.commands.recv() => match command {
                     Some(Command::Stop { until, reply }) => {
-                        let report = self.stop(until).await;
+                        // Boxed: it is large, and comes once.
+                        let report = Box::pin(self.stop(until)).await;
                         // Whoever asked may have gone away; stopped is stopped.
                         let _ = reply.send(report);
                         return;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::common::troubled_store::pass;
 use crate::recorder::{Call, Recorder};
 use ephor::memory::MemoryHub;
 use ephor::{EventProcessorHost, EventProcessorOptions, EventSource, PartitionId, StartPosition};
@@ -74,7 +75,7 @@ impl Receiver for Reattaching {
                     }
                     return Ok(());
                 }
-                tokio::time::sleep(SECOND).await;
+                pass(SECOND).await;
                 self.receiver = self.hub.open(self.request.clone()).await.map_err(|error| {
                     ReceiveError::Source(SourceError::Unavailable(error.to_string().into()))
                 })?;

@@ -25,7 +25,7 @@ pub struct Ask {
     pub owner: HostId,
     /// The epoch of the lease that was asked for.
     pub epoch: Epoch,
-    /// When the store had accepted the request.
+    /// When it was put into our record; it is taken back if that could not be written.
     pub asked_at: Monotonic,
     /// When the owner was first seen to drain, and how long it said that would take.
     pub draining_since: Option<(Monotonic, Duration)>,

@@ -23,6 +23,8 @@ use ephor_hub::{
 use faulty_files::{Fate, FaultyFiles};
 
 const FIRST: PartitionId = PartitionId(0);
+/// So many copies may be spoilt by files that come and go.
+const MAX_COPIES: usize = 100;
 
 fn settings(durability: Durability) -> NamespaceConfig {
     NamespaceConfig { durability, segment_bytes: MIN_SEGMENT_BYTES, ..NamespaceConfig::default() }
@@ -78,22 +80,31 @@ async fn content(hub: &Hub) -> (HubDescription, Vec<(PartitionProperties, Vec<Ev
     (HubDescription { log_bytes: 0, segments: 0, ..description }, partitions)
 }
 
-/// The folder as the next process would find it if this one died now.
+/// The folder as the next process would find it if this one died now. The namespace is at work meanwhile: a file that it
+/// puts in place of another under the copy's hands is no reason to fail, but the copy then begins anew.
 fn copy(folder: &Path) -> tempfile::TempDir {
-    fn into(from: &Path, to: &Path) {
-        for entry in std::fs::read_dir(from).unwrap() {
-            let (path, to) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));
+    fn into(from: &Path, to: &Path) -> std::io::Result<()> {
+        for entry in std::fs::read_dir(from)? {
+            let entry = entry?;
+            let (path, to) = (entry.path(), to.join(entry.file_name()));
             if path.is_dir() {
-                std::fs::create_dir(&to).unwrap();
-                into(&path, &to);
+                std::fs::create_dir(&to)?;
+                into(&path, &to)?;
             } else {
-                std::fs::copy(&path, &to).unwrap();
+                std::fs::copy(&path, &to)?;
             }
         }
+        Ok(())
     }
-    let copied = tempfile::tempdir().unwrap();
-    into(folder, copied.path());
-    copied
+    for _ in 0..MAX_COPIES {
+        let copied = tempfile::tempdir().unwrap();
+        match into(folder, copied.path()) {
+            Ok(()) => return copied,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => panic!("copy of {}: {error}", folder.display()),
+        }
+    }
+    panic!("files of {} went away under each of {MAX_COPIES} copies", folder.display());
 }
 
 #[tokio::test]

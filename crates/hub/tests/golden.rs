@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 mod common;
+#[path = "common/copies.rs"]
+mod copies;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::Ticking;
+use copies::copy_folder;
 use ephor_core::event::{Event, Properties, Value};
 use ephor_core::ids::PartitionId;
 use ephor_core::position::{SequenceNumber, StartPosition};
@@ -146,22 +149,10 @@ async fn check_content(namespace: &LocalNamespace) {
     assert_eq!(texts, ["light", "dark"]);
 }
 
-fn copy(from: &Path, to: &Path) {
-    for entry in std::fs::read_dir(from).unwrap() {
-        let (path, to) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));
-        if path.is_dir() {
-            std::fs::create_dir(&to).unwrap();
-            copy(&path, &to);
-        } else {
-            std::fs::copy(&path, &to).unwrap();
-        }
-    }
-}
-
 /// The committed folder, to be opened: opening may write.
 fn copied() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    copy(&golden(), folder.path());
+    copy_folder(&golden(), folder.path()).unwrap();
     folder
 }
 

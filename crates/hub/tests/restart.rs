@@ -4,12 +4,15 @@
 //! process would find. (What a power failure leaves is up to `crashes.rs`.)
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
+#[path = "common/copies.rs"]
+mod copies;
 #[path = "common/faulty_files.rs"]
 mod faulty_files;
 
 use std::path::Path;
 use std::sync::Arc;
 
+use copies::copy_while_in_use;
 use ephor::environment::SystemClock;
 use ephor_core::event::Event;
 use ephor_core::ids::PartitionId;
@@ -23,8 +26,6 @@ use ephor_hub::{
 use faulty_files::{Fate, FaultyFiles};
 
 const FIRST: PartitionId = PartitionId(0);
-/// So many copies may be spoilt by files that come and go.
-const MAX_COPIES: usize = 100;
 
 fn settings(durability: Durability) -> NamespaceConfig {
     NamespaceConfig { durability, segment_bytes: MIN_SEGMENT_BYTES, ..NamespaceConfig::default() }
@@ -80,31 +81,11 @@ async fn content(hub: &Hub) -> (HubDescription, Vec<(PartitionProperties, Vec<Ev
     (HubDescription { log_bytes: 0, segments: 0, ..description }, partitions)
 }
 
-/// The folder as the next process would find it if this one died now. The namespace is at work meanwhile: a file that it
-/// puts in place of another under the copy's hands is no reason to fail, but the copy then begins anew.
+/// The folder as the next process would find it if this one died now.
 fn copy(folder: &Path) -> tempfile::TempDir {
-    fn into(from: &Path, to: &Path) -> std::io::Result<()> {
-        for entry in std::fs::read_dir(from)? {
-            let entry = entry?;
-            let (path, to) = (entry.path(), to.join(entry.file_name()));
-            if path.is_dir() {
-                std::fs::create_dir(&to)?;
-                into(&path, &to)?;
-            } else {
-                std::fs::copy(&path, &to)?;
-            }
-        }
-        Ok(())
-    }
-    for _ in 0..MAX_COPIES {
-        let copied = tempfile::tempdir().unwrap();
-        match into(folder, copied.path()) {
-            Ok(()) => return copied,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => panic!("copy of {}: {error}", folder.display()),
-        }
-    }
-    panic!("files of {} went away under each of {MAX_COPIES} copies", folder.display());
+    let copied = tempfile::tempdir().unwrap();
+    copy_while_in_use(folder, copied.path());
+    copied
 }
 
 #[tokio::test]

@@ -6,12 +6,15 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 mod common;
+#[path = "common/copies.rs"]
+mod copies;
 mod unvalidated_messages;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use common::Ticking;
+use copies::copy_folder;
 use ephor_amqp::validate::validate;
 use ephor_core::event::Event;
 use ephor_core::ids::PartitionId;
@@ -23,20 +26,9 @@ use unvalidated_messages::{HUB, Kept, START, messages};
 
 fn copied() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    copy(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1-unvalidated"), folder.path());
+    let golden = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1-unvalidated");
+    copy_folder(&golden, folder.path()).unwrap();
     folder
-}
-
-fn copy(from: &Path, to: &Path) {
-    for entry in std::fs::read_dir(from).unwrap() {
-        let (path, to) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));
-        if path.is_dir() {
-            std::fs::create_dir(&to).unwrap();
-            copy(&path, &to);
-        } else {
-            std::fs::copy(&path, &to).unwrap();
-        }
-    }
 }
 
 fn open(folder: &Path) -> (LocalNamespace, Hub) {

@@ -3,11 +3,16 @@
 //! It is a tmpfs. Where this process may not mount one, the test runs again under `unshare`, as the root of
 //! a user namespace of its own; where that is not allowed either, it fails and says so.
 
+#[path = "../common/copies.rs"]
+mod copies;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
+
+use copies::copy_while_in_use;
 
 /// Tells the second run that it is one.
 const UNSHARED: &str = "EPHOR_TEST_UNSHARED";
@@ -71,7 +76,7 @@ impl SmallDisk {
     /// Another folder, with what is in the first one now.
     pub(crate) fn copy_of_data(&self) -> PathBuf {
         let copy = self.folder.path().join("copy");
-        assert!(Command::new("cp").arg("-r").arg(self.data()).arg(&copy).status().unwrap().success());
+        copy_while_in_use(&self.data(), &copy);
         copy
     }
 

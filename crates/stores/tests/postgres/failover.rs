@@ -68,7 +68,8 @@ async fn fail_over(ahead: i64) -> Tally {
     assert!(says("the store has been failing for"), "{complaints:#?}");
     assert!(says("the store's clock jumped"), "{complaints:#?}");
     let lines = new_lines(&before, &history(&direct, &fleet.group()).await);
-    at_most_each(&lines, 1);
+    // Who could not renew in time gives its partition back, and one takes it; or it is taken over.
+    at_most_each(&lines, 2);
     if away < fleet.lease() / 2 {
         assert!(lines.is_empty(), "after {away:?} without a server: {lines:#?}");
         assert!(fleet.records.closings_since(began).is_empty());

@@ -1,7 +1,7 @@
 //! One connection with a receiver for each of many partitions, whose events lie on a slow disk.
 #![allow(clippy::disallowed_methods, reason = "real sockets: time is the runtime's")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -149,9 +149,19 @@ fn every_receiver_gets_its_turn_to_read_the_log() {
         assert!(got.values().all(|count| *count == EVENTS), "{got:?}");
         let looks = looks(&gate);
         assert!(looks.len() >= EVENTS * got.len() - RECENT, "{} looks", looks.len());
-        let mut seen = BTreeSet::new();
-        let again = looks.iter().find(|partition| !seen.insert(**partition));
-        let missing = everything().len() - seen.len();
+        // Beyond 256 partitions some share their byte.
+        let mut unread: BTreeMap<u8, usize> = BTreeMap::new();
+        for partition in everything() {
+            *unread.entry(partition as u8).or_default() += 1;
+        }
+        let again = looks.iter().find(|of| match unread.get_mut(of) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                false
+            }
+            _ => true,
+        });
+        let missing: usize = unread.values().sum();
         // Those of them whose turn came before were on their way.
         let text = format!("{again:?} was read again before {missing} others were read: {looks:?}");
         assert!(missing < READ_AT_ONCE, "{text}");

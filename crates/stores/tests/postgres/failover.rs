@@ -68,8 +68,9 @@ async fn fail_over(ahead: i64) -> Tally {
     assert!(says("the store has been failing for"), "{complaints:#?}");
     assert!(says("the store's clock jumped"), "{complaints:#?}");
     let lines = new_lines(&before, &history(&direct, &fleet.group()).await);
-    // Who could not renew in time gives its partition back, and one takes it; or it is taken over.
-    at_most_each(&lines, 2);
+    // Who could not renew in time gives its partition back, and one takes it; or it is taken over. Who comes back later
+    // than others gets its share by one move more.
+    at_most_each(&lines, 3);
     if away < fleet.lease() / 2 {
         assert!(lines.is_empty(), "after {away:?} without a server: {lines:#?}");
         assert!(fleet.records.closings_since(began).is_empty());

@@ -1,5 +1,7 @@
 //! One event: as it is sent, and as it reaches a processor.
 
+mod conversions;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -146,24 +148,6 @@ impl Value {
             Self::Uuid(bytes) => bytes.len(),
             _ => size_of::<u64>(),
         }
-    }
-}
-
-impl From<&str> for Value {
-    fn from(text: &str) -> Self {
-        Self::Text(Arc::from(text))
-    }
-}
-
-impl From<i64> for Value {
-    fn from(number: i64) -> Self {
-        Self::Int(number)
-    }
-}
-
-impl From<bool> for Value {
-    fn from(flag: bool) -> Self {
-        Self::Bool(flag)
     }
 }
 

@@ -34,7 +34,8 @@ impl StopReport {
 
 impl fmt::Display for StopReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} partitions drained", self.drained.len())?;
+        let drained = self.drained.len();
+        write!(f, "{drained} {} drained", if drained == 1 { "partition" } else { "partitions" })?;
         for (list, what) in [
             (&self.given_up, "with an unfinished batch"),
             (&self.unsettled, "released with work to repeat"),

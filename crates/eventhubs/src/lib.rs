@@ -15,7 +15,7 @@
 //! use ephor::{CheckpointPolicy, EventProcessorHost, EventProcessorOptions};
 //! use ephor_eventhubs::EventHubs;
 //!
-//! # async fn example(ctrl_c: impl Future<Output = ()>) -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let hub = EventHubs::connect(&std::env::var("EVENT_HUB")?)?;
 //! let host = EventProcessorHost::builder(hub, MemoryStore::default())
 //!     .consumer_group("$Default")
@@ -28,7 +28,7 @@
 //!         println!("{} {}: {:?}", context.partition(), event.sequence, event.text());
 //!         Ok(())
 //!     })?;
-//! host.run_until(ctrl_c, Duration::from_secs(30)).await?;
+//! host.run_until_signal(Duration::from_secs(30)).await?;
 //! # Ok(()) }
 //! ```
 //!

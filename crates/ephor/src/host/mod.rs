@@ -20,6 +20,7 @@ pub(crate) mod pumps;
 mod renewer;
 mod same_hub;
 pub(crate) mod shared;
+mod signals;
 pub(crate) mod snapshot;
 mod stop;
 mod stuck;

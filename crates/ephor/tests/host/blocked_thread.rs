@@ -203,7 +203,7 @@ async fn a_stop_abandons_a_blocked_call_says_so_and_does_not_release_its_partiti
     let me = fleet.snapshot("a").host;
     let report = fleet.host("a").stop(MILLISECOND * 100).await.unwrap();
     assert_eq!((report.abandoned.clone(), report.drained.clone()), (vec![blocked], vec![PartitionId(1)]));
-    assert_eq!(report.to_string(), "1 partitions drained, 1 abandoned [p0]");
+    assert_eq!(report.to_string(), "1 partition drained, 1 abandoned [p0]");
     let leases = fleet.admin().leases().await.unwrap();
     assert_eq!((&leases[0].owner, &leases[1].owner), (&Some(me), &None));
     fleet.kill("a");

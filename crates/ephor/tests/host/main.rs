@@ -29,6 +29,7 @@ mod positions;
 mod recorder;
 mod renewing;
 mod rewinds;
+mod signals;
 mod spaced_checkpoints;
 mod starting;
 mod stopping;

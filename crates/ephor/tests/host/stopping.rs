@@ -87,7 +87,7 @@ async fn a_stop_gives_up_a_call_that_outlasts_it_and_says_which() {
     assert!((SECOND * 5..SECOND * 6).contains(&began.elapsed()), "{:?}", began.elapsed());
     assert_eq!((report.drained.clone(), report.given_up.clone()), (vec![P1], vec![P0]), "{report}");
     assert!(!report.is_clean());
-    assert_eq!(report.to_string(), "1 partitions drained, 1 with an unfinished batch [p0]");
+    assert_eq!(report.to_string(), "1 partition drained, 1 with an unfinished batch [p0]");
     assert_eq!((recorder.running(), recorder.finished(0)), (0, vec![]));
     assert_eq!(recorder.closes(0), [CloseReason::Shutdown], "closed all the same");
     assert_eq!((stored(&fleet, P0).await, stored(&fleet, P1).await), (None, Some(2)));

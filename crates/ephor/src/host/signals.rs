@@ -1,0 +1,103 @@
+//! Runs a host until the operating system asks the process to end (SIGINT or SIGTERM), then stops it gracefully.
+
+use std::time::Duration;
+
+use super::{EventProcessorHost, StartError};
+use crate::stop_report::StopReport;
+
+impl EventProcessorHost {
+    /// Starts, runs until the process receives SIGINT (Ctrl-C) or SIGTERM (as from `docker stop`, Kubernetes or systemd),
+    /// and stops gracefully with `within` for calls in flight. A second signal ends the waiting: calls in flight are
+    /// then given up. A signal while the host still starts ends the start, and the report is empty.
+    ///
+    /// From the first call on, these two signals no longer end the process by themselves. Let `within` be shorter than the
+    /// time after which whoever sent the signal kills the process (10 s for `docker stop`, 30 s for Kubernetes).
+    pub async fn run_until_signal(&self, within: Duration) -> Result<StopReport, StartError> {
+        let mut signals = Signals::listen();
+        tokio::select! {
+            biased;
+            started = self.start() => started?,
+            name = signals.next() => {
+                tracing::info!(signal = name, "stopped before it had started");
+                return Ok(StopReport::default());
+            }
+        }
+        let name = signals.next().await;
+        tracing::info!(signal = name, ?within, "stopping; a second signal gives up calls in flight");
+        let stop = async { self.stop(within).await.unwrap_or_default() };
+        tokio::pin!(stop);
+        tokio::select! {
+            biased;
+            report = &mut stop => return Ok(report),
+            name = signals.next() => tracing::warn!(signal = name, "giving up calls in flight"),
+        }
+        // A second stop gives less time; both end with the same report.
+        let (report, _) = tokio::join!(stop, self.stop(Duration::ZERO));
+        Ok(report)
+    }
+}
+
+#[cfg(unix)]
+use unix::Signals;
+
+#[cfg(unix)]
+mod unix {
+    use tokio::signal::unix::{Signal, SignalKind, signal};
+
+    /// The signals that ask a process to end.
+    pub(super) struct Signals {
+        interrupt: Option<Signal>,
+        terminate: Option<Signal>,
+    }
+
+    impl Signals {
+        /// Listens from now on.
+        pub(super) fn listen() -> Self {
+            let listen = |kind, name| {
+                signal(kind).map_err(|error| tracing::warn!(%error, "cannot listen for {name}")).ok()
+            };
+            Self {
+                interrupt: listen(SignalKind::interrupt(), "SIGINT"),
+                terminate: listen(SignalKind::terminate(), "SIGTERM"),
+            }
+        }
+
+        /// Waits for the next one and returns its name.
+        pub(super) async fn next(&mut self) -> &'static str {
+            tokio::select! {
+                () = received(self.interrupt.as_mut()) => "SIGINT",
+                () = received(self.terminate.as_mut()) => "SIGTERM",
+            }
+        }
+    }
+
+    async fn received(signal: Option<&mut Signal>) {
+        let signal = async { signal?.recv().await };
+        if signal.await.is_none() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[cfg(not(unix))]
+use other::Signals;
+
+#[cfg(not(unix))]
+mod other {
+    /// Ctrl-C, where there are no signals.
+    pub(super) struct Signals;
+
+    impl Signals {
+        pub(super) fn listen() -> Self {
+            Self
+        }
+
+        /// Waits for the next one and returns its name.
+        pub(super) async fn next(&mut self) -> &'static str {
+            if tokio::signal::ctrl_c().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            "Ctrl-C"
+        }
+    }
+}

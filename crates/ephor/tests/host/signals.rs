@@ -1,0 +1,89 @@
+//! A host that runs until its process receives SIGINT or SIGTERM, played with a second process.
+#![cfg(unix)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ephor::EventProcessorHost;
+use ephor::memory::{MemoryHub, MemoryStore};
+
+/// Tells the second process that it is one, and what its processor does.
+const PROCESSOR: &str = "EPHOR_TEST_PROCESSOR";
+const HOUR: Duration = Duration::from_secs(3_600);
+const RETRY: Duration = Duration::from_millis(200);
+const MAX_RETRIES: usize = 300;
+
+#[test]
+fn run_as_a_second_process() {
+    let Ok(processor) = std::env::var(PROCESSOR) else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let hub = MemoryHub::new("homes", 1).unwrap();
+        hub.send_with_key("home-7", "door").unwrap();
+        let endless = processor == "endless";
+        let host = EventProcessorHost::builder(hub, MemoryStore::default())
+            .for_each_event(move |_, _| async move {
+                println!("processing");
+                if endless {
+                    std::future::pending::<()>().await;
+                }
+                Ok(())
+            })
+            .unwrap();
+        let report = host.run_until_signal(HOUR).await.unwrap();
+        println!("drained {}, lost on the way {}", report.drained.len(), report.lost.len());
+        assert!(host.snapshot().is_none());
+    });
+}
+
+/// The second process, once it processes an event.
+fn start(processor: &str) -> (Child, impl Read) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "signals::run_as_a_second_process", "--nocapture"])
+        .env(PROCESSOR, processor)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("processing") {
+        line.clear();
+        assert_ne!(output.read_line(&mut line).unwrap(), 0, "it ended before it processed anything");
+    }
+    (child, output)
+}
+
+fn send(signal: &str, child: &Child) {
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+}
+
+#[test]
+fn a_signal_stops_a_host_gracefully() {
+    for signal in ["TERM", "INT"] {
+        let (mut child, mut output) = start("quick");
+        send(signal, &child);
+        let mut rest = String::new();
+        output.read_to_string(&mut rest).unwrap();
+        assert!(child.wait().unwrap().success(), "{signal}: {rest}");
+        assert!(rest.contains("drained 1, lost on the way 0"), "{signal}: {rest}");
+    }
+}
+
+#[test]
+fn a_second_signal_gives_up_calls_in_flight() {
+    let (mut child, mut output) = start("endless");
+    // Signals of one kind that nobody has received yet are one signal: sent until it has heard two.
+    for _ in 0..MAX_RETRIES {
+        if child.try_wait().unwrap().is_some() {
+            break;
+        }
+        send("TERM", &child);
+        std::thread::sleep(RETRY);
+    }
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    assert!(child.wait().unwrap().success(), "{rest}");
+    assert!(rest.contains("drained 0"), "{rest}");
+}

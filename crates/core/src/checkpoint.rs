@@ -1,4 +1,4 @@
-//! How far a group has come in a partition, and when to write it down.
+//! Checkpoints: the progress of a group in a partition, and the policy of saving it.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use crate::ids::LogId;
 use crate::position::{Offset, SequenceNumber, StartPosition};
 use crate::time::{Monotonic, Timestamp};
 
-/// What a checkpoint says.
+/// The position that a checkpoint holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Position {
     /// Everything up to and including this event is finished.
     Finished {
         /// The last finished event.
         sequence: SequenceNumber,
-        /// Its place in the log, where it is known.
+        /// Its offset in the log, if known.
         offset: Option<Offset>,
-        /// When the hub stored it, where it is known.
+        /// The time at which the hub stored it, if known.
         enqueued_at: Option<Timestamp>,
     },
-    /// Nothing is finished yet; this is where reading starts.
+    /// Nothing is finished yet; reading starts here.
     ///
-    /// Written by a seek, and by the first owner of a partition whose initial
-    /// position moves with time, so that its successor starts at the same place.
+    /// Written by a seek, and by the first owner of a partition whose initial position moves with
+    /// time, so that its successor starts at the same place.
     Start(StartPosition),
 }
 
@@ -37,7 +37,7 @@ impl Position {
         }
     }
 
-    /// The last finished event, if any is.
+    /// The last finished event, if there is one.
     pub fn finished(&self) -> Option<SequenceNumber> {
         match self {
             Self::Finished { sequence, .. } => Some(*sequence),
@@ -45,7 +45,7 @@ impl Position {
         }
     }
 
-    /// Where a reader goes on from here.
+    /// The position at which a reader resumes.
     pub fn start(&self) -> StartPosition {
         match self {
             Self::Finished { sequence, .. } => StartPosition::after(*sequence),
@@ -53,7 +53,7 @@ impl Position {
         }
     }
 
-    /// The first event that is still to be read, where its number is known.
+    /// The first event that is still to be read, if its number is known.
     fn next(&self) -> Option<SequenceNumber> {
         match self.start() {
             StartPosition::Sequence { number, inclusive } => {
@@ -63,8 +63,8 @@ impl Position {
         }
     }
 
-    /// Whether writing `other` over this would lose ground, or may do so: only
-    /// a log can tell where a start without number lies.
+    /// True if writing `other` over this would move back, or might: only a log knows the place of a
+    /// start without a sequence number.
     fn would_move_back_to(&self, other: &Self) -> bool {
         match (self.next(), other.next()) {
             (Some(old), Some(new)) => new < old,
@@ -76,55 +76,55 @@ impl Position {
 /// A position as the store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// How far the group has come.
+    /// The progress of the group.
     pub position: Position,
-    /// The log that the position belongs to, where the source names its log.
+    /// The log to which the position belongs, if the source names its log.
     pub log: Option<LogId>,
     /// The epoch in which it was written.
     pub epoch: Epoch,
-    /// When it was written, by the store's clock.
+    /// The time at which it was written, by the store's clock.
     pub saved_at: Timestamp,
 }
 
 impl Checkpoint {
-    /// Whether an owner may not write `next` over this one: a checkpoint never
-    /// moves back, except by a seek. In another log there is no back, and a
-    /// checkpoint that names no log (another SDK wrote it) may be of any.
+    /// True if an owner must not write `next` over this one: a checkpoint never moves back, except
+    /// by a seek or a rewind. Positions in different logs cannot be compared, and a checkpoint
+    /// without a log (another SDK wrote it) may belong to any log, so both may be overwritten.
     pub fn forbids(&self, next: &Position, log: Option<&LogId>) -> bool {
         let same_log = log.is_none() || self.log.as_ref() == log;
         same_log && self.position.would_move_back_to(next)
     }
 }
 
-/// So far apart are two checkpoints of a partition, unless the policy says otherwise.
+/// The minimum time between two checkpoints of a partition, unless the policy sets another.
 pub const DEFAULT_SPACING: Duration = Duration::from_millis(100);
 
-/// When the host itself writes checkpoints, and how often it writes any. The
-/// conditions combine: whichever comes first.
+/// The times at which the host itself writes checkpoints, and the rate limit of all checkpoints.
+/// The conditions combine: the first one that is met counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointPolicy {
     /// After this many finished events.
     pub every_events: Option<u64>,
     /// This long after the first event that is finished but not yet saved.
     pub every: Option<Duration>,
-    /// When a partition closes in good order.
+    /// When a partition closes gracefully.
     pub on_close: bool,
-    /// However often checkpoints are asked for, by hand or by this policy, those of one partition
-    /// are written no closer together than this, so that they cost the store at most this rate.
-    /// The latest that was asked for is always written: when its turn comes, and before the
-    /// partition is given away. Zero: each is written at once.
+    /// The minimum time between two checkpoints of one partition, whether the processor or this
+    /// policy asks for them: a rate limit that protects the store. The latest checkpoint that was
+    /// asked for is always written: when its turn comes, and before the partition is given away.
+    /// Zero writes each one at once.
     pub spacing: Duration,
 }
 
 impl Default for CheckpointPolicy {
-    /// When a partition closes in good order; in between, by hand.
+    /// When a partition closes gracefully; in between, only the processor checkpoints.
     fn default() -> Self {
         Self { every_events: None, every: None, on_close: true, spacing: DEFAULT_SPACING }
     }
 }
 
 impl CheckpointPolicy {
-    /// Never by the host: only what the processor writes itself.
+    /// The host writes none: only the processor checkpoints.
     pub fn by_hand() -> Self {
         Self { on_close: false, ..Self::default() }
     }
@@ -149,29 +149,29 @@ impl CheckpointPolicy {
         Self { every: Some(period), ..self }
     }
 
-    /// Checkpoints of a partition are written no closer together than this.
+    /// Sets the minimum time between two checkpoints of a partition.
     pub fn spaced(self, spacing: Duration) -> Self {
         Self { spacing, ..self }
     }
 
-    /// Whether a checkpoint is due now.
+    /// True if a checkpoint is due now.
     pub fn due(&self, unsaved: &Unsaved, now: Monotonic) -> bool {
         let enough = self.every_events.is_some_and(|limit| unsaved.events >= limit);
         unsaved.events > 0 && (enough || self.due_at(unsaved).is_some_and(|at| now >= at))
     }
 
-    /// When a checkpoint falls due by time alone.
+    /// The time at which a checkpoint falls due by its age alone.
     pub fn due_at(&self, unsaved: &Unsaved) -> Option<Monotonic> {
         self.every.and_then(|period| Some(unsaved.since? + period))
     }
 }
 
-/// What is finished and not yet saved.
+/// Progress that is not yet saved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unsaved {
-    /// How many events.
+    /// The number of finished events.
     pub events: u64,
-    /// When the first of them was finished.
+    /// The time at which the first of them was finished.
     pub since: Option<Monotonic>,
 }
 

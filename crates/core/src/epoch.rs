@@ -1,35 +1,36 @@
-//! The number that decides who may act on a partition.
+//! Epochs: the fencing tokens that decide which owner may act on a partition.
 //!
 //! ```text
 //!   0          1 …            2^62             2^63 - 1          2^64 - 1
 //!   NONE ── FIRST … ── MAX_FOREIGN ──────────── MAX ───────────────┤
-//!             owners, one after the other          nobody's: only a hub in this process could say it
+//!             owners, one after the other          never used by owners; only a hub in this process can report it
 //! ```
 //!
-//! A reader outside the fleet chooses its epoch itself. A host goes above it up to [`Epoch::MAX_FOREIGN`] and no
-//! further, so that half of all epochs stay the fleet's own, however high a stranger goes.
+//! A reader outside the fleet chooses its epoch itself. A host claims above it up to
+//! [`Epoch::MAX_FOREIGN`] and no further, so that half of all epochs stay the fleet's own,
+//! however high a foreign reader goes.
 
 use std::fmt;
 
-/// Taken anew with every change of owner, and it only grows: the hub, the
-/// store and the user's own database refuse whoever comes with an older one.
+/// The fencing token of an owner. Every change of owner takes a new, higher one: the hub, the store
+/// and the user's own database refuse an older one.
 ///
-/// There is no `From<u64>`: an epoch comes out of a claim. Backends that must
-/// read one back from a record use [`Epoch::from_stored`].
+/// There is no `From<u64>`: an epoch comes out of a claim. Backends that must read one back from a
+/// record use [`Epoch::from_stored`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Epoch(u64);
 
 impl Epoch {
-    /// Before the first owner. No owner ever has it.
+    /// The epoch before the first owner. No owner ever has it.
     pub const NONE: Self = Self(0);
 
-    /// The first owner's.
+    /// The epoch of the first owner.
     pub const FIRST: Self = Self(1);
 
-    /// The highest that an owner can have: AMQP and SQL carry an epoch as a signed number of 64 bits.
+    /// The highest epoch of an owner: AMQP and SQL carry epochs as signed 64-bit numbers.
     pub const MAX: Self = Self(i64::MAX as u64);
 
-    /// The highest epoch of a reader outside the fleet that a host claims above.
+    /// The highest epoch of a foreign reader above which a host claims.
     pub const MAX_FOREIGN: Self = Self(1 << 62);
 
     /// An epoch as a backend stored it.
@@ -42,7 +43,7 @@ impl Epoch {
         if self.0 < Self::MAX.0 { Some(Self(self.0 + 1)) } else { None }
     }
 
-    /// The number, to hand to a hub or to the user's database as a fencing token.
+    /// The number, to pass to a hub, or to the user's database as a fencing token.
     pub const fn get(self) -> u64 {
         self.0
     }

@@ -1,4 +1,4 @@
-//! One event: as it is sent, and as it reaches a processor.
+//! Events, as they are sent and as they reach a processor.
 
 mod conversions;
 
@@ -13,21 +13,21 @@ use crate::time::Timestamp;
 /// An event. Cloning it copies no bytes.
 #[derive(Clone, PartialEq)]
 pub struct Event {
-    /// Its number within the partition.
+    /// Its number in the partition.
     pub sequence: SequenceNumber,
-    /// Its place in the log.
+    /// Its offset in the log.
     pub offset: Offset,
-    /// When the hub stored it, by the hub's clock.
+    /// The time at which the hub stored it, by the hub's clock.
     pub enqueued_at: Timestamp,
     /// The key that chose its partition, if it was sent with one.
     pub partition_key: Option<Arc<str>>,
-    /// What was sent.
+    /// The payload.
     pub body: Bytes,
-    /// What the sender wrote beside the body.
+    /// The application properties that the sender set.
     pub properties: Properties,
-    /// What the sender wrote for those who carry the event: `content-type`, `message-id`,
-    /// `correlation-id` and the other fields of an AMQP message by their names there, and
-    /// annotations. What the hub itself adds are the fields above.
+    /// The system properties that the sender set: `content-type`, `message-id`, `correlation-id`
+    /// and the other fields of an AMQP message by their AMQP names, and annotations. Those that the
+    /// hub itself adds are the fields above.
     pub system_properties: Properties,
 }
 
@@ -37,7 +37,7 @@ impl Event {
         std::str::from_utf8(&self.body).ok()
     }
 
-    /// About how much memory the event holds on to: the unit of byte bounds.
+    /// The approximate memory that the event holds, in bytes: the unit of all byte limits.
     pub fn size(&self) -> usize {
         self.body.len()
             + self.partition_key.as_ref().map_or(0, |key| key.len())
@@ -47,7 +47,7 @@ impl Event {
 }
 
 impl fmt::Debug for Event {
-    /// Bodies are the user's data: only their length is shown.
+    /// Bodies are the user's data: only their length is printed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Event({:?} {:?} {} bytes)", self.sequence, self.offset, self.body.len())
     }
@@ -56,13 +56,13 @@ impl fmt::Debug for Event {
 /// An event on its way into a hub.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NewEvent {
-    /// What is sent.
+    /// The payload.
     pub body: Bytes,
-    /// The key that travels with it. It chooses the partition, unless the sender does.
+    /// The partition key. It chooses the partition, unless the sender names one.
     pub partition_key: Option<Arc<str>>,
-    /// What the sender writes beside the body.
+    /// The application properties.
     pub properties: Properties,
-    /// What the sender writes for those who carry the event; see [`Event::system_properties`].
+    /// The system properties; see [`Event::system_properties`].
     pub system_properties: Properties,
 }
 
@@ -91,7 +91,7 @@ impl Properties {
         self.0.iter().flat_map(|pairs| pairs.iter())
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }

@@ -1,24 +1,22 @@
-//! When an owner is dead.
+//! Decides whether an owner is dead: liveness of hosts and expiry of leases.
 //!
-//! Three clocks are at work and none is trusted alone. The store says how old
-//! a record is, by its own two timestamps. The watcher has its own clock, and
-//! knows since when it has seen a record unchanged. If the two advanced
-//! differently between two views, one of them was set (a failover, a machine
-//! that was moved), and nobody can tell which: the watch begins anew, and ages
-//! that the store computed across the jump do not count. A jump of our own clock
-//! while a view is on its way looks like a slow answer, and is not noticed: so of
-//! what we saw ourselves only that counts on which both clocks agree.
+//! Three facts about time are at hand, and none is trusted alone. The store computes the age of a
+//! record from two timestamps of its own clock. The watching host has its own monotonic clock, and
+//! knows since when it has seen a record unchanged. If the two clocks advanced differently between
+//! two views, one of them jumped (a failover, a machine that was moved), and nobody can tell which:
+//! the watch starts over, and ages that the store computed across the jump do not count. A jump of
+//! our own clock while a view is in flight looks like a slow answer and is not noticed. Therefore
+//! an observation of our own counts only as far as both clocks agree.
 //!
-//! Whoever begins to watch does not know whether the store's clock has just
-//! been set forward: it takes the store's word for an age only once it has seen
-//! for half a lease that nobody renews.
+//! A host that starts to watch does not know whether the store's clock has just been set forward.
+//! It trusts the store's ages only after it has seen no renewal for half a lease.
 //!
-//! If the store was away, everybody's records are old, and nobody is to blame.
-//! Whoever looks first would find itself alone and take everything, only to hand
-//! it over again as the others come back: so they are given a while to do so.
+//! After an outage of the store all records are old. The host that reads first would find itself
+//! alone and claim everything, only to hand it over again as the others come back: so the others
+//! get a grace period to renew.
 //!
-//! The owner, on its side, stops by itself a margin before any of this can
-//! happen: [`deadline`].
+//! The owner, on its side, stops by itself a safety margin before any of this can happen:
+//! [`deadline`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -29,18 +27,18 @@ use crate::lease::LeaseVersion;
 use crate::store::View;
 use crate::time::{Monotonic, Timestamp};
 
-/// When an owner must have stopped, counted from the instant *before* it sent
-/// the renewal that succeeded last.
+/// The time at which an owner must have stopped, counted from the instant *before* it sent its last
+/// successful renewal.
 pub fn deadline(sent: Monotonic, lease_duration: Duration, margin: Duration) -> Monotonic {
     sent + lease_duration.saturating_sub(margin)
 }
 
-/// How far two clocks may differ over one scan before they disagree.
+/// The difference between two clocks over one scan that is not yet a skew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tolerance {
-    /// At least this much is always tolerated: the store's clock resolution and a bit.
+    /// The part that is always tolerated: a little more than the resolution of the store's clock.
     pub fixed: Duration,
-    /// And one part in this many of the time between the views.
+    /// Plus one part in this many of the time between the views.
     pub one_in: u32,
 }
 
@@ -50,7 +48,7 @@ impl Default for Tolerance {
     }
 }
 
-/// When a view was taken, on both clocks.
+/// The time of a view, on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Reading {
     store: Timestamp,
@@ -58,62 +56,66 @@ struct Reading {
     received: Monotonic,
 }
 
-/// A record's state, and since when it was seen unchanged.
+/// An observation: the state of a record, and the time since which it was seen unchanged.
 #[derive(Clone, Debug)]
 struct Sighting<V> {
     version: V,
-    /// By our own clock.
+    /// The time by our own clock.
     since: Monotonic,
-    /// And by the store's.
+    /// The time by the store's clock.
     by_store: Timestamp,
-    /// When the last view was asked for in which it was not as it is now: it was written after that.
+    /// The send time of the last view in which the record was different: it was written after that.
     after: Option<Monotonic>,
 }
 
 impl<V> Sighting<V> {
-    /// What was seen before counts no more.
+    /// Starts the observation over: earlier views count no more.
     fn begins_at(&mut self, now: Reading) {
         (self.since, self.by_store) = (now.received, now.store);
     }
 }
 
-/// What one view says about who is alive.
+/// The liveness of owners and hosts, as one view shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Judgement {
-    /// The store's clock and ours advanced differently: nobody was declared dead.
+    /// True if the store's clock and ours advanced differently. Then nobody was declared dead.
     pub skewed: bool,
     /// Partitions whose owner stopped renewing.
     pub expired: Vec<PartitionId>,
-    /// Partitions whose lease is older than its record says, or may be: a clock was set since it was written.
+    /// Partitions whose lease may be older than its record says, because a clock was set since it
+    /// was written.
     pub ages_unknown: Vec<PartitionId>,
-    /// Hosts that show signs of life: a fresh heartbeat or an unexpired lease.
+    /// Hosts with a fresh heartbeat or an unexpired lease.
     pub alive: Vec<HostId>,
-    /// The store was away, and some that have not been heard of since count as alive for a while.
+    /// True if the store was unreachable, and hosts that have not written since count as alive
+    /// during the grace period.
     pub lenient: bool,
 }
 
-/// Watches the views of one host, one after the other.
+/// Tracks the liveness of all hosts of a group over the views that one host reads.
 #[derive(Debug)]
 pub struct Watch {
     tolerance: Tolerance,
-    /// Applies to records whose owner did not say how long they last.
+    /// The duration of a lease whose owner wrote none (another SDK).
     foreign_expiry: Duration,
     last: Option<Reading>,
-    /// When the first view had arrived.
+    /// The time at which the first view arrived.
     watching_since: Option<Monotonic>,
-    /// What was unchanged since before this instant has an age that only we know.
+    /// The time of the last clock jump. Only our own observation dates a record that is unchanged
+    /// since before it.
     jumped_at: Option<Monotonic>,
-    /// When the first look failed of those that failed without a success in between.
+    /// The time of the first failed read since the last success.
     lost_sight_at: Option<Monotonic>,
-    /// When the store was back, and for how long it had been away.
+    /// The time at which the store came back, and the length of the outage.
     back: Option<(Monotonic, Duration)>,
-    /// By version and epoch: a store that was restored from a copy may give a new lease the version of another one.
+    /// By version and epoch: a store that was restored from a backup may give a new lease the
+    /// version of an old one.
     leases: BTreeMap<PartitionId, Sighting<(LeaseVersion, Epoch)>>,
     hosts: BTreeMap<HostId, Sighting<u64>>,
 }
 
 impl Watch {
-    /// A watch that has seen nothing yet.
+    /// A tracker that has seen nothing yet.
     pub fn new(tolerance: Tolerance, foreign_expiry: Duration) -> Self {
         Self {
             tolerance,
@@ -128,12 +130,12 @@ impl Watch {
         }
     }
 
-    /// There was no view to take in: the store does not answer.
+    /// Notes that a view could not be read, because the store does not answer.
     pub fn lost_sight(&mut self, now: Monotonic) {
         self.lost_sight_at.get_or_insert(now);
     }
 
-    /// Takes in a view that was asked for at `sent` and had arrived at `received`.
+    /// Takes in a view that was requested at `sent` and arrived at `received`.
     pub fn observe(&mut self, view: &View, sent: Monotonic, received: Monotonic) -> Judgement {
         let reading = Reading { store: view.at, sent, received };
         let first = self.last.is_none();
@@ -145,7 +147,7 @@ impl Watch {
             self.back = Some((received, received.since(lost)));
         }
         if skewed {
-            // Whose fault it is cannot be told: what we saw proves nothing any more, either.
+            // We cannot tell which clock jumped, so our earlier observations are void, too.
             self.jumped_at = Some(received);
             self.leases.values_mut().for_each(|sighting| sighting.begins_at(reading));
             self.hosts.values_mut().for_each(|sighting| sighting.begins_at(reading));
@@ -172,10 +174,10 @@ impl Watch {
             }
             let excused = age >= lasts && self.excuses(sighting, lasts, sent);
             judgement.lenient |= excused;
-            // Owners renew at least twice in a lease: who watches for less cannot tell. However old the record
-            // is: a clock that is set may be years ahead.
+            // Owners renew at least twice in a lease, so a shorter watch proves nothing, however
+            // old the record is: a clock that was set may be years ahead.
             let seen_enough = watched >= lasts / 2;
-            // The first view has no other to compare clocks with: it buries nobody.
+            // The first view has no other one to compare clocks with, so it declares nobody dead.
             if !skewed && !first && seen_enough && age >= lasts && !excused {
                 judgement.expired.push(lease.partition);
                 faltering.extend(lease.owner.as_ref());
@@ -185,8 +187,8 @@ impl Watch {
         }
         for host in &view.hosts {
             let sighting = self.hosts.get(&host.record.id);
-            // A host that lets a lease expire is given less credit: its last heartbeat may be
-            // younger than its last renewal, and a plan should not count on the dead.
+            // A host that lets a lease expire gets less credit: its last heartbeat may be newer
+            // than its last renewal, and a plan should not count on dead hosts.
             let lasts = host.record.lease_duration;
             let age = self.age(sighting, host.age, reading);
             let credit = if faltering.contains(&host.record.id) { lasts * 2 / 3 } else { lasts };
@@ -201,13 +203,15 @@ impl Watch {
         judgement
     }
 
-    /// When a lease was written at the earliest, by our own clock alone; none if the first view had it already.
+    /// The earliest time at which a lease was written, by our own clock alone; `None` if the first
+    /// view had it already.
     pub fn written_after(&self, partition: PartitionId) -> Option<Monotonic> {
         self.leases.get(&partition)?.after
     }
 
-    /// How old a record is, by everything that is known about it. What we observed is what both clocks agree on: one
-    /// that was set ahead while a view was on its way cannot be told from a slow answer.
+    /// The age of a record, by everything that is known about it. Our own observation is what both
+    /// clocks agree on: a clock that jumped ahead while a view was in flight looks like a slow
+    /// answer.
     fn age<V>(&self, sighting: Option<&Sighting<V>>, by_store: Duration, now: Reading) -> Duration {
         let observed = sighting.map_or(Duration::ZERO, |sighting| {
             now.sent.since(sighting.since).min(now.store.since(sighting.by_store))
@@ -215,13 +219,14 @@ impl Watch {
         if self.jumped_since(sighting) { observed } else { by_store.max(observed) }
     }
 
-    /// Whether a clock was set since this record was first seen as it is.
+    /// True if a clock jumped since this record was first seen in its current state.
     fn jumped_since<V>(&self, sighting: Option<&Sighting<V>>) -> bool {
         self.jumped_at.is_some_and(|jump| sighting.is_some_and(|sighting| sighting.since <= jump))
     }
 
-    /// The store was away for about as long as this record lasts, and is back for less than a third of that:
-    /// its owner may not have got through yet.
+    /// True during the grace period: the store was away for at least half the duration of this
+    /// record, and is back for less than a third of it, so that the owner may not have got through
+    /// yet.
     fn excuses<V>(&self, sighting: Option<&Sighting<V>>, lasts: Duration, sent: Monotonic) -> bool {
         self.back.is_some_and(|(back, away)| {
             let unheard = sighting.is_none_or(|sighting| sighting.since <= back);

@@ -1,19 +1,19 @@
-//! What to do when a processor fails.
+//! Failure policies of processors: retry with backoff, skip, or close.
 
 use std::time::Duration;
 
-/// How long to wait before trying again: doubling, up to a limit.
+/// Exponential backoff: the delay doubles, up to a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// The first wait.
+    /// The first delay.
     pub first: Duration,
-    /// No wait is longer.
+    /// The longest delay.
     pub most: Duration,
 }
 
 impl Backoff {
-    /// The wait after the `failures`-th failure in a row (1, 2, 3 …).
-    /// `chance` shortens it by up to a quarter, so that many do not retry in step.
+    /// The delay after the `failures`-th failure in a row (1, 2, 3 …). The random number `chance`
+    /// shortens it by up to a quarter (jitter), so that many hosts do not retry in step.
     pub fn delay(&self, failures: u32, chance: u64) -> Duration {
         let doublings = failures.saturating_sub(1).min(32);
         let nanos = self.first.as_nanos().saturating_mul(1 << doublings).min(self.most.as_nanos());
@@ -23,26 +23,27 @@ impl Backoff {
     }
 }
 
-/// The backoff between attempts at a batch.
+/// The default backoff between attempts at a batch.
 pub const DEFAULT_BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(500), most: Duration::from_secs(30) };
 
-/// What the host does when `process_events` fails, panics or times out.
+/// The reaction of the host when `process_events` fails, panics or times out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicy {
-    /// Deliver the same batch again, for as long as it takes: nothing is skipped.
+    /// Deliver the same batch again until it succeeds: nothing is skipped.
     Retry(Backoff),
-    /// Deliver it this many times; then its events one by one, as many times
-    /// each; then skip those that still fail, and report every one of them.
+    /// Deliver the batch this many times; then its events one by one, this many times each; then
+    /// skip the poison events that still fail, and report each of them.
     SkipAfter {
         /// Attempts, at least 1.
         attempts: u32,
         /// The wait between them.
         backoff: Backoff,
     },
-    /// Close the partition and release it. This host claims it again no sooner than after the pause.
+    /// Close the partition and release it. This host does not claim it again before the pause is
+    /// over.
     Close {
-        /// How long to leave it alone.
+        /// The time during which this host leaves it alone.
         pause: Duration,
     },
 }
@@ -53,21 +54,21 @@ impl Default for FailurePolicy {
     }
 }
 
-/// What to do next about a batch that failed.
+/// The next step after a batch failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterFailure {
     /// Deliver it again after this long.
     Again(Duration),
     /// Deliver its events one by one, after this long.
     OneByOne(Duration),
-    /// Give up on it and go on behind it.
+    /// Give up on it and go on after it.
     Skip,
-    /// Close the partition, and leave it alone for this long.
+    /// Close the partition, and do not claim it for this long.
     Close(Duration),
 }
 
 impl FailurePolicy {
-    /// What to do after the `failures`-th failure in a row of a batch of `events`.
+    /// The next step after the `failures`-th failure in a row of a batch of `events`.
     pub fn after(&self, failures: u32, events: usize, chance: u64) -> AfterFailure {
         match *self {
             Self::Retry(backoff) => AfterFailure::Again(backoff.delay(failures, chance)),

@@ -1,11 +1,12 @@
-//! Asking for a partition, answering, and when silence permits theft.
+//! Handover requests: asks an owner for a partition, judges its answer, and steals from an
+//! unresponsive owner.
 //!
 //! ```text
 //!   asker: want in its own record ──► owner: answer in its own record
 //!            │                            │ draining until t: finish, close, checkpoint, transfer
 //!            │                            │ no: not above my share
 //!            ▼                            ▼ (nothing)
-//!          wait ◄── draining ── withdraw ◄── no         silence ──► steal, after a while
+//!          wait ◄── draining ── withdraw ◄── no       no answer ──► steal, after a while
 //! ```
 
 use std::time::Duration;
@@ -16,7 +17,7 @@ use crate::ids::{HostId, PartitionId};
 use crate::lease::Lease;
 use crate::time::{Monotonic, Timestamp};
 
-/// A request that stands in our record, with what became of it so far.
+/// A pending request of ours, with its progress so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// The partition.
@@ -25,36 +26,37 @@ pub struct Ask {
     pub owner: HostId,
     /// The epoch of the lease that was asked for.
     pub epoch: Epoch,
-    /// When it was put into our record; it is taken back if that could not be written.
+    /// The time at which it was put into our record; reset if that could not be written.
     pub asked_at: Monotonic,
-    /// When the owner was first seen to drain, and how long it said that would take.
+    /// The time at which the owner was first seen draining, and the time that it said it needs.
     pub draining_since: Option<(Monotonic, Duration)>,
-    /// When it said last that it would be done, by the store's clock.
+    /// The end of draining that the owner announced last, by the store's clock.
     pub told: Option<Timestamp>,
 }
 
 impl Ask {
-    /// As it stands in the record.
+    /// The request as it is written in our record.
     pub fn want(&self) -> Want {
         Want { partition: self.partition, owner: self.owner.clone(), epoch: self.epoch }
     }
 }
 
-/// What to do about a request.
+/// The next step for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Let it stand.
+    /// Keep it.
     Wait,
-    /// Take it back: it was refused, or the lease is no longer what was asked for.
+    /// Withdraw it: it was refused, or the lease has changed since the request.
     Withdraw,
-    /// The owner had its time and said nothing, or said it would and did not.
+    /// Take the lease: the owner did not answer in time, or announced a handover and did not carry
+    /// it out.
     Steal,
 }
 
-/// Judges a request by the lease as it is now and the owner's answers.
+/// Judges a request by the current lease and the owner's answers.
 ///
-/// `patience` is how long a handover may take. An owner that is seen draining
-/// gets it anew, and `grace` on top for the word to get round.
+/// `patience` is the time that a handover may take. It starts again when the owner is seen
+/// draining, plus `grace`, because the news takes time to arrive.
 #[expect(clippy::too_many_arguments, reason = "all that a judgement depends on, and nothing else")]
 pub fn judge(
     ask: &mut Ask,
@@ -72,14 +74,15 @@ pub fn judge(
         return Verdict::Withdraw;
     }
     let of_it = || answers.iter().filter(|answer| answer.partition == ask.partition);
-    // Whoever drains for another drains: when it is done, the lease is no longer what was asked for.
+    // An owner that drains for another host drains, too: when it is done, the lease has changed.
     let drains = || of_it().find(|answer| matches!(answer.reply, Reply::DrainingUntil(_)));
     let reply = of_it().find(|answer| answer.asker == *me).or_else(drains).map(|answer| answer.reply);
     match reply {
         Some(Reply::No) => return Verdict::Withdraw,
         Some(Reply::DrainingUntil(until)) => {
             let promised = until.since(store_now);
-            // The first word counts, unless it is corrected: the store's clock may have been set.
+            // The first announcement counts, unless the owner corrects it: the store's clock may
+            // have been set.
             let corrected = ask.told.replace(until).is_some_and(|told| told != until);
             let later = |(since, then): (Monotonic, Duration)| corrected && now + promised > since + then;
             if ask.draining_since.is_none_or(later) {
@@ -89,7 +92,7 @@ pub fn judge(
         _ => {}
     }
     let (since, limit) = match ask.draining_since {
-        // Its own word counts where it is longer than our patience.
+        // The owner's announcement counts if it is longer than our patience.
         Some((since, promised)) => (since, patience.max(promised).saturating_add(grace)),
         None => (ask.asked_at, patience),
     };
@@ -161,7 +164,8 @@ mod tests {
         let mut ask = ask();
         assert_eq!(judged(&mut ask, &draining, 128), Verdict::Wait);
         assert_eq!(judged(&mut ask, &draining, 162), Verdict::Wait);
-        // The answer is gone from the record, and the lease is still there: no new start.
+        // The answer is gone from the record, but the owner still has the lease: the time does not
+        // start again.
         assert_eq!(judged(&mut ask, &[], 162), Verdict::Wait);
         assert_eq!(judged(&mut ask, &[], 163), Verdict::Steal);
         assert_eq!(judged(&mut ask, &draining, 163), Verdict::Steal);
@@ -169,7 +173,7 @@ mod tests {
 
     #[test]
     fn an_owner_that_corrects_its_word_is_believed() {
-        // The store's clock was set ahead: the end that was told lies in the past.
+        // The store's clock was set ahead: the announced end lies in the past.
         let mut ask = ask();
         assert_eq!(
             judged(&mut ask, &[answer(1, "me", Reply::DrainingUntil(Timestamp(0)))], 100),

@@ -1,4 +1,4 @@
-//! What happened to a partition's ownership, and why.
+//! The history of a partition's ownership: each change of owner, with its reason.
 
 use std::fmt;
 
@@ -10,32 +10,32 @@ use crate::time::Timestamp;
 /// One change of owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnershipChange {
-    /// When, by the store's clock.
+    /// The time of the change, by the store's clock.
     pub at: Timestamp,
-    /// Which partition.
+    /// The partition.
     pub partition: PartitionId,
     /// The epoch that the change took.
     pub epoch: Epoch,
-    /// Who owned it before.
+    /// The owner before.
     pub from: Option<HostId>,
-    /// Who owns it now.
+    /// The owner after.
     pub to: Option<HostId>,
-    /// Why.
+    /// The reason.
     pub reason: ChangeReason,
 }
 
-/// Why an owner changed.
+/// The reason of a change of owner.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ChangeReason {
     /// A host claimed it.
     Claimed(ClaimCause),
     /// Its owner handed it over.
     HandedOver,
-    /// Its owner gave it back.
+    /// Its owner released it.
     Released(ReleaseCause),
-    /// A person moved the position.
+    /// An operator moved the position.
     Sought {
-        /// Who.
+        /// The operator's name, as given to the seek.
         by: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What a host says of itself: written by that host alone, read by all.
+//! Host records: written by one host with each heartbeat, read by all others.
 
 use std::time::Duration;
 
@@ -6,60 +6,60 @@ use crate::epoch::Epoch;
 use crate::ids::{HostId, LogId, PartitionId};
 use crate::time::Timestamp;
 
-/// What a host is able and willing to do.
+/// The state of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum HostState {
-    /// Owns partitions, or will.
+    /// Owns partitions, or is ready to.
     #[default]
     Active,
-    /// Ready, with nothing to own for now.
+    /// Ready, but has nothing to own for now.
     Standby,
-    /// Gives its partitions away and takes no new ones.
+    /// Hands its partitions over and takes no new ones.
     Draining,
-    /// Reaches the store, but cannot serve: the hub is out of its reach, or its
+    /// Unhealthy: it reaches the store, but cannot serve, because it cannot reach the hub or its
     /// processor does not open.
     Unfit,
 }
 
 impl HostState {
-    /// Whether the host counts when the load is shared.
+    /// True if the host counts when the load is shared.
     pub fn takes_part(self) -> bool {
         matches!(self, Self::Active | Self::Standby)
     }
 }
 
-/// A request to hand a partition over. It stands in the asker's own record.
+/// A request to hand a partition over. It is written in the asker's own record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Want {
     /// The partition.
     pub partition: PartitionId,
-    /// Who owns it, and is asked.
+    /// Its owner, which is asked.
     pub owner: HostId,
-    /// In which epoch.
+    /// The epoch of the owner's lease.
     pub epoch: Epoch,
 }
 
-/// An owner's answer to a [`Want`]. It stands in the owner's own record.
+/// An owner's answer to a [`Want`]. It is written in the owner's own record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The partition.
     pub partition: PartitionId,
-    /// Who asked.
+    /// The host that asked.
     pub asker: HostId,
-    /// What the owner says.
+    /// The answer.
     pub reply: Reply,
 }
 
-/// What an owner says to a request.
+/// An owner's answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// It will be handed over by then, by the store's clock.
+    /// Yes: the owner drains the partition and hands it over by this time, by the store's clock.
     DrainingUntil(Timestamp),
-    /// No: by the owner's view it is not above its share.
+    /// No: by the owner's view it does not own more than its share.
     No,
 }
 
-/// Small figures that ride along for people and tools.
+/// Statistics of a host, for people and tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostStatistics {
     /// Partitions owned and served.
@@ -75,35 +75,35 @@ pub struct HostStatistics {
 /// A host's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostRecord {
-    /// Who.
+    /// The host.
     pub id: HostId,
-    /// Counts the heartbeats of this incarnation: a record that stands still is seen to.
+    /// The number of the heartbeat in this incarnation. If it stops growing, other hosts notice.
     pub beat: u64,
-    /// What it is able and willing to do.
+    /// Its state.
     pub state: HostState,
-    /// The host is alive for this long after a heartbeat; also its lease duration.
+    /// The time for which the host counts as alive after a heartbeat; also its lease duration.
     pub lease_duration: Duration,
-    /// It never owns more partitions than this.
+    /// The most partitions that it may own.
     pub max_partitions: Option<u32>,
-    /// What it asks of others.
+    /// Its requests to owners.
     pub wants: Vec<Want>,
-    /// What it answers others.
+    /// Its answers to requests.
     pub answers: Vec<Answer>,
     /// For people and tools.
     pub statistics: HostStatistics,
     /// The version of Ephor that it runs.
     pub software: String,
-    /// The hub that it reads. None if it does not tell: the hub names no log or is away, or the host is of a version
-    /// that did not tell yet.
+    /// The hub that it reads. `None` if it does not report one: the hub names no log or is
+    /// unreachable, or the host runs a version that does not report it yet.
     pub hub: Option<ReadHub>,
 }
 
-/// The hub that a host reads, as of its last look.
+/// The hub that a host reads, as of the last time that it asked the hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadHub {
-    /// Where the hub is, for people.
+    /// The endpoint of the hub, for people.
     pub endpoint: String,
-    /// Which log it is.
+    /// The log of the hub.
     pub log: LogId,
 }
 

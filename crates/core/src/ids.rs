@@ -1,8 +1,7 @@
 //! Names and identities.
 //!
-//! A name is checked where it enters ([`FromStr`]) and trusted from there on.
-//! Names keep their case and compare exactly; a wire or blob layout that folds
-//! case does so in its own code.
+//! A name is checked where it enters ([`FromStr`]) and trusted from there on. Names keep their case
+//! and compare exactly; a wire format or blob layout that folds case does so in its own code.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +10,7 @@ use std::sync::Arc;
 /// The default consumer group, which every hub has.
 pub const DEFAULT_CONSUMER_GROUP: &str = "$Default";
 
-/// Why a name was refused.
+/// The reason for which a name was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {given:?} {problem}")]
 pub struct InvalidName {
@@ -87,7 +86,7 @@ fn entity_character(c: char) -> bool {
 }
 
 name!(
-    /// Where a hub lives: a host name such as `contoso.servicebus.windows.net`.
+    /// The namespace of a hub: a host name such as `contoso.servicebus.windows.net`.
     Namespace, "namespace", 260,
     |c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']'),
     "letters, digits, dots, hyphens, underscores, and a port"
@@ -104,7 +103,7 @@ name!(
     "letters, digits, dots, hyphens, underscores and the dollar sign"
 );
 name!(
-    /// The name of a host, as people see it. Not an identity: see [`HostId`].
+    /// The name of a host, as people see it. It is not an identity: see [`HostId`].
     HostName, "host name", 200,
     |c| !c.is_control() && !c.is_whitespace(),
     "visible characters without spaces"
@@ -117,10 +116,10 @@ impl ConsumerGroup {
     }
 }
 
-/// Number of a partition within its hub.
+/// The number of a partition in its hub.
 ///
-/// The service calls it an opaque string, and all hubs in the field use the
-/// decimal numbers from 0 on; anything else is refused when it is parsed.
+/// The service defines it as an opaque string, but all known hubs use the decimal numbers from 0
+/// on; anything else is refused when it is parsed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionId(pub u32);
 
@@ -148,7 +147,7 @@ impl FromStr for PartitionId {
     }
 }
 
-/// New with every start of a host, so that two runs under one name differ.
+/// A random number of one start of a host, so that two runs under one name differ.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
 
@@ -167,9 +166,9 @@ impl fmt::Debug for Incarnation {
 /// The identity of a running host: its name and its incarnation.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId {
-    /// What people call it.
+    /// The name that people use.
     pub name: HostName,
-    /// Which run of it this is.
+    /// The run of the host.
     pub incarnation: Incarnation,
 }
 
@@ -204,11 +203,11 @@ impl FromStr for HostId {
 
 /// A consumer group of a hub in a namespace: the scope of leases and checkpoints.
 ///
-/// Its text is for people. Hub names may contain slashes, so two groups can read
-/// the same: a backend keys its records by the three names.
+/// Its text is for people. Hub names may contain slashes, so two groups can have the same text: a
+/// backend keys its records by the three names.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct GroupId {
-    /// Where the hub lives.
+    /// The namespace of the hub.
     pub namespace: Namespace,
     /// The hub.
     pub hub: HubName,
@@ -222,8 +221,8 @@ impl fmt::Display for GroupId {
     }
 }
 
-/// Names one life of a hub's log, so that a hub that was deleted and made
-/// again under the same name is not mistaken for its predecessor.
+/// Identifies one life of a hub's log, so that a hub that was deleted and created again under the
+/// same name is not mistaken for its predecessor.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogId(Arc<str>);
 

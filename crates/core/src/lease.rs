@@ -1,11 +1,11 @@
-//! Who owns a partition: the life of a lease.
+//! Leases: the ownership of a partition and its life cycle.
 //!
 //! ```text
 //!            claim                       renew
 //!   (nobody) ──────────► owned, epoch e ◄──────┐
 //!       ▲                 │  │  │  └───────────┘
-//!       │ release, seek   │  │  └─ expired or silent ─ claim ─► owned by another, epoch > e
-//!       └─────────────────┘  └──── transfer ──────────────────► owned by the asker, epoch > e
+//!       │ release, seek   │  │  └─ expired or unresponsive ─ claim ─► owned by another, epoch > e
+//!       └─────────────────┘  └──── transfer ───────────────────────► owned by the asker, epoch > e
 //! ```
 
 use std::fmt;
@@ -16,19 +16,19 @@ use crate::epoch::Epoch;
 use crate::ids::{HostId, PartitionId};
 use crate::time::Timestamp;
 
-/// Proof of ownership: every write of a lease or a checkpoint presents one.
+/// The proof of ownership that every write of a lease or a checkpoint presents.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseToken {
     /// The partition.
     pub partition: PartitionId,
-    /// The host that holds it.
+    /// The host that holds the lease.
     pub owner: HostId,
-    /// The epoch in which it holds it.
+    /// The epoch of the lease.
     pub epoch: Epoch,
 }
 
-/// Names one state of a lease record, so that a claim can say which it saw.
-/// It changes with every write, renewals among them.
+/// Identifies one state of a lease record, so that a claim can name the state that it saw. It
+/// changes with every write, renewals included.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseVersion(Version);
 
@@ -75,110 +75,112 @@ impl fmt::Debug for LeaseVersion {
     }
 }
 
-/// A lease as a view shows it: times already turned into durations by the
-/// store's own clock.
+/// A lease as a view shows it, with ages that the store computed by its own clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// The partition.
     pub partition: PartitionId,
-    /// Who owns it, if anybody does.
+    /// The owner, if there is one.
     pub owner: Option<HostId>,
     /// The epoch of the last change of owner.
     pub epoch: Epoch,
-    /// How long a renewal lasts. None where the owner did not say (another SDK).
+    /// The time that a renewal lasts. `None` if the owner wrote none (another SDK).
     pub duration: Option<Duration>,
-    /// When the owner changed last, by the store's clock.
+    /// The time of the last change of owner, by the store's clock.
     pub acquired_at: Timestamp,
-    /// How long ago the record was last written: by a renewal, or by a change of owner.
+    /// The time since the record was last written, by a renewal or by a change of owner.
     pub age: Duration,
-    /// Whether that is so. After a store's restart nobody can tell: the age is then zero, so that nobody is taken
-    /// for dead, and only watching tells more.
+    /// True if `age` is known. After a restart of the store it is not; `age` is then zero, so that
+    /// the owner does not count as expired until a host has watched the record for long enough.
     pub age_known: bool,
-    /// Which state of the record this is.
+    /// The state of the record.
     pub version: LeaseVersion,
-    /// Who owned it before, if the lease was taken away and not given.
+    /// The owner from which the lease was taken by a takeover or a seek, not by a handover. It may
+    /// take the lease back without waiting. `None`, too, if a host before it may be at work for
+    /// longer.
     pub previous: Option<HostId>,
-    /// How long that previous owner may still be at work without knowing.
+    /// The time for which a host that lost the lease may still be at work without knowing it.
     pub quiet: Duration,
-    /// Who should have it next, by the word of whoever released it.
+    /// The successor that the last owner named when it released the lease.
     pub heir: Option<HostId>,
 }
 
 impl Lease {
-    /// The owner's proof, as its own host would hold it.
+    /// The token of the owner.
     pub fn token(&self) -> Option<LeaseToken> {
         let owner = self.owner.clone()?;
         Some(LeaseToken { partition: self.partition, owner, epoch: self.epoch })
     }
 }
 
-/// On what ground a host claims.
+/// The reason for a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ClaimCause {
     /// Nobody owns it.
     Unowned,
     /// Its owner has stopped renewing.
     Expired,
-    /// Its owner renews, but answers no request to hand over.
+    /// Its owner renews, but does not answer a request to hand over, or does not do as it answered.
     Silent,
     /// It is our own, and a foreign reader came with a newer epoch.
     Foreign,
 }
 
-/// A claim: take this partition, if its lease is still as it was seen.
+/// A claim: takes this partition, if its lease is still in the state that was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimRequest {
     /// The partition.
     pub partition: PartitionId,
-    /// Who claims.
+    /// The host that claims.
     pub host: HostId,
-    /// How long its renewals will last.
+    /// The time that its renewals will last.
     pub duration: Duration,
-    /// The state of the record that was seen; none if there was no record.
+    /// The state of the record that was seen; `None` if there was no record.
     pub seen: Option<LeaseVersion>,
-    /// The new epoch must be higher than this, besides being higher than any before.
+    /// The new epoch must be higher than this one, and higher than any before.
     pub above: Epoch,
-    /// On what ground.
+    /// The reason for the claim.
     pub cause: ClaimCause,
 }
 
-/// Why an owner gives a partition back.
+/// The reason for a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReleaseCause {
     /// The host stops.
     Shutdown,
-    /// The processor failed, and the policy says to close.
+    /// The processor failed, and its policy is to close.
     ProcessorFailed,
     /// The hub could not be read.
     SourceFailed,
-    /// A claim landed after it was given up, and nobody serves it.
+    /// A claim was carried out after its host had given up waiting for it, and nobody serves the
+    /// partition.
     Unserved,
 }
 
-/// A release.
+/// A release: gives a lease back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReleaseRequest {
     /// Proof of ownership.
     pub token: LeaseToken,
-    /// Why.
+    /// The reason for the release.
     pub cause: ReleaseCause,
-    /// Who should have it next. It stands in the lease, so that all plans agree, and a store
-    /// that can wake its users wakes that one.
+    /// The successor, if one is to be named. It is written in the lease, so that the plans of all
+    /// hosts agree, and a store that can wake hosts wakes it.
     pub heir: Option<HostId>,
-    /// Whether everything that was finished is also saved.
+    /// True if all finished events are also saved.
     pub settled: bool,
 }
 
-/// A handover.
+/// A handover of a lease to another host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransferRequest {
     /// Proof of ownership.
     pub token: LeaseToken,
-    /// Who gets it.
+    /// The new owner.
     pub to: HostId,
-    /// How long the new owner's renewals last.
+    /// The time that the new owner's renewals last.
     pub duration: Duration,
-    /// Whether everything that was finished is also saved.
+    /// True if all finished events are also saved.
     pub settled: bool,
 }
 

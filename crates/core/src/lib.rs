@@ -1,20 +1,19 @@
-//! The nouns, the decisions and the seams of Ephor.
+//! The types, the decisions and the backend traits of Ephor.
 //!
-//! Nothing here does I/O, reads a clock or draws a random number: time and
-//! chance are arguments. That is what lets the simulation, the model checker
-//! and the real host run the very same decisions.
+//! Nothing here does I/O, reads a clock or draws a random number: time and randomness are
+//! arguments. So the simulation, the model checker and the real host run the very same decisions.
 //!
 //! | to read about | open |
 //! |---|---|
-//! | who and where | [`ids`], [`epoch`], [`time`] |
-//! | events and places in a log | [`event`], [`position`], [`resume`] |
-//! | who owns a partition, and who may write | [`lease`], [`record`] |
-//! | when an owner is dead | [`expiry`] |
-//! | who should own what, and of which hub | [`balance`], [`handover`], [`same_hub`] |
-//! | how far a group has come | [`checkpoint`], [`progress`] |
-//! | who may read beside whom, and what a key chooses | [`receivers`], [`partition_key`] |
-//! | what to do when user code fails, or a task panics | [`failure`], [`panics`] |
-//! | what a backend implements | [`store`], [`source`] |
+//! | names, epochs, clocks | [`ids`], [`epoch`], [`time`] |
+//! | events, and positions in a log | [`event`], [`position`], [`resume`] |
+//! | ownership of partitions, and the rules of writing | [`lease`], [`record`], [`history`] |
+//! | liveness of hosts, expiry of leases | [`host_record`], [`expiry`] |
+//! | balance, handover, hosts that read different hubs | [`balance`], [`handover`], [`same_hub`] |
+//! | checkpoints and lag | [`checkpoint`], [`progress`] |
+//! | concurrent receivers, partition keys | [`receivers`], [`partition_key`] |
+//! | retries and failure policies, panics | [`failure`], [`panics`] |
+//! | traits that a backend implements | [`store`], [`source`] |
 
 pub mod balance;
 pub mod checkpoint;
@@ -41,8 +40,9 @@ pub mod source;
 pub mod store;
 pub mod time;
 
-/// A boxed future that can be sent between threads: what the seams return.
+/// A boxed future that can be sent between threads, as the methods of [`store`] and [`source`]
+/// return it.
 pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Any error, for causes that come from outside.
+/// Any error, for causes that come from outside this crate.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

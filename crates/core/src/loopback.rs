@@ -1,9 +1,9 @@
-//! Tells whether what is sent to a host stays on this machine.
+//! Tells whether traffic to a host stays on this machine.
 
 use std::net::IpAddr;
 
-/// Whether this name or address is the loopback interface. Only `localhost` counts of all names: what others
-/// resolve to is up to the network. An address of version 6 may stand in brackets.
+/// True if this name or address is the loopback interface. Of all names only `localhost` counts,
+/// because the network decides how others resolve. An IPv6 address may be in brackets.
 pub fn is_loopback(host: &str) -> bool {
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let address: Result<IpAddr, _> = host.parse();

@@ -1,6 +1,7 @@
-//! Catches panics, so that a task that others rely on survives one and can tell of it.
+//! Catches panics, so that a task on which others rely survives them and can report them.
 //!
-//! Only where panics unwind: with `panic = "abort"` the process ends, which is a crash like any other.
+//! This works only if panics unwind: with `panic = "abort"` the process ends, which is a crash like
+//! any other.
 
 use std::any::Any;
 use std::fmt;
@@ -12,7 +13,7 @@ use std::task::Poll;
 /// A panic that was caught.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Panicked {
-    /// Its words.
+    /// The panic message.
     pub message: String,
 }
 
@@ -31,12 +32,12 @@ impl fmt::Display for Panicked {
     }
 }
 
-/// Calls `work`, and catches its panic. What `work` may have left half done is the caller's to know.
+/// Calls `work` and catches its panic. The caller must know what `work` may have left half done.
 pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| Panicked::of(&*payload))
 }
 
-/// The same for a future, which is not polled again after its panic.
+/// The same for a future, which is not polled again after it panicked.
 pub async fn caught_async<F: Future>(future: F) -> Result<F::Output, Panicked> {
     let mut future = pin!(future);
     poll_fn(|context| match caught(|| future.as_mut().poll(context)) {

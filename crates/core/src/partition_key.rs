@@ -1,21 +1,21 @@
-//! Which partition a key chooses: the service's own hash, so that a key goes to
-//! the same partition here as it does there, whoever computes it.
+//! Maps a partition key to a partition, with the hash of Azure Event Hubs: a key goes to the same
+//! partition here as it does there, whichever side computes it.
 //!
-//! The hash is Bob Jenkins' lookup3 (`hashlittle2` with both seeds 0) over the
-//! key's UTF-8. Its two words are folded into 16 bits, read as a signed number.
+//! The hash is Bob Jenkins' lookup3 (`hashlittle2` with both seeds 0) over the key's UTF-8. Its two
+//! words are folded into 16 bits, read as a signed number.
 
 use crate::ids::PartitionId;
 
 #[cfg(test)]
 mod tests;
 
-/// A longer key is refused by the service.
+/// The most characters of a key. The service refuses a longer one.
 pub const MAX_KEY_CHARACTERS: usize = 128;
 
-/// An error quotes so much of a key and no more: keys may name people.
+/// The most characters of a key that an error quotes: keys may contain personal data.
 const QUOTED_CHARACTERS: usize = 80;
 
-/// Why a key was refused.
+/// The error for a key that is too long.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("partition key {beginning:?}… has {characters} characters; at most {MAX_KEY_CHARACTERS} are allowed")]
 pub struct InvalidKey {
@@ -23,7 +23,7 @@ pub struct InvalidKey {
     characters: usize,
 }
 
-/// Whether the service would take this key.
+/// Checks that the service would accept this key.
 pub fn check(key: &str) -> Result<(), InvalidKey> {
     let characters = key.chars().count();
     if characters > MAX_KEY_CHARACTERS {
@@ -32,14 +32,14 @@ pub fn check(key: &str) -> Result<(), InvalidKey> {
     Ok(())
 }
 
-/// The partition that this key chooses among so many; the first one where there is none.
+/// The partition of this key in a hub with this many partitions; partition 0 if there are none.
 pub fn partition_for(key: &str, partitions: u32) -> PartitionId {
-    // The service takes the remainder first and its absolute value then, which is the same.
+    // The service takes the remainder first and then its absolute value, which is the same.
     let hash = u32::from(hash(key).unsigned_abs());
     PartitionId(hash.checked_rem(partitions).unwrap_or(0))
 }
 
-/// The service's hash of a key; 0 for the empty one.
+/// The service's hash of a key; 0 for an empty one.
 pub fn hash(key: &str) -> i16 {
     let mut state = Lookup3::new(key.len());
     let mut blocks = key.as_bytes().chunks(Lookup3::BLOCK).peekable();
@@ -54,7 +54,7 @@ pub fn hash(key: &str) -> i16 {
     (state.c ^ state.b) as i16
 }
 
-/// The three words that lookup3 stirs.
+/// The three words of state that lookup3 mixes.
 struct Lookup3 {
     a: u32,
     b: u32,
@@ -62,7 +62,7 @@ struct Lookup3 {
 }
 
 impl Lookup3 {
-    /// Bytes that are added at once.
+    /// The bytes of one block.
     const BLOCK: usize = 12;
 
     fn new(length: usize) -> Self {
@@ -71,7 +71,7 @@ impl Lookup3 {
         Self { a: start, b: start, c: start }
     }
 
-    /// Adds a block as three little-endian words; a short one as if zeros followed.
+    /// Adds a block as three little-endian words; a short block is padded with zeros.
     fn add(&mut self, block: &[u8]) {
         let mut words = [0_u32; 3];
         for (index, byte) in block.iter().enumerate() {
@@ -82,7 +82,7 @@ impl Lookup3 {
         self.c = self.c.wrapping_add(words[2]);
     }
 
-    /// Between two blocks.
+    /// Mixes the state between two blocks.
     fn mix(&mut self) {
         let Self { a, b, c } = self;
         stir(a, c, b, 4);
@@ -93,7 +93,7 @@ impl Lookup3 {
         stir(c, b, a, 4);
     }
 
-    /// Behind the last block.
+    /// Mixes the state after the last block.
     fn finish(&mut self) {
         let Self { a, b, c } = self;
         settle(c, *b, 14);

@@ -1,4 +1,4 @@
-//! Places in a partition's log.
+//! Positions in a partition's log: sequence numbers, offsets and start positions.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::time::Timestamp;
 
-/// The number of an event within its partition: 0, 1, 2 …
+/// The number of an event in its partition: 0, 1, 2 …
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SequenceNumber(pub u64);
 
@@ -29,10 +29,10 @@ impl fmt::Debug for SequenceNumber {
     }
 }
 
-/// Where an event lies in its log: an opaque string to everyone but the hub.
+/// The place of an event in its log: an opaque string to everyone but the hub.
 ///
-/// Most offsets are plain numbers; those take no memory of their own, so that
-/// an event can be handed on without an allocation.
+/// Most offsets are plain numbers. Those are stored without an allocation, so that an event can be
+/// passed on cheaply.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Offset(Inner);
 
@@ -43,12 +43,12 @@ enum Inner {
 }
 
 impl Offset {
-    /// The offset that reads as this number.
+    /// The offset that is written as this number.
     pub const fn number(number: u64) -> Self {
         Self(Inner::Number(number))
     }
 
-    /// The offset that reads as this text, to the letter.
+    /// The offset with exactly this text.
     pub fn new(text: &str) -> Self {
         match text.parse::<u64>() {
             Ok(number) if number.to_string() == text => Self(Inner::Number(number)),
@@ -87,25 +87,25 @@ impl FromStr for Offset {
     }
 }
 
-/// Where a receiver begins.
+/// The position at which a receiver starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartPosition {
     /// At the oldest event that is kept.
     Earliest,
-    /// Behind the newest event: only what arrives from now on.
+    /// After the newest event: only events that arrive from now on.
     Latest,
-    /// At an event, or right behind it.
+    /// At an event, or right after it.
     Sequence {
         /// The event.
         number: SequenceNumber,
-        /// Whether that event itself is received.
+        /// True if that event itself is received.
         inclusive: bool,
     },
-    /// At an event, or right behind it, named by its offset.
+    /// At an event, or right after it, given by its offset.
     Offset {
         /// The event's offset.
         offset: Offset,
-        /// Whether that event itself is received.
+        /// True if that event itself is received.
         inclusive: bool,
     },
     /// At the first event enqueued at this time or later.
@@ -118,7 +118,7 @@ impl StartPosition {
         Self::Sequence { number, inclusive: true }
     }
 
-    /// Right behind this event.
+    /// Right after this event.
     pub fn after(number: SequenceNumber) -> Self {
         Self::Sequence { number, inclusive: false }
     }

@@ -1,4 +1,4 @@
-//! How far behind a group is.
+//! Computes lag: the distance of a group from the end of a partition.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use crate::position::SequenceNumber;
 use crate::source::PartitionProperties;
 use crate::time::Timestamp;
 
-/// The distance between the end of a partition and what is finished of it.
+/// The lag between the end of a partition and the last finished event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lag {
     /// Events not yet finished.
     pub events: u64,
-    /// How much later the newest event was enqueued than the last finished one,
-    /// both by the hub's clock: an idle partition does not fall behind.
+    /// The time from the last finished event to the newest one, by their enqueued times: the lag of
+    /// an idle partition does not grow.
     pub time: Duration,
 }
 
@@ -23,13 +23,13 @@ impl Lag {
     }
 }
 
-/// The last event that was finished: its number, and when it was enqueued, where that is known.
+/// The last finished event: its number, and the time at which it was enqueued, if known.
 pub type Finished = (SequenceNumber, Option<Timestamp>);
 
 /// The lag of a partition whose newest event and last finished event are given.
 ///
-/// With nothing finished yet, everything the partition keeps is still to do,
-/// and the time is unknown: zero.
+/// If nothing is finished yet, all events that the partition keeps count, and the time is unknown:
+/// zero.
 pub fn lag(partition: &PartitionProperties, finished: Option<Finished>) -> Lag {
     let Some(last) = &partition.last else { return Lag::default() };
     match finished {

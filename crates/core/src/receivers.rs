@@ -1,11 +1,12 @@
-//! Who reads a partition within one consumer group, and who must give way.
+//! Admits receivers of one consumer group to a partition, and disconnects those that lose it
+//! (fencing by epoch).
 //!
 //!   nobody ──epoch e──► one owner (e) ──epoch ≥ e──► another owner
 //!      └─no epoch─► up to five readers ──any epoch──► one owner
 //!
-//! Whoever gives way is told by whom. Nothing outlives the receivers: once the
-//! owner has left, every epoch may come, as with the service. A receiver that
-//! vanished without a word counts until [`Receivers::forget_vanished`] notices.
+//! A receiver that is disconnected learns the name and epoch of its successor. No state outlives
+//! the receivers: once the owner has left, any epoch is admitted, as with the service. A receiver
+//! that vanished without closing counts until [`Receivers::forget_vanished`] removes it.
 
 mod place;
 #[cfg(test)]
@@ -21,26 +22,26 @@ use crate::epoch::Epoch;
 use crate::source::OpenError;
 use crate::time::Monotonic;
 
-/// So many receivers without epoch may read a partition within one group.
+/// The most receivers without an epoch that may read a partition in one group.
 pub const MOST_WITHOUT_EPOCH: usize = 5;
 
-/// So many characters of a receiver's name count, as with the service.
+/// The most characters of a receiver's name that count, as with the service.
 pub const MAX_NAME_CHARACTERS: usize = 64;
 
-/// A receiver's name as a hub knows it: a longer one is cut.
+/// A receiver's name as a hub keeps it: a longer one is cut.
 pub fn known_name(name: &str) -> &str {
     name.char_indices().nth(MAX_NAME_CHARACTERS).map_or(name, |(end, _)| &name[..end])
 }
 
-/// A receiver that gave no sign of life for longer than this has vanished.
+/// The time without a sign of life after which a receiver counts as vanished.
 pub const DEFAULT_VANISH_AFTER: Duration = Duration::from_secs(10 * 60);
 
-/// The receivers of one group on one partition: one owner, or a few without epoch.
+/// The receivers of one group on one partition: one owner, or a few without an epoch.
 #[derive(Default, Debug)]
 pub struct Receivers(Vec<Arc<Place>>);
 
 impl Receivers {
-    /// Whether a receiver with this epoch may come in; nobody is disconnected by asking.
+    /// Checks that a receiver with this epoch may attach. The check disconnects nobody.
     pub fn admit(&self, name: &str, epoch: Option<Epoch>) -> Result<(), OpenError> {
         match (self.owner(), epoch) {
             (Some((owner, current)), Some(epoch)) if epoch < current => Err(OpenError::Refused {
@@ -61,7 +62,7 @@ impl Receivers {
         }
     }
 
-    /// Lets an admitted receiver in, and disconnects those that must give way.
+    /// Adds an admitted receiver, and disconnects those that it replaces.
     pub fn enter(&mut self, name: String, epoch: Option<Epoch>, now: Monotonic) -> Arc<Place> {
         if let Some(epoch) = epoch {
             for place in self.0.drain(..) {
@@ -74,20 +75,20 @@ impl Receivers {
         place
     }
 
-    /// Frees a place. A receiver that was disconnected has none any more, and its successor stays.
+    /// Removes a receiver. One that was disconnected is removed already, and its successor stays.
     pub fn leave(&mut self, place: &Arc<Place>) {
         self.0.retain(|present| !Arc::ptr_eq(present, place));
     }
 
-    /// Cuts the links of all receivers.
+    /// Disconnects all receivers, as if their links were lost.
     pub fn cut(&mut self, message: &Arc<str>) {
         for place in self.0.drain(..) {
             place.end(Ending::Lost(message.clone()));
         }
     }
 
-    /// Frees the places of those who gave no sign of life for longer than `after`, and tells how
-    /// many they were. One that comes back learns why it has to open anew.
+    /// Removes the receivers without a sign of life for longer than `after`, and returns their
+    /// number. If one of them comes back, its error says why it has to open again.
     pub fn forget_vanished(&mut self, now: Monotonic, after: Duration) -> usize {
         let before = self.0.len();
         self.0.retain(|place| {
@@ -101,12 +102,12 @@ impl Receivers {
         before - self.0.len()
     }
 
-    /// Whether nobody reads.
+    /// True if there are no receivers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Those who read, in the order in which they came.
+    /// The receivers, in the order in which they attached.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Place>> {
         self.0.iter()
     }

@@ -1,13 +1,12 @@
-//! Who may write: the records of a partition and the only ways to change them.
+//! The rules of writing: the records of a partition, and the only ways to change them.
 //!
-//! Each function takes the record as it is and gives back the record as it
-//! will be, or says why not. A store runs one of them inside one atomic step,
-//! or does what it does in a statement of its own; the memory store, the
-//! conformance suite and the model checker share these.
+//! Each function takes the current record and returns the next one, or the reason for refusing it.
+//! A store runs one of them inside one atomic step, or does the same in a statement of its own; the
+//! memory store, the conformance suite and the model checker share these.
 //!
-//! A claim, a transfer and a seek take a new epoch for the lease and *seal* the
-//! checkpoint with it. A save presents its epoch to the seal, never to the
-//! lease, so that checkpoints and renewals do not stand in each other's way.
+//! A claim, a transfer and a seek take a new epoch for the lease and *fence* the checkpoint with it
+//! (the field `seal`). A save is checked against this fence, never against the lease, so that
+//! checkpoints and renewals do not get in each other's way.
 
 #[cfg(test)]
 mod tests;
@@ -30,23 +29,23 @@ use crate::time::Timestamp;
 pub struct LeaseRecord {
     /// The partition.
     pub partition: PartitionId,
-    /// Who owns it.
+    /// The owner.
     pub owner: Option<HostId>,
     /// The epoch of the last change of owner.
     pub epoch: Epoch,
-    /// How long a renewal lasts; none if another SDK wrote the record.
+    /// The time that a renewal lasts; `None` if another SDK wrote the record.
     pub duration: Option<Duration>,
-    /// When the owner changed last.
+    /// The time of the last change of owner.
     pub acquired_at: Timestamp,
-    /// When the record was last written.
+    /// The time of the last write.
     pub renewed_at: Timestamp,
     /// Grows with every write.
     pub revision: u64,
-    /// Who was owner until the lease was taken away.
+    /// The owner from which the lease was taken by a takeover or a seek; see [`Lease::previous`].
     pub previous: Option<HostId>,
-    /// Until when that owner may be at work without knowing.
+    /// The time until which a host that lost the lease may be at work without knowing it.
     pub previous_until: Timestamp,
-    /// Who should have it next, by the word of whoever released it.
+    /// The successor that the last owner named when it released the lease.
     pub heir: Option<HostId>,
 }
 
@@ -83,13 +82,13 @@ impl LeaseRecord {
         }
     }
 
-    /// How long the previous owner may still be at work. A clock that was set back since does not
-    /// make that any longer than it was when the owner changed.
+    /// The time for which a previous owner may still be at work. A clock that was set back since
+    /// does not make it longer than it was when the owner changed.
     fn quiet_at(&self, now: Timestamp) -> Duration {
         self.previous_until.since(now.max(self.acquired_at))
     }
 
-    /// Until when that is, to be written into the next record.
+    /// The end of that time, to be written into the next record.
     fn previous_until_at(&self, now: Timestamp) -> Timestamp {
         self.previous_until.min(now + self.quiet_at(now))
     }
@@ -98,13 +97,15 @@ impl LeaseRecord {
         self.owner.as_ref() == Some(&token.owner) && self.epoch == token.epoch
     }
 
-    /// Who may still be at work, and until when, if the lease is taken away now.
+    /// The host that may still be at work if the lease is taken away now, and the time until which
+    /// it may be.
     fn unaware_if_taken(&self, now: Timestamp) -> (Option<HostId>, Timestamp) {
         match (&self.owner, self.duration) {
             (Some(owner), Some(duration)) => {
                 // A clock that was set back must not make anybody wait longer than a lease lasts.
                 let until = (self.renewed_at + duration).min(now + duration);
-                // If somebody before it may be at work for longer, its own word is not enough.
+                // If a host before it may be at work for longer, this owner alone cannot vouch that
+                // all have stopped.
                 let before = self.previous_until_at(now);
                 let alone = before <= until;
                 (alone.then(|| owner.clone()), until.max(before))
@@ -114,27 +115,27 @@ impl LeaseRecord {
     }
 }
 
-/// The checkpoint of a partition as it is stored, with its seal.
+/// The checkpoint of a partition as it is stored, with its fence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointRecord {
-    /// Only this epoch may write.
+    /// The fence: only this epoch may write.
     pub seal: Epoch,
     /// The position, once there is one.
     pub checkpoint: Option<Checkpoint>,
 }
 
-/// A change that a store carries out: the new records and the line for the history.
+/// A change for a store to carry out: the new records and the entry of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The lease as it will be.
+    /// The next lease.
     pub lease: LeaseRecord,
-    /// The checkpoint's seal as it will be.
+    /// The next fence of the checkpoint.
     pub seal: Epoch,
-    /// What the history says.
+    /// The entry of the history.
     pub history: OwnershipChange,
 }
 
-/// A partition whose epochs are used up: it can have no other owner, and nobody can seek.
+/// The error of a partition whose epochs are used up: it can have no new owner and no seek.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "partition {partition} has no epoch left: {highest} is known of it, and {} is the highest that a hub and a store \
@@ -159,7 +160,7 @@ fn epoch_above(partition: PartitionId, highest: Epoch) -> Result<Epoch, NoEpochL
     highest.next().ok_or(NoEpochLeft { partition, highest })
 }
 
-/// Claims a partition: allowed if the record is as the claimant saw it.
+/// Claims a partition: allowed if the record is in the state that the claimant saw.
 pub fn claim(
     lease: Option<&LeaseRecord>,
     seal: Epoch,
@@ -184,11 +185,11 @@ pub fn claim(
     } else {
         epoch_above(request.partition, highest)?
     };
-    // Who found the owner expired has seen that its time is over; who takes
-    // from a living owner must wait until that owner has certainly noticed.
+    // A host that found the owner expired has seen that its time is over. A host that takes the
+    // lease from a living owner must wait until that owner has certainly noticed.
     let (previous, previous_until) = match request.cause {
         ClaimCause::Silent => old.unaware_if_taken(now),
-        // The owner's own time is over; that of whoever it was taken from may not be.
+        // The owner's own time is over; that of a host from which it took the lease may not be.
         ClaimCause::Expired | ClaimCause::Unowned | ClaimCause::Foreign => {
             (old.previous.clone(), old.previous_until_at(now))
         }
@@ -216,7 +217,7 @@ pub fn claim(
     Ok(Some(Change { lease, seal: epoch, history }))
 }
 
-/// Renews a lease: allowed to whoever holds it.
+/// Renews a lease: allowed to its holder.
 pub fn renew(
     lease: Option<&LeaseRecord>,
     token: &LeaseToken,
@@ -227,7 +228,7 @@ pub fn renew(
     Some(LeaseRecord { duration: Some(duration), renewed_at: now, revision: old.revision + 1, ..old.clone() })
 }
 
-/// Hands a lease over, in a new epoch: allowed to whoever holds it.
+/// Hands a lease over in a new epoch: allowed to its holder.
 pub fn transfer(
     lease: Option<&LeaseRecord>,
     seal: Epoch,
@@ -258,8 +259,8 @@ pub fn transfer(
     Ok(Some(Change { lease, seal: epoch, history }))
 }
 
-/// Gives a lease back: allowed to whoever holds it. The epoch stays, so that
-/// a save that was under way still counts.
+/// Releases a lease: allowed to its holder. The epoch stays, so that a save in flight still
+/// succeeds.
 pub fn release(
     lease: Option<&LeaseRecord>,
     seal: Epoch,
@@ -288,7 +289,7 @@ pub fn release(
     Some(Change { lease, seal, history })
 }
 
-/// Moves a position by a person's will: epoch + 1, no owner, in one step. The
+/// Moves a position for an operator: takes a new epoch and removes the owner in one step. The
 /// caller writes the new position together with the change.
 pub fn seek(
     lease: Option<&LeaseRecord>,
@@ -326,30 +327,30 @@ pub fn seek(
     Ok(Change { lease, seal: epoch, history })
 }
 
-/// How a save ends.
+/// The outcome of a save.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SaveVerdict {
     /// Write this.
     Write(Checkpoint),
-    /// What is stored is further ahead.
+    /// The stored position is further ahead.
     Behind(Checkpoint),
-    /// The epoch is no longer the one that may write.
+    /// The epoch may no longer write.
     Fenced {
-        /// The one that may.
+        /// The epoch that may write.
         seal: Epoch,
     },
 }
 
-/// Saves a position: allowed to the epoch that the checkpoint is sealed with,
-/// and backwards only where the stored position does not exist.
+/// Saves a position: allowed to the epoch with which the checkpoint is fenced, and backwards only
+/// for a rewind, when the stored position does not exist.
 pub fn save(record: &CheckpointRecord, request: &SaveRequest, now: Timestamp, rules: &Rules) -> SaveVerdict {
     let SaveRequest { token, position, log, rewind } = request;
-    // Nobody has the epoch before the first, not even where nobody has claimed yet.
+    // Nobody has the epoch before the first one, not even while nobody has claimed yet.
     let fenced = record.seal != token.epoch || token.epoch == Epoch::NONE;
     if rules.checkpoints_are_fenced && fenced {
         return SaveVerdict::Fenced { seal: record.seal };
     }
-    // Whoever does not name the log means the one that is stored.
+    // A save without a log means the log that is stored.
     let log = log.as_ref().or_else(|| record.checkpoint.as_ref()?.log.as_ref());
     let backwards = record.checkpoint.as_ref().filter(|stored| !rewind && stored.forbids(position, log));
     match backwards {

@@ -1,8 +1,8 @@
-//! Where a new owner begins to read.
+//! Decides at which position a new owner starts to read.
 //!
-//! A stored checkpoint wins over the initial position. A position that does not
-//! exist any more, or not in this log, is never passed over in silence. One that
-//! seems to lie beyond the end is tried all the same, until there is proof ([`proof`]).
+//! A stored checkpoint wins over the initial position. A position that no longer exists, or does
+//! not exist in this log, is always reported. A position that seems to lie beyond the end is tried
+//! all the same, until there is proof ([`proof`]).
 
 pub mod proof;
 
@@ -14,51 +14,51 @@ use crate::position::{SequenceNumber, StartPosition};
 use crate::source::PartitionProperties;
 use crate::store::Founding;
 
-/// What to do about a position that does not exist.
+/// The reaction to a position that does not exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnInvalidPosition {
-    /// Go on at the oldest event there is, and report how many are gone.
+    /// Go on at the oldest event that is kept, and report the number of lost events.
     #[default]
     Earliest,
-    /// Go on behind the newest event.
+    /// Go on after the newest event.
     Latest,
-    /// Keep the partition and read nothing until a person seeks.
+    /// Keep the partition and read nothing until an operator seeks.
     Stop,
 }
 
-/// Why a position does not exist.
+/// The reason for which a position does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LostGround {
     /// Retention removed events that were not finished.
     Overtaken {
         /// The first event that should have been read.
         wanted: SequenceNumber,
-        /// The oldest that is left.
+        /// The oldest event that is left.
         oldest: SequenceNumber,
     },
-    /// The position lies behind the end of the log.
+    /// The position lies beyond the end of the log.
     BeyondTheEnd {
         /// The first event that should have been read.
         wanted: SequenceNumber,
-        /// The next event to come.
+        /// The number of the next event to come.
         next: SequenceNumber,
     },
-    /// The hub was made anew: the position belongs to another log.
+    /// The hub was created again: the position belongs to another log.
     AnotherLog {
         /// The log of the position.
         was: LogId,
         /// The log of the hub.
         is: LogId,
     },
-    /// The hub says that it knows no such position.
+    /// The hub reports that it does not know the position.
     Unknown {
-        /// What it said.
+        /// The message of the hub.
         message: String,
     },
 }
 
 impl LostGround {
-    /// How many events are gone, where that can be told.
+    /// The number of lost events, if known.
     pub fn gone(&self) -> Option<u64> {
         match self {
             Self::Overtaken { wanted, oldest } => Some(oldest.0 - wanted.0),
@@ -86,23 +86,24 @@ impl fmt::Display for LostGround {
     }
 }
 
-/// Where to begin.
+/// The position at which to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resume {
     /// The position to open the receiver at.
     pub start: StartPosition,
-    /// What was lost on the way here.
+    /// The reason, if the wanted position does not exist.
     pub lost: Option<LostGround>,
-    /// The start moves with time: write it down, so that a successor starts here too.
+    /// True if the start moves with time and must be saved, so that a successor starts here, too.
     pub remember: bool,
-    /// The checkpoint lies beyond the end of this very log: write the start over it, or reading
-    /// would jump there once the log has grown that far.
+    /// True if the checkpoint lies beyond the end of this very log. The start must be written over
+    /// it, or reading would jump there once the log has grown that far.
     pub rewind: bool,
 }
 
 impl Resume {
-    /// The earliest event by its number, to be written down, where the oldest are gone already. It moves with time, too;
-    /// and whoever sees nothing but the stored position, an autoscaler for one, would count those that are gone.
+    /// Replaces the earliest position by a sequence number to be saved, if the oldest events are
+    /// gone already. The earliest position moves with time, too, and a tool that sees only the
+    /// stored position, such as an autoscaler, would count the events that are gone.
     pub fn pinned(self, partition: &PartitionProperties) -> Self {
         if self.start != StartPosition::Earliest || partition.first == SequenceNumber(0) {
             return self;
@@ -111,8 +112,8 @@ impl Resume {
     }
 }
 
-/// The initial position of a partition without checkpoint: what the options
-/// say, but the earliest for a partition that came after the group began.
+/// The initial position of a partition without a checkpoint: as the options say, but the earliest
+/// one for a partition that was added after the group began.
 pub fn initial_position(
     founding: Option<&Founding>,
     partition: PartitionId,
@@ -122,7 +123,8 @@ pub fn initial_position(
     if grown { StartPosition::Earliest } else { wanted() }
 }
 
-/// Where to begin, or why not to. A position beyond the end of the log is taken as it is: see [`beyond_the_end`].
+/// The position at which to start, or the reason not to. A position beyond the end of the log is
+/// returned unchanged: see [`beyond_the_end`].
 pub fn resume(
     checkpoint: Option<&Checkpoint>,
     initial: StartPosition,
@@ -144,7 +146,7 @@ pub fn resume(
     Ok(Resume { start, lost: None, remember, rewind: false })
 }
 
-/// Where to begin instead, when the position was found not to exist.
+/// The replacement for a position that was found not to exist.
 pub fn instead(
     lost: LostGround,
     partition: &PartitionProperties,
@@ -152,7 +154,7 @@ pub fn instead(
 ) -> Result<Resume, LostGround> {
     let start = match (on_invalid, &lost) {
         (OnInvalidPosition::Earliest, _) => StartPosition::Earliest,
-        // Properties that lag behind the receivers do not lead back.
+        // Properties that are older than what the receivers report do not lead back.
         (OnInvalidPosition::Latest, LostGround::Overtaken { oldest, .. }) if *oldest > partition.next => {
             StartPosition::at(*oldest)
         }
@@ -164,17 +166,19 @@ pub fn instead(
     Ok(Resume { start, lost: Some(lost), remember, rewind })
 }
 
-/// The position as it is written down: what a successor starts from.
+/// The position as it is saved for a successor.
 pub fn remembered(start: &StartPosition) -> Position {
     Position::Start(start.clone())
 }
 
-/// Whether a position lies beyond the end, as far as the partition's properties tell. That alone is no proof.
+/// The reason, if a position lies beyond the end by the partition's properties. That alone is no
+/// proof.
 pub fn beyond_the_end(start: &StartPosition, partition: &PartitionProperties) -> Option<LostGround> {
     out_of_range(start, partition).filter(|ground| matches!(ground, LostGround::BeyondTheEnd { .. }))
 }
 
-/// "Behind the newest event", pinned to the event that is the newest now. Numbers that were passed over are behind it.
+/// "After the newest event", pinned to the event that is the newest now. Sequence numbers that were
+/// passed over come after it.
 fn end_of(partition: &PartitionProperties) -> StartPosition {
     match &partition.last {
         Some(last) if last.sequence.next() == partition.next => StartPosition::after(last.sequence),
@@ -244,7 +248,7 @@ mod tests {
         let pinned = from(None, StartPosition::Earliest, &trimmed).pinned(&trimmed);
         let start = StartPosition::at(SequenceNumber(100));
         assert_eq!(pinned, Resume { start, lost: None, remember: true, rewind: false });
-        // A log that is whole needs no number, and any other position has its own.
+        // A log with all its events needs no number, and any other position has its own.
         let whole = partition(0, Some(200));
         let found = from(None, StartPosition::Earliest, &whole);
         assert_eq!(found.clone().pinned(&whole), found);
@@ -368,7 +372,7 @@ mod tests {
         assert!(latest.remember);
         assert!(!go(OnInvalidPosition::Earliest).unwrap().remember);
         assert!(!latest.rewind);
-        // An event was there that the properties do not know of yet.
+        // An event was received that the properties do not include yet.
         let ground = LostGround::Overtaken { wanted: SequenceNumber(20), oldest: SequenceNumber(30) };
         let ahead = instead(ground, &kept, OnInvalidPosition::Latest).unwrap();
         assert_eq!(ahead.start, StartPosition::at(SequenceNumber(30)));

@@ -1,16 +1,18 @@
-//! Notices that hosts of one group read different hubs.
+//! Detects hosts of one group that read different hubs.
 //!
-//! A group is named after its hub, and two hubs may bear one name: development hubs on two ports of one address, for
-//! example. Their hosts would share one set of leases, and each would read only a part of its own hub. A hub that was
-//! made anew looks the same at first: its hosts learn of the new log one by one. So another log counts only when a
-//! host that is alive still reports it after everybody has had the time to look at the hub again.
+//! A group is named after its hub, and two hubs may have the same name: development hubs on two
+//! ports of one address, for example. Their hosts would share one set of leases, and each would
+//! read only a part of its own hub. A hub that was deleted and created again looks the same at
+//! first, because its hosts learn of the new log one by one. So another log counts only if a host
+//! that is alive still reports it after every host has had the time to ask the hub again.
 //!
-//! A heartbeat says when it was seen, and not when it was written: the store may be away in between, for the host that
-//! writes or for the one that watches. So a heartbeat is evidence only if it
+//! A heartbeat is dated by when it was seen, not by when it was written: the store may be
+//! unreachable in between, for the host that writes or for the one that watches. So a heartbeat is
+//! evidence only if it
 //!
-//! - tells the same log as all others since the time began to count,
-//! - does not end a silence of a lease or more, after which the time begins anew,
-//! - was not there yet at an earlier look that came after that time, so that it was written later.
+//! - reports the same log as all others since the time began to count,
+//! - does not end a silence of a lease or more, after which the time starts again,
+//! - was absent from an earlier view that came after that time, so that it was written later.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,14 +24,14 @@ use crate::loopback::is_loopback;
 use crate::store::HostEntry;
 use crate::time::Monotonic;
 
-/// How often every host looks at its hub.
+/// The interval at which every host asks its hub for its properties.
 pub const HUB_REFRESH: Duration = Duration::from_secs(30);
 
-/// Watches which hubs the other hosts of a group read.
+/// Tracks the hubs that the other hosts of a group read.
 #[derive(Clone, Debug)]
 pub struct HubWatch {
     patience: Duration,
-    /// The last look.
+    /// The time of the last view.
     looked_at: Option<Monotonic>,
     /// The hosts that report another log.
     others: BTreeMap<HostId, Other>,
@@ -38,45 +40,45 @@ pub struct HubWatch {
 /// A host that reports another log.
 #[derive(Clone, Debug)]
 struct Other {
-    /// Which.
+    /// The log.
     log: LogId,
-    /// When it was first seen to, without a silence since.
+    /// The time at which it was first seen to report it, without a silence since.
     since: Monotonic,
     /// Its last heartbeat.
     beat: u64,
-    /// When that was first seen.
+    /// The time at which that heartbeat was first seen.
     heard_at: Monotonic,
 }
 
-/// What the records of the others say.
+/// The conclusion from the records of the other hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HubFinding {
-    /// Everybody who is alive reads our hub, as far as they tell.
+    /// All living hosts read our hub, as far as they report it.
     Same,
-    /// Somebody reports another log, and may be dead or about to learn of ours.
+    /// A host reports another log, but may be dead or about to learn of ours.
     Unsure {
-        /// Who.
+        /// The host.
         host: HostId,
-        /// Which.
+        /// The hub that it reads.
         reads: ReadHub,
     },
-    /// Somebody alive reads another hub.
+    /// A living host reads another hub.
     Different {
-        /// Who.
+        /// The host.
         host: HostId,
-        /// Which.
+        /// The hub that it reads.
         reads: ReadHub,
     },
 }
 
 impl HubWatch {
-    /// Begins to watch. Within `patience`, everybody who is alive looks at the hub, and says so. A host whose own lease
-    /// is long is given [longer](patience_with).
+    /// Starts to watch. Within `patience`, every living host asks its hub and reports the log. A
+    /// host whose own lease is long gets [longer](patience_with).
     pub fn new(patience: Duration) -> Self {
         Self { patience, looked_at: None, others: BTreeMap::new() }
     }
 
-    /// Looks at the records of a view that was read just now. `ours` is the hub that `me` reads.
+    /// Takes in the records of a view that was read just now. `ours` is the hub that `me` reads.
     pub fn look(&mut self, me: &HostId, ours: &ReadHub, hosts: &[HostEntry], now: Monotonic) -> HubFinding {
         let before = self.looked_at.replace(now);
         let conflicting = hosts.iter().filter(|entry| entry.record.id != *me);
@@ -111,15 +113,16 @@ impl HubWatch {
     }
 }
 
-/// How long a host with this lease may report a log that is no more. Its options are its own, and all that is known of
-/// them is that a heartbeat and a look at the store fit into its lease.
+/// The time for which a host with this lease may report a log that no longer exists. Its options
+/// are its own; all that is known of them is that a heartbeat and a read of the store fit into its
+/// lease.
 pub fn patience_with(patience: Duration, lease_duration: Duration) -> Duration {
     patience.max(HUB_REFRESH.saturating_add(lease_duration.saturating_mul(2)))
 }
 
-/// True if two hosts that name these endpoints reach one hub, whatever log they found there: it was made anew. An
-/// address of the own machine, a name without a domain (of a container, for example) and a path in the file system mean
-/// something else elsewhere.
+/// True if two hosts that name these endpoints reach one hub, whatever log they found there: then
+/// it was deleted and created again. An address of the own machine, a name without a domain (of a
+/// container, for example) and a path in the file system mean something else on another machine.
 fn is_one_place(one: &str, other: &str) -> bool {
     let host = one.split_once('/').and_then(|(address, _)| address.rsplit_once(':')).map(|(host, _)| host);
     one == other && host.is_some_and(means_the_same_everywhere)
@@ -145,7 +148,7 @@ mod tests {
     use crate::host_record::{HostRecord, HostState, HostStatistics};
     use crate::ids::Incarnation;
 
-    /// Shorter than what a lease of 30 s asks for, which is 90 s.
+    /// Shorter than the patience for a lease of 30 s, which is 90 s.
     const PATIENCE: Duration = Duration::from_secs(50);
 
     fn id(name: &str) -> HostId {
@@ -172,7 +175,7 @@ mod tests {
         HostEntry { record, age: Duration::from_secs(age), age_known: true }
     }
 
-    /// What host `a` of log `x` finds, look by look.
+    /// The findings of host `a` with log `x`, view by view.
     fn watched(looks: &[(u64, &[HostEntry])]) -> Vec<HubFinding> {
         let at = |seconds| Monotonic(0) + Duration::from_secs(seconds);
         let mut watch = HubWatch::new(PATIENCE);
@@ -182,7 +185,8 @@ mod tests {
         looks.iter().map(look).collect()
     }
 
-    /// The same, where host `b` writes its record with these logs at these seconds, one beat each.
+    /// The same, if host `b` writes its record with these logs at these seconds, one heartbeat
+    /// each.
     fn heard(beats: &[(u64, &str)]) -> Vec<HubFinding> {
         let entries: Vec<(u64, [HostEntry; 1])> = (1..)
             .zip(beats)
@@ -262,7 +266,8 @@ mod tests {
         assert_eq!(found[7], different("y"), "we have had our time, too");
     }
 
-    /// A hub made anew twice: the time that a host stood at the first log says nothing of the third.
+    /// A hub that was created again twice: the time that a host reported the first log says nothing
+    /// about the third.
     #[test]
     fn the_time_begins_anew_with_each_log() {
         let found = heard(&[(0, "y"), (25, "y"), (50, "y"), (75, "y"), (95, "z"), (105, "z"), (115, "z")]);
@@ -277,7 +282,8 @@ mod tests {
         );
     }
 
-    /// The store was away for everybody: what is seen first afterwards may have been written just before.
+    /// The store was unreachable for all: a record that is first seen afterwards may have been
+    /// written just before.
     #[test]
     fn a_watcher_that_saw_nothing_for_a_while_does_not_take_an_old_beat_for_a_new_one() {
         let found = heard(&[(0, "y"), (10, "y"), (20, "y"), (26, "y"), (56, "y")]);

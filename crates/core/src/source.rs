@@ -1,11 +1,10 @@
-//! The seam to a hub: where events come from.
+//! The source interface: reads events from a hub.
 //!
-//! An implementation keeps two promises that the host builds on. Dropping the
-//! future of [`Receiver::receive`] loses no event: the next call yields it. And
-//! a receiver that lost its link resumes by itself right behind the last event
-//! it handed out, never at the position it was opened with. One with epoch 0
-//! tells of the loss instead: that epoch keeps nobody out, so whoever opened it
-//! must make sure that the partition is still its own.
+//! An implementation keeps two promises on which the host builds. Dropping the future of
+//! [`Receiver::receive`] loses no event: the next call yields it. And a receiver that lost its link
+//! reconnects by itself and resumes right after the last event that it yielded, never at the
+//! position with which it was opened. A receiver with epoch 0 reports the loss instead: that epoch
+//! fences nobody, so the caller must first make sure that it still owns the partition.
 
 use crate::BoxError;
 use crate::BoxFuture;
@@ -15,12 +14,12 @@ use crate::ids::{ConsumerGroup, HubName, LogId, Namespace, PartitionId};
 use crate::position::{Offset, SequenceNumber, StartPosition};
 use crate::time::Timestamp;
 
-/// What a hub says of itself.
+/// The properties of a hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubProperties {
     /// Its partitions, in order.
     pub partitions: Vec<PartitionId>,
-    /// Names this life of the hub's log, where the source can tell.
+    /// Identifies this life of the hub's log, if the source can tell.
     pub log: Option<LogId>,
 }
 
@@ -29,57 +28,57 @@ pub struct HubProperties {
 pub struct LastEnqueued {
     /// Its number.
     pub sequence: SequenceNumber,
-    /// Its place in the log.
+    /// Its offset in the log.
     pub offset: Offset,
-    /// When it was stored, by the hub's clock.
+    /// The time at which it was stored, by the hub's clock.
     pub enqueued_at: Timestamp,
 }
 
-/// What a partition says of itself.
+/// The properties of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionProperties {
-    /// Which partition.
+    /// The partition.
     pub id: PartitionId,
-    /// The oldest event that is kept; the next one to come if none is.
+    /// The number of the oldest event that is kept; that of the next event to come if none is kept.
     pub first: SequenceNumber,
     /// The newest event that was ever stored, even if it is no longer kept.
     pub last: Option<LastEnqueued>,
-    /// The number of the next event to come. It is further than right behind [`last`](Self::last) where a hub passed
-    /// over numbers, so that none is given out twice.
+    /// The number of the next event to come. There is a gap after [`last`](Self::last) if the hub
+    /// passed over numbers, so that no number is used twice.
     pub next: SequenceNumber,
 }
 
 impl PartitionProperties {
-    /// Those of a partition whose numbers follow one another: the next event comes right behind the last.
+    /// The properties of a partition without a gap: the next event comes right after the last.
     pub fn without_gap(id: PartitionId, first: SequenceNumber, last: Option<LastEnqueued>) -> Self {
         let next = last.as_ref().map_or(first, |last| last.sequence.next().max(first));
         Self { id, first, last, next }
     }
 }
 
-/// What a receiver is opened with.
+/// A request to open a receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenRequest {
     /// The consumer group.
     pub group: ConsumerGroup,
     /// The partition.
     pub partition: PartitionId,
-    /// Where to begin.
+    /// The position at which to start.
     pub start: StartPosition,
-    /// The owner's epoch; without one the receiver shares the partition with others. [`Epoch::NONE`] is that of
-    /// processors that know no epochs: the last of them that came reads.
+    /// The owner's epoch. A receiver without one shares the partition with others. [`Epoch::NONE`]
+    /// is the epoch of processors that know no epochs: the one that attached last reads.
     pub epoch: Option<Epoch>,
-    /// What the hub calls this receiver when it tells another about it.
+    /// The name of this receiver that the hub shows to others.
     pub receiver: String,
-    /// At most this many events wait on this side.
+    /// The most events that may wait on this side.
     pub prefetch_events: usize,
-    /// At most about this many bytes wait on this side.
+    /// The approximate limit of the bytes that may wait on this side.
     pub prefetch_bytes: usize,
 }
 
 impl OpenRequest {
-    /// A receiver that nobody means to read: without epoch it disturbs nobody, and whether it
-    /// opens tells whether the group exists.
+    /// A request for a receiver that nobody will read. Without an epoch it disconnects nobody, and
+    /// it opens only if the group exists.
     pub fn probe(group: &ConsumerGroup, partition: PartitionId, who: &str) -> Self {
         Self {
             group: group.clone(),
@@ -93,56 +92,56 @@ impl OpenRequest {
     }
 }
 
-/// A hub that cannot answer.
+/// An error of a hub that cannot answer.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// The hub, the consumer group or the partition does not exist.
     #[error("{what} does not exist")]
     NotFound {
-        /// What does not.
+        /// The missing thing.
         what: String,
     },
     /// The credentials do not permit it.
     #[error("not permitted: {message}")]
     Unauthorized {
-        /// What the hub said.
+        /// The message of the hub.
         message: String,
     },
-    /// The client is set up so that it cannot reach the hub at all, for example without TLS where the hub wants it.
-    /// Trying again changes nothing.
+    /// The client is configured in a way that can never reach the hub, for example without TLS
+    /// although the hub requires it. A retry changes nothing.
     #[error("{message}")]
     Misconfigured {
-        /// What does not go together, and what to write instead.
+        /// The conflict, and the setting that would be right.
         message: String,
     },
-    /// The hub cannot be reached or is busy; it may pass.
+    /// The hub cannot be reached or is busy; a retry may succeed.
     #[error("the hub is not available: {0}")]
     Unavailable(#[source] BoxError),
 }
 
-/// Why a receiver does not open.
+/// The reason for which a receiver does not open.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// A receiver with a higher epoch is there.
+    /// There is a receiver with a higher epoch.
     #[error("{message}")]
     Refused {
-        /// The epoch of the receiver that is there.
+        /// The epoch of the present receiver.
         epoch: Option<Epoch>,
         /// Its name.
         by: Option<String>,
-        /// What the hub said.
+        /// The message of the hub.
         message: String,
     },
-    /// All places for receivers without epoch are taken.
+    /// The limit of receivers without an epoch is reached.
     #[error("{message}")]
     TooManyReceivers {
-        /// What the hub said.
+        /// The message of the hub.
         message: String,
     },
-    /// The hub knows no such position.
+    /// The hub does not know the position.
     #[error("no such position: {message}")]
     InvalidPosition {
-        /// What the hub said.
+        /// The message of the hub.
         message: String,
     },
     /// The hub cannot answer.
@@ -150,7 +149,7 @@ pub enum OpenError {
     Source(#[from] SourceError),
 }
 
-/// Why a receiver yields no more.
+/// The reason for which a receiver yields no more events.
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiveError {
     /// Another receiver took its place.
@@ -160,31 +159,32 @@ pub enum ReceiveError {
         epoch: Option<Epoch>,
         /// The other's name.
         by: Option<String>,
-        /// What the hub said.
+        /// The message of the hub.
         message: String,
     },
-    /// The link is gone for good; opening anew may help.
+    /// The link is lost for good; opening a new receiver may help.
     #[error(transparent)]
     Source(#[from] SourceError),
 }
 
-/// A hub, seen by those who read it.
+/// A hub, as its readers see it.
 pub trait EventSource: Send + Sync + 'static {
-    /// Where the hub lives.
+    /// The namespace of the hub.
     fn namespace(&self) -> &Namespace;
 
     /// The hub's name.
     fn hub(&self) -> &HubName;
 
-    /// Where the hub is, for people: what tells it from another of the same name. By default its namespace and name.
+    /// The endpoint of the hub, for people: it differs between hubs of the same name. By
+    /// default the namespace and the name.
     fn endpoint(&self) -> String {
         format!("{}/{}", self.namespace(), self.hub())
     }
 
-    /// The hub's partitions, and which log this is.
+    /// The hub's partitions, and its log.
     fn hub_properties(&self) -> BoxFuture<'_, Result<HubProperties, SourceError>>;
 
-    /// Where a partition begins and ends.
+    /// The begin and the end of a partition.
     fn partition_properties(
         &self,
         partition: PartitionId,
@@ -196,21 +196,21 @@ pub trait EventSource: Send + Sync + 'static {
 
 /// One reader of one partition.
 pub trait Receiver: Send {
-    /// Waits until there is at least one event, and appends at most `most` of
-    /// them to `into`, in order. `into` is untouched until the future is ready,
-    /// and dropping it loses nothing. After an error the receiver may be asked
-    /// again or opened anew; whoever was disconnected stays so.
+    /// Waits until there is at least one event, and appends at most `most` of them to `into`, in
+    /// order. `into` is untouched until the future is ready, and dropping the future loses nothing.
+    /// After an error the receiver may be called again or replaced by a new one; a disconnected
+    /// receiver stays disconnected.
     fn receive<'a>(
         &'a mut self,
         into: &'a mut Vec<Event>,
         most: usize,
     ) -> BoxFuture<'a, Result<(), ReceiveError>>;
 
-    /// The newest event of the partition, as the hub told along with the last
-    /// delivery; none if it does not tell.
+    /// The newest event of the partition, as the hub reported it with the last delivery; `None` if
+    /// it does not report it.
     fn last_enqueued(&self) -> Option<LastEnqueued>;
 
-    /// Closes the receiver, so that the hub knows at once. Dropping it does the
-    /// same without waiting for it.
+    /// Closes the receiver, so that the hub knows at once. Dropping it does the same without
+    /// waiting for it.
     fn close(self: Box<Self>) -> BoxFuture<'static, ()>;
 }

@@ -1,11 +1,10 @@
-//! The seam to a store: where leases, checkpoints and host records live.
+//! The store interface: keeps leases, checkpoints and host records.
 //!
-//! Every method is one atomic step. The rules of who may write what are in
-//! [`crate::record`]; a backend proves that it keeps them by running the
-//! conformance suite of `ephor-testkit`.
+//! Every method is one atomic step. The rules of writing are in [`crate::record`]; a backend proves
+//! that it keeps them with the conformance suite of `ephor-testkit`.
 //!
-//! Losing a race is a value. `Err` means that the store is unwell, and then the
-//! outcome is unknown: the caller looks before it acts.
+//! A lost race is a value. `Err` means that the store has a fault, and then the outcome is unknown:
+//! the caller reads before it acts.
 
 use std::time::Duration;
 
@@ -19,67 +18,69 @@ use crate::ids::{GroupId, HostId, LogId, PartitionId};
 use crate::lease::{ClaimRequest, Lease, LeaseToken, ReleaseRequest, TransferRequest};
 use crate::time::Timestamp;
 
-/// So many changes of ownership are remembered for each partition, in every store that remembers them.
+/// The most changes of ownership that are kept for each partition, in every store that keeps them.
 pub const HISTORY_PER_PARTITION: u16 = 100;
 
-/// A host that has not been heard of for this long is forgotten.
+/// The time without a heartbeat after which the record of a host is removed.
 pub const FORGET_HOSTS_AFTER: Duration = Duration::from_secs(60 * 60);
 
-/// One that shall drain is remembered for this long, and its orders with it: if it was only paused, it must still
-/// learn of them.
+/// The time after which the record of a dead host that was asked to drain is removed. It is longer,
+/// so that a host that was only paused still sees the drain request.
 pub const FORGET_DRAINED_HOSTS_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a store can do beyond the least.
+/// The optional features of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// [`Store::changed`] wakes a host when something is up for it.
+    /// [`Store::changed`] wakes a host when something changed for it.
     pub wakes: bool,
-    /// A late save of an earlier owner is refused.
+    /// A late save of a former owner is refused (fencing).
     pub fences_checkpoints: bool,
-    /// Changes of ownership are remembered.
+    /// Changes of ownership are kept.
     pub keeps_history: bool,
-    /// How finely the store's clock counts.
+    /// The resolution of the store's clock.
     pub clock_resolution: Duration,
-    /// Processors of other SDKs own partitions of the same groups, and they know no epochs: they read with epoch 0.
-    /// So a host does, and has its lease confirmed before every attach, for the hub then lets everybody in.
+    /// Processors of other SDKs share the same groups. They know no epochs and read with epoch 0.
+    /// Ephor hosts then also read with epoch 0, and check their lease again before every attach,
+    /// because the hub no longer fences readers.
     pub epochless_neighbours: bool,
 }
 
-/// A store that cannot do what it was asked. The outcome is unknown.
+/// An error of a store. The outcome of the call is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// It cannot be reached, or answered with a fault that may pass.
+    /// The store cannot be reached, or answered with a temporary fault.
     #[error("the store is not available: {0}")]
     Unavailable(#[source] BoxError),
-    /// It asks for fewer calls.
+    /// The store asks for fewer calls.
     #[error("the store is throttling: {0}")]
     Throttled(#[source] BoxError),
     /// A record cannot be read.
     #[error("a record in the store is damaged: {what}")]
     Damaged {
-        /// Which record, and what is wrong with it.
+        /// The record, and its fault.
         what: String,
     },
-    /// The store refuses to serve at all: wrong credentials, wrong kind of place.
+    /// The store refuses all calls: wrong credentials, or not a store.
     #[error("the store refuses: {message}")]
     Refused {
-        /// What it said.
+        /// The message of the store.
         message: String,
     },
 }
 
-/// Why a store throttles, for [`StoreError::Throttled`], where it says how long it wants to be left alone.
+/// The cause of [`StoreError::Throttled`], if the store says how long to wait.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Throttling {
-    /// What it said.
+    /// The message of the store.
     pub message: String,
-    /// The pause that it asks for.
+    /// The pause for which the store asks.
     pub retry_after: Duration,
 }
 
 impl StoreError {
-    /// The pause that a throttling store asks for: zero if it does not say how long, none if it does not throttle.
+    /// The pause for which a throttling store asks: zero if it gives no time, `None` if the error
+    /// is not throttling.
     pub fn retry_after(&self) -> Option<Duration> {
         let Self::Throttled(cause) = self else { return None };
         Some(cause.downcast_ref::<Throttling>().map_or(Duration::ZERO, |throttling| throttling.retry_after))
@@ -89,8 +90,8 @@ impl StoreError {
 /// The result of a call to a store.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// Written once, when a group is first seen: which partitions there were.
-/// Partitions that came later start at the earliest, whatever the options say.
+/// The origin of a group, written once when its first host starts: the partitions of that time.
+/// Partitions that are added later start at the earliest event, whatever the options say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Founding {
     /// The partitions of the hub at that time.
@@ -99,21 +100,21 @@ pub struct Founding {
     pub log: Option<LogId>,
 }
 
-/// A host's record, and how old it is by the store's clock.
+/// A host record and its age by the store's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostEntry {
-    /// What the host wrote.
+    /// The record that the host wrote.
     pub record: HostRecord,
-    /// How long ago.
+    /// The time since it was written.
     pub age: Duration,
-    /// Whether that is so; see [`Lease::age_known`].
+    /// True if `age` is known; see [`Lease::age_known`].
     pub age_known: bool,
 }
 
-/// Everything a group keeps, read in one call.
+/// All records of a group, read in one call.
 ///
-/// Leases are read before checkpoints, so that whoever finds itself an owner
-/// here sees a checkpoint that no earlier owner can still change.
+/// Leases are read before checkpoints, so that a host that finds itself the owner here sees a
+/// checkpoint that no earlier owner can still change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
     /// The store's time.
@@ -124,9 +125,9 @@ pub struct View {
     pub leases: Vec<Lease>,
     /// All checkpoints, in order of their partitions.
     pub checkpoints: Vec<(PartitionId, Checkpoint)>,
-    /// How the group began.
+    /// The origin of the group.
     pub founding: Option<Founding>,
-    /// Records that could not be read, in words; all others are here.
+    /// Descriptions of records that could not be read. All other records are here.
     pub damaged: Vec<String>,
 }
 
@@ -150,45 +151,45 @@ impl View {
     }
 }
 
-/// How a claim ended.
+/// The outcome of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// The partition is ours.
     Won {
-        /// Our proof.
+        /// Our proof of ownership.
         token: LeaseToken,
         /// The lease as it is now.
         lease: Lease,
-        /// The checkpoint, read after the fence was up.
+        /// The checkpoint, read after it was fenced.
         checkpoint: Option<Checkpoint>,
     },
-    /// Somebody was faster, or its owner renewed.
+    /// Another host was faster, or the owner renewed.
     Lost {
         /// The lease as it is now.
         holder: Option<Lease>,
     },
 }
 
-/// How the renewal of one lease ended.
+/// The outcome of the renewal of one lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Renewal {
-    /// It is ours for another while.
+    /// It is ours for another duration.
     Renewed,
     /// It is no longer ours.
     Lost {
         /// The lease as it is now.
         holder: Option<Lease>,
     },
-    /// This one failed; whether it is renewed is unknown. The others count.
+    /// This renewal failed, and its outcome is unknown. The others are valid.
     Unknown {
-        /// What went wrong.
+        /// The error.
         what: String,
         /// As [`StoreError::retry_after`].
         retry_after: Option<Duration>,
     },
 }
 
-/// How giving a lease away ended: by transfer or by release.
+/// The outcome of giving a lease away, by transfer or by release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GiveAway {
     /// Done.
@@ -197,34 +198,35 @@ pub enum GiveAway {
     NotOurs,
 }
 
-/// How a save ended.
+/// The outcome of a save.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Save {
     /// It is written.
     Saved(Checkpoint),
-    /// What is stored is further ahead, and stays.
+    /// The stored position is further ahead, and stays.
     Behind {
-        /// What is stored.
+        /// The stored checkpoint.
         stored: Checkpoint,
     },
-    /// The epoch is over.
+    /// The epoch was fenced off by a newer one.
     Fenced {
-        /// The one that may write now.
+        /// The epoch that may write now.
         epoch: Epoch,
     },
 }
 
-/// A save.
+/// A save of a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SaveRequest {
     /// Proof of ownership.
     pub token: LeaseToken,
     /// The new position.
     pub position: Position,
-    /// The log it belongs to.
+    /// The log to which it belongs.
     pub log: Option<LogId>,
-    /// Also backwards: the owner found that the stored position does not exist in this log, and
-    /// has said so. Otherwise reading would jump there once the log has grown that far.
+    /// Allows the save to move back. The owner has proof that the stored position does not exist in
+    /// this log, and has reported it. Otherwise reading would jump there once the log has grown
+    /// that far.
     pub rewind: bool,
 }
 
@@ -235,22 +237,22 @@ impl SaveRequest {
     }
 }
 
-/// A seek, by a person.
+/// A seek by an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeekRequest {
     /// The partition.
     pub partition: PartitionId,
     /// The new position.
     pub position: Position,
-    /// The log it belongs to.
+    /// The log to which it belongs.
     pub log: Option<LogId>,
-    /// Who seeks, for the history.
+    /// The name of the operator, for the history.
     pub by: String,
-    /// Also if the owner is another SDK's, which will not notice.
+    /// Seeks even if the owner is another SDK's processor, which will not notice.
     pub force: bool,
 }
 
-/// How a seek ended.
+/// The outcome of a seek.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seek {
     /// Done, in this epoch.
@@ -258,50 +260,52 @@ pub enum Seek {
         /// The epoch that the seek took.
         epoch: Epoch,
     },
-    /// The owner is another SDK's, which will not notice.
+    /// The owner is another SDK's processor, which will not notice.
     ForeignOwner {
-        /// Its id.
+        /// The id of the owner.
         owner: String,
     },
 }
 
-/// What a person wants of a host.
+/// The state that an operator asks of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostOrders {
-    /// Give all partitions away and take no new ones.
+    /// Hand all partitions over and take no new ones.
     pub drain: bool,
 }
 
 /// A store. Futures may be dropped at any time; the step is then either done or not.
 pub trait Store: Send + Sync + 'static {
-    /// What this store can do.
+    /// The optional features of this store.
     fn capabilities(&self) -> Capabilities;
 
     /// The groups that have records here.
     fn groups(&self) -> StoreFuture<'_, Vec<GroupId>>;
 
-    /// Writes how the group began, unless that is written already; gives back what is written.
+    /// Writes the origin of the group, unless there is one already; returns the stored one.
     fn found<'a>(&'a self, group: &'a GroupId, founding: &'a Founding) -> StoreFuture<'a, Founding>;
 
-    /// Reads everything the group keeps.
+    /// Reads all records of the group.
     fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View>;
 
-    /// Writes a host's record, makes it fresh, and gives back what is wanted of the host.
-    /// Wakes the owners that the record newly asks. Records long dead may be forgotten here.
+    /// Writes a host's record with a new date, and returns the operator's orders for the host.
+    /// Wakes the owners whom the record newly asks. Records of hosts that are long dead may be
+    /// removed here.
     fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, HostOrders>;
 
     /// Removes the record of a host that has stopped.
     fn retire<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> StoreFuture<'a, ()>;
 
-    /// Says what is wanted of a host, until it retires or is forgotten; false if there is no such host. Wakes it.
+    /// Sets the operator's orders for a host, until it retires or its record is removed, and wakes
+    /// it. False if there is no such host.
     fn order<'a>(&'a self, group: &'a GroupId, host: &'a HostId, orders: HostOrders)
     -> StoreFuture<'a, bool>;
 
-    /// Takes a partition in a new epoch, if its lease is as it was seen, and
-    /// seals its checkpoint before reading it.
+    /// Takes a partition in a new epoch, if its lease is in the state that was seen, and fences its
+    /// checkpoint before reading it.
     fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim>;
 
-    /// Renews leases; one answer for each token, in order.
+    /// Renews leases; returns one result for each token, in order.
     fn renew<'a>(
         &'a self,
         group: &'a GroupId,
@@ -309,8 +313,9 @@ pub trait Store: Send + Sync + 'static {
         tokens: &'a [LeaseToken],
     ) -> StoreFuture<'a, Vec<Renewal>>;
 
-    /// The same for a caller who waits no longer than `limit`: a store that renews by several requests returns what is
-    /// known shortly before, and the rest as unknown. The tokens that matter most come first.
+    /// The same for a caller that waits no longer than `limit`: a store that needs several requests
+    /// returns the known results shortly before, and the rest as unknown. The most urgent tokens
+    /// come first.
     fn renew_within<'a>(
         &'a self,
         group: &'a GroupId,
@@ -321,17 +326,17 @@ pub trait Store: Send + Sync + 'static {
         self.renew(group, duration, tokens)
     }
 
-    /// Hands a lease over in a new epoch, seals its checkpoint, and wakes the new owner.
+    /// Hands a lease over in a new epoch, fences its checkpoint, and wakes the new owner.
     fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway>;
 
-    /// Gives a lease back and wakes the heir; without one, every host with a record.
+    /// Releases a lease and wakes the successor (`heir`); without one, every host with a record.
     fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, GiveAway>;
 
-    /// Saves a position under the epoch that the checkpoint is sealed with; backwards only if the
-    /// request says why it may.
+    /// Saves a position under the epoch with which the checkpoint is fenced; backwards only for a
+    /// rewind.
     fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save>;
 
-    /// Moves a position by a person's will: a new epoch, no owner, in one step. Wakes the owner.
+    /// Moves a position for an operator: a new epoch, no owner, in one step. Wakes the owner.
     fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek>;
 
     /// The last changes of ownership, newest first, of one partition or of all.
@@ -342,9 +347,9 @@ pub trait Store: Send + Sync + 'static {
         most: usize,
     ) -> StoreFuture<'a, Vec<OwnershipChange>>;
 
-    /// Returns when something is up for this host, and never if the store
-    /// cannot tell. A change between two calls is not missed: the second
-    /// returns at once. It is a hint; nothing relies on it.
+    /// Returns when something changed for this host, and never if the store cannot wake hosts. A
+    /// change between two calls is not missed: the second call returns at once. It is a hint;
+    /// nothing relies on it.
     fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()>;
 }
 

@@ -1,9 +1,8 @@
 //! Two kinds of time, kept apart by type.
 //!
-//! [`Monotonic`] is this machine's own clock: it never jumps and counts
-//! suspended time; durations are measured with it. [`Timestamp`] is somebody's
-//! wall clock (the hub's, the store's): it is shown to people, and only ever
-//! compared with timestamps of the same clock.
+//! [`Monotonic`] is this machine's own clock: it never jumps and counts suspended time; durations
+//! are measured with it. [`Timestamp`] is a wall clock (the hub's or the store's): it is shown to
+//! people, and only ever compared with timestamps of the same clock.
 
 mod conversions;
 
@@ -21,12 +20,12 @@ impl Monotonic {
     /// The end of time: a deadline that never comes.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// How long after `earlier` this is; zero if it is not after.
+    /// The time since `earlier`; zero if this is not after it.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// This much earlier, stopping at the clock's start.
+    /// This much earlier, but not before the start of the clock.
     pub fn before(self, by: Duration) -> Self {
         Self(self.0.saturating_sub(nanos(by)))
     }
@@ -54,7 +53,7 @@ impl fmt::Debug for Monotonic {
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// How long after `earlier` this is; zero if it is not after.
+    /// The time since `earlier`; zero if this is not after it.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
@@ -78,11 +77,11 @@ impl Sub<Duration> for Timestamp {
     }
 }
 
-/// Where time comes from. The host never asks the operating system itself.
+/// The source of time. The host never asks the operating system itself.
 pub trait Clock: Send + Sync + 'static {
-    /// Now, on the clock that durations are measured with.
+    /// The current instant on the monotonic clock, for measuring durations.
     fn now(&self) -> Monotonic;
-    /// Now, as people write it.
+    /// The current wall-clock time.
     fn wall(&self) -> Timestamp;
 }
 

@@ -1,17 +1,16 @@
-//! Who should own what: a pure function of what everybody can see.
+//! Decides which host should own which partition: a pure function of the view that all hosts share.
 //!
-//! Every host computes the same plan from the same view and carries out its own
-//! part: it claims the free partitions that fall to it, and asks for those that
-//! an owner has above its share. Nothing is decided by an elected leader, and
-//! with equal views no two hosts want the same partition.
+//! Every host computes the same plan from the same view and carries out its own part: it claims the
+//! free partitions that fall to it, and asks owners for the partitions that they hold above their
+//! share. There is no elected leader, and with equal views no two hosts want the same partition.
 //!
 //! ```text
-//!   view ──► Fleet ──► shares ──► free seats to those below their share
-//!                                 then moves from those above to those below
+//!   view ──► Fleet ──► shares ──► free partitions to hosts below their share
+//!                                 then moves from hosts above to hosts below
 //! ```
 //!
-//! The number of moves is the smallest possible: whoever already has more keeps
-//! the extra partition when the division leaves a remainder.
+//! The number of moves is the smallest possible: if the division leaves a remainder, the hosts that
+//! already hold more keep the extra partitions.
 
 #[cfg(test)]
 mod plainly;
@@ -34,42 +33,43 @@ pub use shares::shares;
 /// A host that is alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Who.
+    /// The host.
     pub id: HostId,
-    /// Whether it counts when the load is shared.
+    /// True if it counts when the load is shared.
     pub takes_part: bool,
-    /// It never owns more than this.
+    /// The most partitions that it may own.
     pub max: Option<u32>,
 }
 
-/// A partition, and who sits on it. Members are named by their index.
+/// A partition and its owner. Members are named by their index in [`Fleet::members`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seat {
     /// The partition.
     pub partition: PartitionId,
-    /// Its living owner.
+    /// Its owner, if that is alive.
     pub holder: Option<usize>,
-    /// Who should have it, if there is room: whoever lost it to a seek and may have it back
-    /// without a wait, or the heir that its last owner named.
+    /// The preferred owner of a free partition, if it has room: the host that lost the lease to a
+    /// seek or a takeover and can take it back without waiting, or else the successor that the last
+    /// owner named.
     pub favourite: Option<usize>,
-    /// It has been free for so long that whoever can should take it.
+    /// True if it has been free for so long that any host should claim it.
     pub overdue: bool,
 }
 
-/// The living hosts and the partitions: all that the plan depends on.
+/// The living hosts and the partitions: everything that the plan depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fleet {
     /// Living hosts, in order of their ids.
     pub members: Vec<Member>,
     /// All partitions, in order.
     pub seats: Vec<Seat>,
-    /// Requests that stand: which partition, and who asks.
+    /// Pending requests, sorted: the partition, and the member that asks for it.
     pub wants: Vec<(PartitionId, usize)>,
 }
 
 impl Fleet {
-    /// Reads a view. `partitions` are those of the hub; leases of others do not count.
-    /// A seat is overdue when it has been free for longer than `patience`.
+    /// Reads a view. `partitions` are those of the hub; leases of other partitions are ignored. A
+    /// partition is overdue when it has been free for `patience` or longer.
     pub fn read(
         view: &View,
         judgement: &Judgement,
@@ -94,7 +94,8 @@ impl Fleet {
             .collect();
         let directory = Directory::new(&members);
         let index = |id: &HostId| directory.find(id);
-        // Partitions and leases are in the same order: the next one is almost always the one.
+        // Partitions and leases are in the same order, so the next lease is almost always the right
+        // one.
         let mut next = 0;
         let mut lease_of = |partition: PartitionId| {
             let expected = view.leases.get(next).filter(|lease| lease.partition == partition);
@@ -144,7 +145,7 @@ impl Fleet {
         self.seat(partition).is_some_and(|seat| self.seats[seat].overdue)
     }
 
-    /// How many partitions each member holds.
+    /// The number of partitions that each member holds.
     pub fn held(&self) -> Vec<u32> {
         let mut held = vec![0; self.members.len()];
         for holder in self.seats.iter().filter_map(|seat| seat.holder) {
@@ -154,8 +155,8 @@ impl Fleet {
     }
 }
 
-/// Finds members by their ids. Incarnations are drawn at random and seldom alike, so names are
-/// seldom compared: with thousands of partitions that would be most of the work.
+/// Finds members by their ids. Incarnations are random and rarely equal, so names are rarely
+/// compared: with thousands of partitions that would be most of the work.
 struct Directory<'a>(Vec<(Incarnation, &'a HostName, usize)>);
 
 impl<'a> Directory<'a> {
@@ -180,27 +181,28 @@ pub struct Move {
     pub partition: PartitionId,
     /// Its owner.
     pub from: usize,
-    /// Who should have it.
+    /// The member that should get it.
     pub to: usize,
 }
 
-/// What should happen, for the whole fleet.
+/// The plan for the whole fleet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// How many partitions each member should have in the end.
+    /// The number of partitions that each member should have in the end.
     pub shares: Vec<u32>,
-    /// Free partitions, and who should claim them.
+    /// Free partitions, each with the member that should claim it.
     pub claims: Vec<(PartitionId, usize)>,
     /// Owned partitions that should change hands, in order.
     pub moves: Vec<Move>,
-    /// Partitions that nobody may own, because everyone is at its maximum.
+    /// The number of partitions without an owner to be, because every member is at its maximum or
+    /// takes no part.
     pub unplaced: usize,
 }
 
 /// Makes the plan.
 pub fn plan(fleet: &Fleet) -> Plan {
     let held = fleet.held();
-    // Whoever should have a free partition counts as its holder: then it gets it.
+    // The preferred owner of a free partition counts as its holder, so that it gets it.
     let mut rank = held.clone();
     for seat in fleet.seats.iter().filter(|seat| seat.holder.is_none()) {
         if let Some(favourite) = seat.favourite {
@@ -218,7 +220,8 @@ pub fn plan(fleet: &Fleet) -> Plan {
     Plan { shares, claims, moves, unplaced }
 }
 
-/// Members with a count, the largest first; ties in an order that differs from fleet to fleet.
+/// Members by their counts, the largest first; ties are broken by a hash, so that no host is always
+/// first.
 struct Queue(BinaryHeap<(u32, Reverse<u64>, Reverse<usize>)>);
 
 impl Queue {
@@ -227,7 +230,7 @@ impl Queue {
         Self((0..counts.len()).filter(|&index| counts[index] > 0).map(entry).collect())
     }
 
-    /// Takes one from whoever has most.
+    /// Takes one from the member with the largest count.
     fn take(&mut self) -> Option<usize> {
         let (count, mark, index) = self.0.pop()?;
         if count > 1 {
@@ -271,7 +274,7 @@ fn moves(fleet: &Fleet, room: &mut [u32], surplus: &mut [u32]) -> Vec<Move> {
     }
     let mut moves = vec![];
     let mut promised = vec![false; fleet.seats.len()];
-    // Requests that stand come first, so that a plan does not change its mind under way.
+    // Pending requests come first, so that the plan is stable while moves are under way.
     for &(partition, to) in &fleet.wants {
         let Some(seat) = fleet.seat(partition).filter(|&seat| !promised[seat]) else { continue };
         let Some(from) = fleet.seats[seat].holder else { continue };
@@ -302,8 +305,8 @@ fn moves(fleet: &Fleet, room: &mut [u32], surplus: &mut [u32]) -> Vec<Move> {
     moves
 }
 
-/// A number for a host that has nothing to do with its place in the alphabet. All hosts must
-/// compute the same, whatever version they run: it is part of the protocol.
+/// A hash of the host's id, independent of the alphabetical order. It is part of the protocol: all
+/// hosts must compute the same value, whatever their version.
 fn mark(id: &HostId) -> u64 {
     id.name.as_str().bytes().fold(mix(id.incarnation.0), |hash, byte| mix(hash ^ u64::from(byte)))
 }
@@ -317,8 +320,8 @@ fn mix(number: u64) -> u64 {
 }
 
 impl Plan {
-    /// The partitions that `me` should claim now: those that fall to it, and
-    /// those that nobody has taken for too long, as far as its maximum allows.
+    /// The partitions that `me` should claim now: those that the plan gives to it, and overdue ones
+    /// of others, as far as its maximum allows.
     pub fn claims_of(&self, fleet: &Fleet, me: usize) -> Vec<PartitionId> {
         let member = &fleet.members[me];
         if !member.takes_part {
@@ -336,17 +339,17 @@ impl Plan {
         mine
     }
 
-    /// The moves by which `me` should get something: what to ask for.
+    /// The moves to `me`: the partitions to ask for.
     pub fn asks_of(&self, me: usize) -> impl Iterator<Item = &Move> {
         self.moves.iter().filter(move |step| step.to == me)
     }
 
-    /// Whether `me` should let `asker` have this partition.
+    /// True if `me` should hand this partition over to `asker`.
     pub fn grants(&self, partition: PartitionId, me: usize, asker: usize) -> bool {
         self.moves.binary_search(&Move { partition, from: me, to: asker }).is_ok()
     }
 
-    /// Whether nothing is left to do.
+    /// True if nothing is left to do.
     pub fn settled(&self) -> bool {
         self.claims.is_empty() && self.moves.is_empty()
     }

@@ -1,5 +1,5 @@
-//! Reading a fleet and planning its moves, worked out plainly: slow with thousands
-//! of partitions, and what the quick way must agree with.
+//! A slow reference implementation of reading a fleet and planning its moves, with which the
+//! optimized one must agree.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ fn member(number: usize, takes_part: bool, max: Option<u32>) -> Member {
     Member { id: HostId { name, incarnation: Incarnation(number as u64) }, takes_part, max }
 }
 
-/// Few names and few incarnations, in all combinations.
+/// A few names and a few incarnations, in all combinations.
 fn host(number: usize) -> HostId {
     let name = format!("host-{}", number % 3).parse().unwrap();
     HostId { name, incarnation: Incarnation(number as u64 / 3) }

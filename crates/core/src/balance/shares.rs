@@ -1,14 +1,13 @@
-//! How many partitions each host should have.
+//! Computes the number of partitions that each host should have.
 
 use std::cmp::Reverse;
 
 use super::{Member, mark};
 
-/// Divides `seats` among those who take part, as evenly as their maxima allow.
+/// Divides `seats` partitions among the members that take part, as evenly as their maxima allow.
 ///
-/// Everyone gets the same number, or its maximum if that is less; what the
-/// division leaves over goes to those who already hold more, which is what
-/// makes the number of moves the smallest possible.
+/// Each member gets the same number, or its maximum if that is less. The remainder goes to the
+/// members that already hold more, which makes the number of moves the smallest possible.
 pub fn shares(members: &[Member], held: &[u32], seats: usize) -> Vec<u32> {
     let limit = |member: &Member| {
         let most = u32::try_from(seats).unwrap_or(u32::MAX);
@@ -16,7 +15,7 @@ pub fn shares(members: &[Member], held: &[u32], seats: usize) -> Vec<u32> {
     };
     let filled = |level: u32| members.iter().map(|member| limit(member).min(level) as usize).sum::<usize>();
 
-    // The highest level that everyone can be filled to: it grows with the level, so halve the range.
+    // The highest level to which all can be filled, by binary search: the sum grows with the level.
     let (mut low, mut high) = (0, u32::try_from(seats).unwrap_or(u32::MAX));
     while low < high {
         let middle = low + (high - low).div_ceil(2);

@@ -1,4 +1,4 @@
-//! Balance on a shared view: even, with the fewest moves, and then still.
+//! Tests of the balance on a shared view: it is even, takes the fewest moves, and is stable.
 
 use std::time::Duration;
 
@@ -35,7 +35,8 @@ fn fleet(members: Vec<Member>, holders: &[Option<usize>]) -> Fleet {
     Fleet { members, seats, wants: vec![] }
 }
 
-/// Carries out the whole plan at once, as a fleet does over a few scans. Counts the moves.
+/// Carries out the whole plan at once, as a fleet does over a few scans. Returns the number of
+/// moves.
 fn carry_out(fleet: &mut Fleet) -> usize {
     let plan = plan(fleet);
     for (partition, to) in &plan.claims {
@@ -50,7 +51,7 @@ fn carry_out(fleet: &mut Fleet) -> usize {
     plan.moves.len()
 }
 
-/// Settles a fleet; returns the moves it took, and checks that it is even and still.
+/// Settles a fleet, and checks that it is even and stable. Returns the number of moves.
 fn settle(fleet: &mut Fleet) -> usize {
     let moves = carry_out(fleet);
     let plan = plan(fleet);
@@ -61,7 +62,7 @@ fn settle(fleet: &mut Fleet) -> usize {
     moves
 }
 
-/// Removes a member; its partitions become free, and the others move up.
+/// Removes a member: its partitions become free, and later members move up by one index.
 fn leave(fleet: &mut Fleet, gone: usize) {
     fleet.members.remove(gone);
     for seat in &mut fleet.seats {
@@ -73,8 +74,8 @@ fn leave(fleet: &mut Fleet, gone: usize) {
     }
 }
 
-/// The fewest moves with which these holdings become even: everything above a
-/// share has to move, and as many as possible may keep the larger share.
+/// The fewest moves that make these holdings even: everything above a share has to move, and as
+/// many hosts as possible keep the larger share.
 fn fewest_moves(held: &[u32], seats: usize) -> usize {
     let (least, extra) = ((seats / held.len()) as u32, seats % held.len());
     let mut sorted = held.to_vec();
@@ -200,7 +201,7 @@ fn who_lost_its_extra_partition_to_a_seek_gets_it_back_whoever_it_is() {
 
 #[test]
 fn an_heir_gets_what_was_left_to_it_as_far_as_its_share_goes() {
-    // Host 2 stops; it had 6 of 12 and leaves them to the others.
+    // Host 2 stops: it had 6 of 12 partitions and names successors for them.
     let holders: Vec<_> = [Some(0); 3].into_iter().chain([Some(1); 3]).chain([None; 6]).collect();
     for heirs in [[0, 0, 0, 1, 1, 1], [1, 0, 1, 0, 1, 0]] {
         let mut fleet = fleet((0..2).map(member).collect(), &holders);
@@ -283,7 +284,7 @@ fn who_has_granted_a_request_has_that_much_less_to_give() {
 
 #[test]
 fn every_version_marks_hosts_alike() {
-    // Known answers of SplitMix64, and of our own: hosts of two versions must agree.
+    // Known values of SplitMix64, and of our own hash: hosts of two versions must agree.
     assert_eq!(mix(0), 0xe220_a839_7b1d_cdaf);
     assert_eq!(mix(1_234_567), 6_457_827_717_110_365_317);
     assert_eq!(mark(&host(1)), 0x3ef6666605ddfad9);
@@ -309,7 +310,7 @@ fn ties_do_not_always_fall_to_the_same_place() {
 
 #[test]
 fn ties_are_spread_over_the_partitions_of_the_giver() {
-    // Two newcomers ask one owner: not for the same partitions, and not for the lowest ones only.
+    // Two new hosts ask one owner, for different partitions, and not only for the lowest ones.
     let plan = plan(&fleet((0..3).map(member).collect(), &[Some(0); 12]));
     let mut asked: Vec<u32> = plan.moves.iter().map(|step| step.partition.0).collect();
     asked.sort_unstable();
@@ -322,7 +323,7 @@ fn ties_are_spread_over_the_partitions_of_the_giver() {
 fn the_largest_surplus_gives_first_and_the_largest_need_takes_first() {
     let mut members: Vec<Member> = (0..4).map(member).collect();
     members[3].max = Some(1);
-    // 0 has 6, 1 has 4; shares are 4, 3, 3 and 1 (the maximum), by what they hold.
+    // Host 0 has 6, host 1 has 5. By what they hold, the shares are 4, 3, 3 and 1 (the maximum).
     let holders: Vec<_> = [Some(0); 6].into_iter().chain([Some(1); 5]).collect();
     let plan = plan(&fleet(members, &holders));
     assert_eq!(plan.shares, [4, 3, 3, 1]);
@@ -474,7 +475,7 @@ proptest! {
         let mut fleet = fleet(members, &holders);
         let before = fleet.held();
         let expected = plan(&fleet);
-        // Nobody above its maximum, everything placed that can be.
+        // Nobody is above its maximum, and everything that can be placed is.
         let capacity: usize =
             fleet.members.iter().map(|m| m.max.map_or(holders.len(), |max| max as usize)).sum();
         prop_assert_eq!(
@@ -484,7 +485,7 @@ proptest! {
         for (member, share) in fleet.members.iter().zip(&expected.shares) {
             prop_assert!(member.max.is_none_or(|max| *share <= max));
         }
-        // As even as the maxima allow: nobody who could take more has two less than another.
+        // As even as the maxima allow: no host that could take more has two fewer than another.
         for (i, a) in expected.shares.iter().enumerate() {
             for b in &expected.shares {
                 let full = fleet.members[i].max.is_some_and(|max| *a >= max);

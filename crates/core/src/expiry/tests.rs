@@ -1,4 +1,4 @@
-//! Who is dead, by whose clock, and who is excused.
+//! Tests of expiry: dead owners, clocks that jump, and the grace period after an outage.
 
 use super::*;
 use crate::epoch::Epoch;
@@ -54,7 +54,7 @@ fn beat(name: &str, beat: u64, age: u64) -> HostEntry {
     HostEntry { record, age: Duration::from_secs(age), age_known: true }
 }
 
-/// A watch that has seen nothing yet, and has been at it for long enough.
+/// A tracker that has seen nothing yet, but has been watching for long enough.
 fn watch() -> Watch {
     Watch { watching_since: Some(seconds(0)), ..new_watch() }
 }
@@ -76,7 +76,7 @@ fn an_owner_stops_a_margin_before_its_lease_ends() {
 
 #[test]
 fn a_lease_of_a_new_epoch_is_new_whatever_its_version() {
-    // A store that is restored from a copy gives versions out again.
+    // A store that is restored from a backup hands out the same versions again.
     let mut watch = watch();
     show(&mut watch, 100, 1_000, 1, 7);
     let claimed = Lease { epoch: Epoch::FIRST.next().unwrap(), ..lease(5, 7, Some(LEASE)) };
@@ -116,7 +116,7 @@ fn a_record_without_a_duration_gets_the_foreign_expiry() {
 #[test]
 fn who_has_just_begun_to_watch_buries_nobody_on_the_word_of_the_store_alone() {
     let mut watch = new_watch();
-    // The store's clock may have been set forward a moment before.
+    // The store's clock may have been set forward just before.
     for (own, age) in [(100, 500), (101, 501), (114, 514)] {
         let judged = show(&mut watch, own, 900 + own as i64, age, 1);
         assert_eq!((judged.expired, judged.alive), (vec![], vec![host("a")]), "{own}");
@@ -133,9 +133,9 @@ fn who_begins_to_watch_after_the_store_clock_was_set_years_ahead_robs_nobody() {
         let judged = show(&mut watch, own, YEARS + own as i64, age, 1);
         assert_eq!((judged.expired, judged.alive), (vec![], vec![host("a")]), "{own}");
     }
-    // Its owner has renewed, and is dated by the new clock.
+    // The owner has renewed, and its record is dated by the new clock.
     assert!(show(&mut watch, 115, YEARS + 115, 4, 2).expired.is_empty());
-    // A dead one is found out after half a lease.
+    // A dead owner is noticed after half a lease.
     let mut watch = new_watch();
     show(&mut watch, 100, YEARS + 100, age, 1);
     assert_eq!(show(&mut watch, 115, YEARS + 115, age + 15, 1).expired, vec![P]);
@@ -145,13 +145,13 @@ fn who_begins_to_watch_after_the_store_clock_was_set_years_ahead_robs_nobody() {
 fn a_store_clock_set_years_ahead_or_back_robs_nobody_and_makes_nobody_wait_for_years() {
     for jump in [YEARS, -YEARS] {
         let age = if jump > 0 { YEARS.unsigned_abs() } else { 0 };
-        // Somebody who has watched before and after.
+        // A host that watches before and after the jump.
         let mut watch = watch();
         show(&mut watch, 100, 1_000, 3, 1);
         assert!(show(&mut watch, 105, 1_005 + jump, age, 1).skewed);
         assert!(show(&mut watch, 134, 1_034 + jump, age, 1).expired.is_empty());
         assert_eq!(show(&mut watch, 135, 1_035 + jump, age, 1).expired, vec![P], "{jump}");
-        // Somebody who begins after the jump: a lease later at the latest.
+        // A host that starts to watch after the jump needs one lease at most.
         let mut watch = new_watch();
         show(&mut watch, 100, 1_000 + jump, age, 1);
         assert!(show(&mut watch, 114, 1_014 + jump, age, 1).expired.is_empty(), "{jump}");
@@ -167,7 +167,7 @@ fn our_own_clock_that_jumps_ahead_kills_nobody() {
     show(&mut watch, 102, 1_002, 3, 1);
     let jumped = show(&mut watch, 150, 1_003, 4, 1);
     assert!(jumped.skewed && jumped.expired.is_empty());
-    // What was seen before the jump proves nothing: the watch begins anew.
+    // Observations from before the jump prove nothing: the watch starts over.
     let after = show(&mut watch, 151, 1_004, 5, 1);
     assert!(!after.skewed);
     assert_eq!((after.expired, after.alive), (vec![], vec![host("a")]));
@@ -188,7 +188,8 @@ fn both_clocks_that_jump_ahead_at_once_kill_nobody() {
 fn an_age_is_unknown_from_a_jump_until_the_record_is_written_again() {
     let mut watch = watch();
     assert!(show(&mut watch, 100, 1_000, 1, 1).ages_unknown.is_empty());
-    // Written between two views, and then the store's clock was set back: it looks younger than it is.
+    // Written between two views, and then the store's clock was set back: it looks younger than it
+    // is.
     assert_eq!(show(&mut watch, 120, 960, 0, 2).ages_unknown, vec![P]);
     assert_eq!(show(&mut watch, 121, 961, 0, 2).ages_unknown, vec![P]);
     assert!(show(&mut watch, 122, 962, 0, 3).ages_unknown.is_empty());
@@ -202,7 +203,7 @@ fn what_was_seen_otherwise_before_was_written_after_that() {
     show(&mut watch, 110, 1_010, 11, 1);
     assert_eq!(watch.written_after(P), None);
     let asked = watch.last.map(|last| last.sent);
-    // Whatever the store's clock says.
+    // The store's clock does not matter.
     show(&mut watch, 120, 960, 0, 2);
     assert_eq!(watch.written_after(P), asked);
     show(&mut watch, 130, 970, 10, 2);
@@ -230,7 +231,7 @@ fn a_store_clock_set_forward_kills_nobody() {
     let jumped = show(&mut watch, 105, 1_305, 308, 1);
     assert!(jumped.skewed);
     assert!(jumped.expired.is_empty());
-    // The clocks agree again, and the age still lies.
+    // The clocks agree again, and the age is still wrong.
     let after = show(&mut watch, 110, 1_310, 313, 1);
     assert!(!after.skewed);
     assert!(after.expired.is_empty());
@@ -259,7 +260,8 @@ fn a_store_clock_set_back_keeps_no_corpse_alive() {
 
 #[test]
 fn what_was_seen_counts_from_the_answer_to_the_next_question() {
-    // Slow answers: seen first when the answer arrived, last when the question was sent.
+    // Slow answers: an observation begins when the first answer arrives, and ends when the last
+    // request is sent.
     let mut watch = watch();
     let mut at = |sent: u64, received: u64, store: i64| {
         watch.observe(&view(store, vec![lease(0, 1, Some(LEASE))]), seconds(sent), seconds(received)).expired
@@ -295,7 +297,7 @@ fn clocks_disagree_only_beyond_the_tolerance() {
 
 #[test]
 fn exactly_what_is_tolerated_is_no_skew() {
-    // Ten seconds of ours tolerate one and a half.
+    // Over ten seconds of our own clock, one and a half are tolerated.
     for (store, skewed) in [(1_008_500, false), (1_008_499, true), (1_011_500, false), (1_011_501, true)] {
         let mut watch = watch();
         watch.observe(&view(1_000, vec![]), seconds(100), seconds(100));
@@ -308,7 +310,7 @@ fn exactly_what_is_tolerated_is_no_skew() {
 fn a_slow_answer_is_no_skew() {
     let mut watch = watch();
     watch.observe(&view(1_000, vec![]), seconds(100), seconds(160));
-    // The store read its clock anywhere between question and answer.
+    // The store read its clock at any time between request and answer.
     for store in [1_000, 1_065, 1_124] {
         let mut again = Watch::new(Tolerance::default(), LEASE);
         again.last = watch.last;
@@ -329,7 +331,8 @@ fn a_host_is_alive_by_heartbeat_or_by_lease() {
     assert_eq!(look(103, vec![], vec![beat("b", 1, 29)]), vec![host("b")]);
     assert_eq!(look(104, vec![], vec![beat("b", 1, 30)]), Vec::<HostId>::new());
     assert_eq!(look(105, vec![lease(30, 2, Some(LEASE))], vec![beat("a", 2, 30)]), Vec::<HostId>::new());
-    // It let a lease expire: alive only if its heartbeat is younger than two thirds of it.
+    // It let a lease expire: alive only if its heartbeat is younger than two thirds of the
+    // duration.
     assert_eq!(look(106, vec![lease(30, 3, Some(LEASE))], vec![beat("a", 3, 19)]), vec![host("a")]);
     assert_eq!(look(107, vec![lease(30, 4, Some(LEASE))], vec![beat("a", 4, 20)]), Vec::<HostId>::new());
 }
@@ -348,7 +351,8 @@ fn a_jump_of_the_store_clock_makes_no_host_look_dead() {
     assert_eq!(look(103, 1_303, 1, 2), vec![host("b")]);
 }
 
-/// A watch whose store was away from second 101 to 160, with one lease and one host of before.
+/// A tracker whose store was unreachable from `lost_at` to second 160, with one lease and one host
+/// from before.
 fn back_after(lost_at: u64) -> (Watch, Judgement) {
     let mut watch = watch();
     show(&mut watch, 100, 1_000, 5, 1);
@@ -358,7 +362,7 @@ fn back_after(lost_at: u64) -> (Watch, Judgement) {
     (watch, judgement)
 }
 
-/// A lease of this version and a host of this beat, both this old.
+/// Shows a lease of this version and a host of this heartbeat number, both of this age.
 fn watch_both(watch: &mut Watch, own: u64, age: u64, version: u64, beats: u64) -> Judgement {
     let leases = vec![lease(age, version, Some(LEASE))];
     let view = View { hosts: vec![beat("b", beats, age)], ..view(900 + own as i64, leases) };
@@ -371,7 +375,7 @@ fn when_the_store_is_back_the_others_are_given_a_while_to_come_back_too() {
     assert_eq!((back.expired, back.alive, back.lenient), (vec![], vec![host("a"), host("b")], true));
     let soon = watch_both(&mut watch, 169, 74, 1, 7);
     assert_eq!((soon.expired, soon.alive, soon.lenient), (vec![], vec![host("a"), host("b")], true));
-    // A third of a lease later, who is silent is dead.
+    // A third of a lease later, an unresponsive host is dead.
     let late = watch_both(&mut watch, 170, 75, 1, 7);
     assert_eq!((late.expired, late.alive, late.lenient), (vec![P], vec![], false));
 }
@@ -396,7 +400,7 @@ fn who_is_heard_of_after_the_store_is_back_needs_no_excuse() {
     let (mut watch, _) = back_after(101);
     let heard = watch_both(&mut watch, 161, 0, 2, 8);
     assert_eq!((heard.alive, heard.lenient), (vec![host("a"), host("b")], false));
-    // Heard of, and then silent: its age counts as ever.
+    // It wrote again, and then stopped: its age counts as usual.
     let old = watch_both(&mut watch, 162, 40, 2, 8);
     assert_eq!((old.expired, old.alive, old.lenient), (vec![P], vec![], false));
 }
@@ -422,7 +426,7 @@ fn our_own_clock_that_jumps_ahead_while_a_view_is_on_its_way_kills_nobody() {
     let mut watch = watch();
     show(&mut watch, 100, 1_000, 0, 1);
     let view_at = |store: i64, age: u64| view(store, vec![lease(age, 1, Some(LEASE))]);
-    // Four seconds, which look like a slow answer.
+    // The clock jumps by four seconds, which looks like a slow answer.
     let judgement = watch.observe(&view_at(1_010, 10), seconds(110), seconds(114));
     assert_eq!((judgement.skewed, judgement.expired), (false, vec![]));
     let judgement = watch.observe(&view_at(1_026, 26), seconds(130), seconds(130));

@@ -1,10 +1,11 @@
-//! The hash to the letter, and the keys that are too long.
+//! Tests of the partition hash against known values, and of keys that are too long.
 
 use super::*;
 
 const COUNTS: [u32; 6] = [2, 3, 4, 5, 8, 32];
 
-/// Keys, their hashes, and the partitions they choose among [`COUNTS`], as the service's own clients compute them.
+/// Keys, their hashes, and their partitions for each of [`COUNTS`], as the service's own clients
+/// compute them.
 const VECTORS: [(&str, i16, [u32; 6]); 36] = [
     ("7", -15263, [1, 2, 3, 3, 7, 31]),
     ("131", 30562, [0, 1, 2, 2, 2, 2]),

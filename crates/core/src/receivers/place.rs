@@ -1,7 +1,7 @@
-//! A receiver's place among the others: alive until an ending is written into it.
+//! One receiver among those of a partition: alive until it is ended with a reason.
 //!
-//! Signs of life are atomics, so that a receiver gives them without the lock that
-//! guards the others.
+//! Signs of life are atomics, so that a receiver gives them without the lock that guards the
+//! others.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,7 +11,7 @@ use crate::epoch::Epoch;
 use crate::source::{ReceiveError, SourceError};
 use crate::time::Monotonic;
 
-/// A receiver's place among the others. It is alive until an ending is written into it.
+/// One receiver among those of a partition. It is alive until it is ended with a reason.
 #[derive(Debug)]
 pub struct Place {
     name: String,
@@ -19,13 +19,13 @@ pub struct Place {
     ending: OnceLock<Ending>,
     /// The last sign of life, on the hub's monotonic clock.
     heard_at: AtomicU64,
-    /// How many calls wait for events.
+    /// The number of calls that wait for events.
     waiting: AtomicUsize,
-    /// A wait ended since anybody looked. Whoever ends it has no clock at hand.
+    /// True if a wait ended since the last check. The call that ends it has no clock at hand.
     waited: AtomicBool,
 }
 
-/// Why a receiver came to its end.
+/// The reason for which a receiver ended.
 #[derive(Debug)]
 pub(super) enum Ending {
     /// Another receiver took the partition.
@@ -46,17 +46,17 @@ impl Place {
         }
     }
 
-    /// What the receiver calls itself; empty if it gave no name.
+    /// The name that the receiver gave; empty if it gave none.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its epoch, if it came with one.
+    /// Its epoch, if it has one.
     pub fn epoch(&self) -> Option<Epoch> {
         self.epoch
     }
 
-    /// The error that this receiver gets from now on, if it came to its end.
+    /// The error that this receiver gets from now on, if it has ended.
     pub fn error(&self) -> Option<ReceiveError> {
         self.ending.get().map(|ending| match ending {
             Ending::Stolen { epoch, by, message } => {
@@ -66,25 +66,25 @@ impl Place {
         })
     }
 
-    /// Takes a sign of life. One that arrives late takes nothing back.
+    /// Notes a sign of life. A late one does not set the clock back.
     pub fn heard(&self, now: Monotonic) {
         self.heard_at.fetch_max(now.0, Ordering::Relaxed);
     }
 
-    /// Says that the receiver waits for events, until the guard is dropped. However long that
-    /// takes, it is alive; and it counts as heard when its wait ends.
+    /// Notes that the receiver waits for events, until the guard is dropped. It counts as alive for
+    /// as long as that takes, and as heard of when its wait ends.
     pub fn waiting(self: &Arc<Self>) -> WaitingGuard {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         WaitingGuard(self.clone())
     }
 
-    /// Whether the receiver waits: there is no event for it, or it has no use for one.
+    /// True if the receiver waits: there is no event for it, or it cannot take one.
     pub fn is_waiting(&self) -> bool {
         self.waiting.load(Ordering::Acquire) > 0
     }
 
-    /// For how long there has been no sign of life. A wait counts as one, and one that ended
-    /// since the last look too: better a look too late than a living receiver thrown out.
+    /// The time without a sign of life. A wait counts as one, and so does a wait that ended since
+    /// the last check: a late removal is better than removing a receiver that is alive.
     pub(super) fn silence(&self, now: Monotonic) -> Duration {
         if self.waiting.load(Ordering::Acquire) > 0 || self.waited.swap(false, Ordering::Relaxed) {
             self.heard(now);
@@ -93,12 +93,12 @@ impl Place {
     }
 
     pub(super) fn end(&self, ending: Ending) {
-        // The first ending is the true one: whoever is gone cannot be told twice.
+        // The first reason counts: an ended receiver cannot end again.
         let _ = self.ending.set(ending);
     }
 }
 
-/// A receiver waits for events as long as this lives.
+/// Marks a receiver as waiting for events until it is dropped.
 #[derive(Debug)]
 #[must_use = "the receiver waits only as long as this lives"]
 pub struct WaitingGuard(Arc<Place>);
@@ -106,7 +106,8 @@ pub struct WaitingGuard(Arc<Place>);
 impl Drop for WaitingGuard {
     fn drop(&mut self) {
         self.0.waited.store(true, Ordering::Relaxed);
-        // Released after the note, so that whoever sees no wait any more sees the note.
+        // Released after the flag is set, so that a reader that sees no wait any more sees the
+        // flag.
         self.0.waiting.fetch_sub(1, Ordering::Release);
     }
 }

@@ -1,4 +1,4 @@
-//! The rules of epochs and of receivers that vanish, one promise each.
+//! Tests of epochs and of vanished receivers, one promise each.
 
 use super::*;
 use crate::source::{ReceiveError, SourceError};
@@ -11,7 +11,7 @@ fn epoch(number: u64) -> Option<Epoch> {
     Some(Epoch::from_stored(number))
 }
 
-/// Asks for a place and takes it.
+/// Admits a receiver and adds it.
 fn open(receivers: &mut Receivers, name: &str, epoch: Option<Epoch>) -> Arc<Place> {
     receivers.admit(name, epoch).expect("it may come in");
     receivers.enter(name.into(), epoch, START)
@@ -27,7 +27,7 @@ fn names(receivers: &Receivers) -> Vec<&str> {
     receivers.iter().map(|place| place.name()).collect()
 }
 
-/// The epoch and the name of whoever took the place, and the hub's words.
+/// The epoch and the name of the receiver that took over, and the message.
 fn disconnected(place: &Place) -> (Option<u64>, Option<String>, String) {
     match place.error() {
         Some(ReceiveError::Disconnected { epoch, by, message }) => (epoch.map(Epoch::get), by, message),
@@ -35,7 +35,7 @@ fn disconnected(place: &Place) -> (Option<u64>, Option<String>, String) {
     }
 }
 
-/// The epoch and the name of whoever is there, and the hub's words.
+/// The epoch and the name of the present owner, and the message.
 fn refused(answer: Result<(), OpenError>) -> (Option<u64>, Option<String>, String) {
     match answer {
         Err(OpenError::Refused { epoch, by, message }) => (epoch.map(Epoch::get), by, message),

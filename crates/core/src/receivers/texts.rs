@@ -1,18 +1,19 @@
-//! What the service says, to the letter, without the tracking ids behind it.
+//! The error messages of Azure Event Hubs about receivers, word for word, without the tracking ids
+//! after them.
 
 use std::time::Duration;
 
 use super::MOST_WITHOUT_EPOCH;
 use crate::epoch::Epoch;
 
-/// What the service shows for a name or an epoch that was not given.
+/// The text that the service prints for a name or an epoch that was not given.
 pub const NOT_GIVEN: &str = "nil";
 
 fn shown(name: &str) -> &str {
     if name.is_empty() { NOT_GIVEN } else { name }
 }
 
-/// To a receiver that gives way to one with this epoch.
+/// For a receiver that is disconnected by one with this epoch.
 pub fn stolen(new: &str, epoch: Epoch, old: &str, old_epoch: Option<Epoch>) -> String {
     let old_epoch = old_epoch.map_or_else(|| NOT_GIVEN.to_owned(), |epoch| epoch.to_string());
     format!(
@@ -24,7 +25,7 @@ pub fn stolen(new: &str, epoch: Epoch, old: &str, old_epoch: Option<Epoch>) -> S
     )
 }
 
-/// To one that comes with a lower epoch than the owner's.
+/// For a receiver with a lower epoch than the owner's.
 pub fn lower_epoch(present: &str, current: Epoch, new: &str, epoch: Epoch) -> String {
     format!(
         "Receiver '{}' with a higher epoch '{current}' already exists. Receiver '{}' with epoch {epoch} \
@@ -35,7 +36,7 @@ pub fn lower_epoch(present: &str, current: Epoch, new: &str, epoch: Epoch) -> St
     )
 }
 
-/// To one that comes without epoch while there is an owner.
+/// For a receiver without an epoch while there is an owner.
 pub fn no_epoch_beside_an_epoch(current: Epoch) -> String {
     format!(
         "At least one receiver for the endpoint is created with epoch of '{current}', and so non-epoch \
@@ -44,7 +45,7 @@ pub fn no_epoch_beside_an_epoch(current: Epoch) -> String {
     )
 }
 
-/// To one that comes without epoch when all places are taken, by these.
+/// For a receiver without an epoch when the limit is reached, with the names of the present ones.
 pub fn too_many<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.map(shown).collect();
     format!(
@@ -54,7 +55,7 @@ pub fn too_many<'a>(names: impl Iterator<Item = &'a str>) -> String {
     )
 }
 
-/// To one that comes back after it was given up. These words are ours, not the service's.
+/// For a receiver that comes back after it was removed. The wording is ours, not the service's.
 pub fn vanished(name: &str, silence: Duration) -> String {
     let (name, seconds) = (shown(name), silence.as_secs());
     format!("no sign of life from receiver '{name}' for {seconds} s; it no longer counts")

@@ -1,4 +1,4 @@
-//! Who may write, step by step.
+//! Tests of the rules of writing, step by step.
 
 use super::*;
 use crate::checkpoint::Position;
@@ -33,7 +33,7 @@ fn token(record: &LeaseRecord) -> LeaseToken {
     LeaseToken { partition: P, owner: record.owner.clone().unwrap(), epoch: record.epoch }
 }
 
-/// These have epochs left.
+/// Claims where epochs are left.
 fn claim(
     lease: Option<&LeaseRecord>,
     seal: Epoch,
@@ -269,7 +269,7 @@ fn who_is_unaware_stays_so_when_the_lease_moves_on() {
 
 #[test]
 fn nobody_vouches_for_an_owner_before_it() {
-    // a is robbed by b at 10 and may be at work until 30; b's own lease is shorter.
+    // Host b takes the lease of a at 10, and a may be at work until 30; b's own lease is shorter.
     let first = owned("a", at(0));
     let mut robbed = request("b", Some(&first), ClaimCause::Silent);
     robbed.duration = Duration::from_secs(5);

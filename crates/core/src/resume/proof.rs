@@ -1,14 +1,15 @@
-//! Decides when a position counts as beyond the end of its log.
+//! Decides whether a position counts as beyond the end of its log.
 //!
-//! What a partition says of itself may lag behind what its receivers were handed, and a hub may refuse a position in
-//! passing, so neither is proof by itself. A checkpoint that is written over without proof costs a replay of all that
-//! is kept; one that is left standing beyond the end makes readers skip what comes before it. So:
+//! The properties of a partition may lag behind its receivers, and a hub may refuse a position
+//! temporarily, so neither is proof by itself. A checkpoint that is overwritten without proof costs
+//! a replay of everything that is kept. One that is left beyond the end makes readers skip the
+//! events before it. Therefore:
 //!
 //! ```text
 //!                  ┌─ refused ─► a pause, opened again, for half a minute ───────────► it does not exist
 //!   open it there ─┤
 //!                  └─ opened ─► properties reach it, or an event comes ─────────────► it exists
-//!                            └► properties end before it, look after look, ─────────► it does not exist
+//!                            └► properties end before it, check after check, ────────► it does not exist
 //!                               for longer than they may lag
 //! ```
 
@@ -18,17 +19,20 @@ use super::{LostGround, out_of_range};
 use crate::position::StartPosition;
 use crate::source::PartitionProperties;
 
-/// How long to wait after the first refusal. The wait doubles with each of them.
+/// The pause after the first refusal. It doubles with each further one.
 pub const REFUSAL_PAUSE: Duration = Duration::from_secs(2);
-/// So many refusals in a row are proof. The waits between them take 30 s together, longer than one witness may lag behind.
+/// The number of refusals in a row that are proof. The pauses between them take 30 s together,
+/// longer than the hub's answers may be out of date.
 const REFUSALS_THAT_PROVE: u32 = 5;
 
-/// So many looks in a row, at a partition that ends before a position where a receiver is open, are proof.
+/// The number of checks in a row that are proof, of a partition that ends before a position at
+/// which a receiver is open.
 const LOOKS_THAT_PROVE: u32 = 3;
-/// How far apart they are. All of them together take longer than a hub's properties may lag behind its receivers.
+/// The time between two checks. All checks together take longer than a hub's properties may lag
+/// behind its receivers.
 pub const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What was seen of a position that may lie beyond the end.
+/// The observations of a position that may lie beyond the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
     start: StartPosition,
@@ -36,34 +40,35 @@ pub struct Evidence {
     looks: u32,
 }
 
-/// What the evidence says.
+/// The conclusion from the evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// The position exists.
     Exists,
-    /// Nobody can tell yet: try again after this time.
+    /// Unknown yet: try again after this time.
     Unsure(Duration),
     /// It does not exist, for this reason.
     Missing(LostGround),
 }
 
 impl Evidence {
-    /// Nothing was seen of this position yet.
+    /// No observations of this position yet.
     pub fn of(start: &StartPosition) -> Self {
         Self { start: start.clone(), refusals: 0, looks: 0 }
     }
 
-    /// The position that it is about.
+    /// The position in question.
     pub fn start(&self) -> &StartPosition {
         &self.start
     }
 
-    /// The hub refused to open a receiver there, in these words; afterwards the partition looked like this.
+    /// Notes that the hub refused to open a receiver there, with this message; the properties were
+    /// read after that.
     pub fn refused(&mut self, message: &str, partition: &PartitionProperties) -> Finding {
         self.refusals += 1;
         self.looks = 0;
         match out_of_range(&self.start, partition) {
-            // What retention took does not come back.
+            // Events that retention removed do not come back.
             Some(ground @ LostGround::Overtaken { .. }) => Finding::Missing(ground),
             _ if self.refusals < REFUSALS_THAT_PROVE => {
                 Finding::Unsure(REFUSAL_PAUSE * 2_u32.pow(self.refusals - 1))
@@ -73,12 +78,13 @@ impl Evidence {
         }
     }
 
-    /// The hub opened a receiver there.
+    /// Notes that the hub opened a receiver there.
     pub fn opened(&mut self) {
         self.refusals = 0;
     }
 
-    /// A receiver has been open there for a while, no event came, and the partition looks like this.
+    /// Notes that a receiver has been open there for a while without an event; these are the
+    /// current properties.
     pub fn looked(&mut self, partition: &PartitionProperties) -> Finding {
         match out_of_range(&self.start, partition) {
             Some(ground @ LostGround::BeyondTheEnd { .. }) => {
@@ -89,7 +95,7 @@ impl Evidence {
                     Finding::Missing(ground)
                 }
             }
-            // What was overtaken meanwhile is noticed with the next event.
+            // Retention that overtakes the position meanwhile is noticed with the next event.
             _ => Finding::Exists,
         }
     }
@@ -124,7 +130,7 @@ mod tests {
         })
     }
 
-    /// Refusals that are no proof yet, and how long they take together.
+    /// The refusals that are no proof yet, and the time that they take together.
     fn refuse_until_proven(evidence: &mut Evidence, message: &str) -> (Duration, Finding) {
         let mut span = Duration::ZERO;
         loop {

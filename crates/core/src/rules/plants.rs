@@ -1,19 +1,20 @@
-//! Deliberate bugs, each a rule taken away: what the judge of the simulation and the model must notice.
+//! Deliberate bugs (mutations), each a rule switched off, which the judge of the simulation and the
+//! model must detect.
 
 use super::Rules;
 
-/// A bug that can be planted.
+/// A deliberate bug.
 #[derive(Clone, Copy, Debug)]
 pub struct Plant {
-    /// As `--plant` calls it.
+    /// Its name for `--plant`.
     pub name: &'static str,
-    /// What is wrong, in one line.
+    /// The bug, in one line.
     pub what: &'static str,
     /// All rules but one.
     pub rules: Rules,
 }
 
-/// All of them.
+/// All deliberate bugs.
 pub static ALL: [Plant; 13] = [
     Plant {
         name: "fence",

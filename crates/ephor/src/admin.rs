@@ -1,8 +1,7 @@
-//! Looking at a group from outside, and changing it: what tools are built on.
+//! Administration of a group from outside: the base of operator tools.
 //!
-//! Everything goes through the store. A seek is one atomic step for each
-//! partition, and its owner notices; a drain is a request that the host finds
-//! with its next heartbeat.
+//! Everything goes through the store. A seek is one atomic step for each partition, and its owner
+//! notices it; a drain is a request that the host receives with its next heartbeat.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,11 +19,11 @@ use ephor_core::source::{
 use ephor_core::store::{HostEntry, HostOrders, Seek, SeekRequest, Store, StoreError};
 use ephor_core::time::Timestamp;
 
-/// Why something could not be done to a group.
+/// The error of an administrative call.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdminError {
-    /// The store failed. Whether a change took effect is unknown; looking tells.
+    /// The store failed, and a change may or may not have taken effect; reading the group tells.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The hub failed. Nothing was changed.
@@ -33,9 +32,9 @@ pub enum AdminError {
     /// There is no such partition.
     #[error("the hub has no partition {partition}; it has {partitions}, from 0 on")]
     UnknownPartition {
-        /// The one that was named.
+        /// The partition that was named.
         partition: PartitionId,
-        /// How many there are.
+        /// The number of partitions of the hub.
         partitions: usize,
     },
     /// There is no such event.
@@ -50,7 +49,7 @@ pub enum AdminError {
         /// The next event to come.
         end: SequenceNumber,
     },
-    /// A step from where the group is, and nothing says where it is.
+    /// A relative seek in a partition without a checkpoint.
     #[error(
         "partition {partition} has no checkpoint yet, so there is nothing to step from; name a sequence number, \
          a time, earliest or latest"
@@ -65,14 +64,14 @@ pub enum AdminError {
         if known.is_empty() { "is none".into() } else { format!("are: {}", known.join(", ")) }
     )]
     UnknownHost {
-        /// What was asked for.
+        /// The name that was given.
         wanted: String,
-        /// The hosts there are.
+        /// The known hosts.
         known: Vec<String>,
     },
 }
 
-/// Which events there are, in words.
+/// The events that are kept, in words.
 fn kept(first: SequenceNumber, end: SequenceNumber) -> String {
     match end.0.checked_sub(1) {
         Some(last) if end > first => format!("it keeps {first} to {last}, and {end} is the next to come"),
@@ -80,12 +79,12 @@ fn kept(first: SequenceNumber, end: SequenceNumber) -> String {
     }
 }
 
-/// Where to seek.
+/// The target of a seek.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SeekTo {
     /// To the oldest event kept.
     Earliest,
-    /// Behind the newest event.
+    /// After the newest event.
     Latest,
     /// So that this event is the next.
     Sequence(SequenceNumber),
@@ -93,25 +92,25 @@ pub enum SeekTo {
     Offset(Offset),
     /// So that the first event enqueued at this time or later is the next.
     Time(Timestamp),
-    /// This many events on (or back, if negative) from the checkpoint.
+    /// This many events forward (or back, if negative) from the checkpoint.
     By(i64),
 }
 
-/// What a seek does to one partition.
+/// The effect of a seek on one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeekStep {
     /// The partition.
     pub partition: PartitionId,
-    /// Where the group was.
+    /// The position before.
     pub from: Option<Position>,
-    /// Where it goes.
+    /// The position after.
     pub to: Position,
-    /// How many events are skipped, or repeated if negative; none where that cannot be told.
-    /// Without a checkpoint it is counted from the oldest event kept.
+    /// The number of events that are skipped, or repeated if negative; `None` if unknown. Without a
+    /// checkpoint it is counted from the oldest event that is kept.
     pub distance: Option<i64>,
-    /// The owner that will notice.
+    /// The owner that will notice it.
     pub owner: Option<HostId>,
-    /// What came of it; none for a dry run.
+    /// The outcome; `None` for a dry run.
     pub outcome: Option<SeekOutcome>,
 }
 
@@ -136,23 +135,24 @@ impl fmt::Display for SeekStep {
     }
 }
 
-/// What came of a seek.
+/// The outcome of a seek.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SeekOutcome {
     /// Done, in this epoch.
     Done(Epoch),
-    /// The owner is another SDK's and would not notice; nothing was changed. Force it to go on.
+    /// The owner is another SDK's processor and would not notice; nothing was changed. Use
+    /// [`SeekMode::Force`] to do it nevertheless.
     ForeignOwner(String),
 }
 
-/// Whether a seek is carried out.
+/// The mode of a seek.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeekMode {
-    /// Only say what would happen.
+    /// Only report what would happen.
     DryRun,
     /// Do it.
     Apply,
-    /// Do it even where the owner is another SDK's.
+    /// Do it even if the owner is another SDK's processor.
     Force,
 }
 
@@ -166,7 +166,7 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Looks at `group`. `by` stands in the history of what is changed.
+    /// The administration of `group`. `by` is written into the history of the changes.
     pub fn new(
         store: Arc<dyn Store>,
         source: Arc<dyn EventSource>,
@@ -176,7 +176,7 @@ impl Admin {
         Self { store, source, group, by: by.into() }
     }
 
-    /// All hosts with a record, and how old it is.
+    /// All hosts with a record, and the age of the record.
     pub async fn hosts(&self) -> Result<Vec<HostEntry>, AdminError> {
         Ok(self.store.view(&self.group).await?.hosts)
     }
@@ -200,8 +200,8 @@ impl Admin {
         Ok(self.store.history(&self.group, partition, most).await?)
     }
 
-    /// Moves the position of these partitions, each once, or of all if none is named.
-    /// Every position is worked out before the first is changed.
+    /// Moves the position of these partitions, each once, or of all if none is named. All positions
+    /// are resolved before the first one is changed.
     pub async fn seek(
         &self,
         partitions: &[PartitionId],
@@ -236,12 +236,12 @@ impl Admin {
         Ok(steps)
     }
 
-    /// A seek in a group that does not exist would look as if it had worked.
+    /// Checks that the group exists: a seek in one that does not would look as if it had worked.
     async fn group_exists(&self, hub: &HubProperties) -> Result<(), AdminError> {
         let Some(&partition) = hub.partitions.first() else { return Ok(()) };
         match self.source.open(OpenRequest::probe(&self.group.group, partition, &self.by)).await {
             Err(OpenError::Source(error)) => Err(error.into()),
-            // Opened, or refused because somebody reads it: it exists.
+            // Opened, or refused because another receiver reads it: it exists.
             _ => Ok(()),
         }
     }
@@ -265,13 +265,13 @@ impl Admin {
         })
     }
 
-    /// Asks a host to hand over all its partitions and take no new ones. The
-    /// host is named by its name or by its whole id.
+    /// Asks a host to hand over all its partitions and take no new ones. The host is given by its
+    /// name or by its full id.
     pub async fn drain(&self, host: &str) -> Result<Vec<HostId>, AdminError> {
         self.order(host, HostOrders { drain: true }).await
     }
 
-    /// Takes a [`drain`](Self::drain) back.
+    /// Cancels a [`drain`](Self::drain).
     pub async fn undrain(&self, host: &str) -> Result<Vec<HostId>, AdminError> {
         self.order(host, HostOrders { drain: false }).await
     }
@@ -281,7 +281,8 @@ impl Admin {
     }
 }
 
-/// Says what is wanted of a host, which is named by its name or by its whole id. Needs no hub.
+/// Sets the operator's orders for a host, which is given by its name or by its full id. Needs no
+/// hub.
 pub async fn order(
     store: &dyn Store,
     group: &GroupId,
@@ -310,7 +311,7 @@ impl fmt::Debug for Admin {
     }
 }
 
-/// Turns a wish into a position.
+/// Resolves a seek target to a position.
 fn resolve(
     to: &SeekTo,
     from: Option<&Position>,
@@ -334,7 +335,7 @@ fn resolve(
     }))
 }
 
-/// The event that is read next from this position, where that can be told.
+/// The event that is read next from this position, if known.
 fn next_event(position: &Position, partition: &PartitionProperties) -> Option<SequenceNumber> {
     match position.start() {
         StartPosition::Earliest => Some(partition.first),

@@ -1,4 +1,4 @@
-//! What a processor knows of its partition, and how it writes checkpoints.
+//! The partition as its processor sees it: identity, epoch, lag, and the writing of checkpoints.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -22,37 +22,38 @@ use crate::lease_state::{LeaseState, Stage};
 use crate::metric_names as names;
 use crate::store_calls::StoreCalls;
 
-/// How a checkpoint ended. Being refused is not a failure: somebody else is the
-/// owner now, and will go on from the last checkpoint.
+/// The outcome of a checkpoint. A refusal is not a failure: another host is the owner now, and
+/// resumes from the last checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Checkpointed {
     /// It is written.
     Saved(Checkpoint),
-    /// The one before was written just now: this one waits for its turn
+    /// Rate-limited: another checkpoint was written just now, and this one waits for its turn
     /// ([`CheckpointPolicy::spacing`](ephor_core::checkpoint::CheckpointPolicy::spacing)), or for
-    /// one that is further ahead. It is written then, and before the partition is given away; if
-    /// the host dies first, its events are delivered again. [`PartitionContext::flush`] writes it now.
+    /// one that is further ahead. It is written then, or before the partition is given away; if the
+    /// host crashes first, its events are delivered again. [`PartitionContext::flush`] writes it
+    /// now.
     Deferred,
     /// The stored checkpoint is as far or further, and stays as it is.
     Unchanged(Checkpoint),
     /// No event was delivered to this processor yet, so there is nothing to write.
     Nothing,
-    /// The epoch is no longer ours.
+    /// The epoch is no longer ours: this host was fenced off.
     Refused,
 }
 
 impl Checkpointed {
-    /// Whether the epoch is no longer ours.
+    /// True if the epoch is no longer ours.
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Refused)
     }
 }
 
-/// Why a checkpoint could not be written.
+/// The error of a checkpoint that could not be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
-    /// The store failed; whether the checkpoint is written is unknown. It is safe to try again.
+    /// The store failed, and the checkpoint may or may not be written. It is safe to retry.
     #[error("the checkpoint may not be written: {0}")]
     Store(#[from] StoreCallError),
     /// The event has not been delivered to this processor.
@@ -63,55 +64,56 @@ pub enum CheckpointError {
     },
 }
 
-/// How far the partition has come in this host's hands.
+/// The progress of the partition since this host owns it.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// The last event that `process_events` returned `Ok` for.
+    /// The last event for which `process_events` returned `Ok`.
     pub(crate) finished: Option<Position>,
     /// The end of the batch that is being processed.
     current: Option<Position>,
-    /// The last event that was handed to the processor.
+    /// The last event that was delivered to the processor.
     delivered: Option<SequenceNumber>,
-    /// What the store has.
+    /// The stored checkpoint.
     pub(crate) saved: Option<Checkpoint>,
     pub(crate) deferred: Deferred,
     pub(crate) unsaved: Unsaved,
     pub(crate) last_enqueued: Option<LastEnqueued>,
-    /// The oldest event kept when the partition was opened.
+    /// The oldest event that was kept when the partition was opened.
     pub(crate) first_kept: SequenceNumber,
     pub(crate) events: u64,
-    /// The batch that fails at the moment.
+    /// The batch that currently fails.
     pub(crate) failing: Option<Failing>,
 }
 
-/// A batch that fails, and is delivered again and again.
+/// A batch that fails and is redelivered.
 #[derive(Clone, Debug)]
 pub struct Failing {
-    /// Since when, by this host's wall clock.
+    /// The time of its first failure, by this host's wall clock.
     pub since: Timestamp,
-    /// How often it failed so far.
+    /// The number of failures so far.
     pub attempts: u32,
-    /// What went wrong the last time.
+    /// The last error.
     pub error: ProcessorError,
 }
 
 pub(crate) struct ContextInner {
-    /// The least time between two checkpoints.
+    /// The minimum time between two checkpoints.
     pub(crate) spacing: Duration,
     pub(crate) lease: Arc<LeaseState>,
     pub(crate) store: StoreCalls,
     pub(crate) environment: Arc<dyn Environment>,
     pub(crate) log: Option<LogId>,
     progress: Mutex<Progress>,
-    /// Saves under way. A rewind waits for them, so that none lands behind it.
+    /// The number of saves in flight. A rewind waits for them, so that none is carried out after
+    /// it.
     saving: watch::Sender<usize>,
     cancel: watch::Sender<bool>,
     checkpoints: metrics::Counter,
     fenced: metrics::Counter,
 }
 
-/// A processor's partition. Cheap to clone; a clone that outlives the
-/// ownership is refused checkpoints, and harmless.
+/// The partition of a processor. It is cheap to clone. A clone that outlives the ownership is
+/// harmless: its checkpoints are refused.
 #[derive(Clone)]
 pub struct PartitionContext(Arc<ContextInner>);
 
@@ -159,7 +161,7 @@ impl PartitionContext {
         self.0.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the hub lives.
+    /// The namespace of the hub.
     pub fn namespace(&self) -> &Namespace {
         &self.0.store.group().namespace
     }
@@ -184,9 +186,9 @@ impl PartitionContext {
         &self.0.lease.token().owner
     }
 
-    /// The epoch of this ownership: the fencing token to present to your own
-    /// database, which should refuse anything older than it has seen. Where
-    /// processors of other SDKs share the group they have none to present.
+    /// The epoch of this ownership: the fencing token for your own database, which should refuse
+    /// anything older than it has seen. Processors of other SDKs that share the group have no such
+    /// token.
     pub fn epoch(&self) -> Epoch {
         self.0.lease.token().epoch
     }
@@ -196,14 +198,15 @@ impl PartitionContext {
         self.0.store.group()
     }
 
-    /// A save up to and including this event, with the proof of this ownership: for a store that
-    /// saves inside a transaction of yours.
+    /// A request to save the position up to and including this event, with the proof of this
+    /// ownership: for a store that saves inside your own transaction.
     pub fn save_request(&self, event: &Event) -> SaveRequest {
         SaveRequest::new(self.0.lease.token(), &Position::of(event), self.0.log.as_ref())
     }
 
-    /// Tells the host of a checkpoint that a transaction of yours has committed, such as one that used
-    /// `PostgresStore::save_in`: then it knows that nothing is left to save when it gives the partition away.
+    /// Tells the host about a checkpoint that your own transaction has committed, such as one that
+    /// used `PostgresStore::save_in`: then it knows that nothing is left to save when it gives the
+    /// partition away.
     pub fn checkpoint_committed(&self, checkpoint: &Checkpoint) {
         if checkpoint.log == self.0.log {
             self.note_saved(checkpoint);
@@ -215,8 +218,8 @@ impl PartitionContext {
         self.progress().saved.clone()
     }
 
-    /// How far behind this partition is, as of the last batch; while it is paused or fails, as of
-    /// a few seconds ago.
+    /// The lag of this partition, as of the last batch; while it is paused or fails, as of a few
+    /// seconds ago.
     pub fn lag(&self) -> Lag {
         let progress = self.progress();
         let saved = progress.saved.as_ref().filter(|saved| saved.log.is_none() || saved.log == self.0.log);
@@ -227,13 +230,13 @@ impl PartitionContext {
         progress::lag(&partition, finished)
     }
 
-    /// Whether this host may no longer act for the partition.
+    /// True if this host may no longer act for the partition.
     pub fn is_cancelled(&self) -> bool {
         *self.0.cancel.borrow() || !self.0.lease.is_ours(self.0.environment.now())
     }
 
-    /// Completes when work on this partition should be given up: it is lost,
-    /// or the time for a handover is over.
+    /// Completes when work on this partition should be given up: it is lost, or the time for a
+    /// handover is over.
     pub async fn cancelled(&self) {
         let mut cancel = self.0.cancel.subscribe();
         // The sender lives as long as `self`.
@@ -244,10 +247,9 @@ impl PartitionContext {
         self.0.cancel.send_replace(true);
     }
 
-    /// Writes a checkpoint up to the end of the batch that is being processed
-    /// (the high-water mark); in `close`, up to the last finished batch. For a
-    /// closure per event, up to that event. One that follows another closely
-    /// waits for its turn ([`Checkpointed::Deferred`]).
+    /// Writes a checkpoint up to the end of the batch that is being processed (the high-water
+    /// mark); in `close`, up to the last finished batch. For a closure per event, up to that event.
+    /// It is rate-limited ([`Checkpointed::Deferred`]).
     pub async fn checkpoint(&self) -> Result<Checkpointed, CheckpointError> {
         let position = {
             let progress = self.progress();
@@ -259,9 +261,8 @@ impl PartitionContext {
         }
     }
 
-    /// Writes a checkpoint up to and including this event (a low-water mark):
-    /// the next owner goes on right behind it. One that follows another closely
-    /// waits for its turn ([`Checkpointed::Deferred`]).
+    /// Writes a checkpoint up to and including this event (a low-water mark): the next owner
+    /// resumes right after it. It is rate-limited ([`Checkpointed::Deferred`]).
     pub async fn checkpoint_at(&self, event: &Event) -> Result<Checkpointed, CheckpointError> {
         if self.progress().delivered.is_none_or(|delivered| event.sequence > delivered) {
             return Err(CheckpointError::NotDelivered { sequence: event.sequence });
@@ -269,7 +270,7 @@ impl PartitionContext {
         self.save_in_turn(Position::of(event)).await
     }
 
-    /// Writes the checkpoint that waits for its turn now, if one does.
+    /// Writes the deferred checkpoint now, if there is one.
     pub async fn flush(&self) -> Result<Checkpointed, CheckpointError> {
         let waiting = self.progress().deferred.position.clone();
         match waiting {
@@ -282,8 +283,8 @@ impl PartitionContext {
         self.write(position, false).await
     }
 
-    /// Writes down where reading begins; with `rewind` over a checkpoint that does not exist in this log. What was
-    /// finished before is behind it, or gone.
+    /// Saves the position at which reading starts; with `rewind`, over a checkpoint that does not
+    /// exist in this log. Progress from before the start is reset.
     pub(crate) async fn begin(&self, start: Position, rewind: bool) -> Result<Checkpointed, CheckpointError> {
         if rewind {
             self.progress().deferred.position = None;
@@ -338,7 +339,8 @@ impl PartitionContext {
         }
     }
 
-    /// Waits for the saves under way, and no longer than one may take: a user may hold on to one that it does not drive.
+    /// Waits for the saves in flight, but no longer than one may take: user code may hold on to a
+    /// save without polling it.
     async fn no_save_is_under_way(&self) {
         let inner = &*self.0;
         let limit = inner.environment.sleep_until(inner.environment.now() + inner.store.timeout());
@@ -351,21 +353,22 @@ impl PartitionContext {
         }
     }
 
-    /// Whether what is saved says as much already, or more. A checkpoint of another log says nothing.
+    /// True if the saved checkpoint is as far as the position, or further. A checkpoint of another
+    /// log does not count.
     pub(crate) fn covers(&self, saved: &Checkpoint, position: &Position) -> bool {
         let log = self.0.log.as_ref();
         let same = saved.position == *position && saved.log.as_ref() == log;
         same || saved.forbids(position, log)
     }
 
-    /// Whether everything that is finished is also saved.
+    /// True if everything that is finished is also saved.
     pub(crate) fn nothing_unsaved(&self) -> bool {
         let progress = self.progress();
         let saved = |finished| progress.saved.as_ref().is_some_and(|saved| self.covers(saved, finished));
         progress.finished.as_ref().is_none_or(saved)
     }
 
-    /// What to go on behind: what is finished here, or the checkpoint.
+    /// The position after which to resume: the progress made here, or else the checkpoint.
     pub(crate) fn reached(&self) -> Option<Checkpoint> {
         let progress = self.progress();
         let Some(position) = progress.finished.clone() else { return progress.saved.clone() };
@@ -380,25 +383,25 @@ impl PartitionContext {
             progress.unsaved = Unsaved::default();
         }
         progress.deferred.forget_up_to(&checkpoint.position);
-        // Answers may come in another order than they were asked for.
+        // Replies may come in another order than the requests.
         if !progress.saved.as_ref().is_some_and(|saved| self.covers(saved, &checkpoint.position)) {
             progress.saved = Some(checkpoint.clone());
         }
     }
 
-    /// A batch that ends with this event is handed to the processor.
+    /// Notes that a batch that ends with this event is passed to the processor.
     pub(crate) fn delivering(&self, last: &Event) {
         let mut progress = self.progress();
         progress.current = Some(Position::of(last));
         progress.delivered = progress.delivered.max(Some(last.sequence));
     }
 
-    /// The processor returned from a batch, one way or the other.
+    /// Notes that the processor returned from a batch, with or without success.
     pub(crate) fn delivered(&self) {
         self.progress().current = None;
     }
 
-    /// The batch in hand failed.
+    /// Notes that the current batch failed.
     pub(crate) fn failed(&self, attempts: u32, error: &ProcessorError) {
         let now = self.0.environment.wall();
         let mut progress = self.progress();
@@ -408,7 +411,7 @@ impl PartitionContext {
         self.0.lease.set_stage(Stage::Failing);
     }
 
-    /// The batch up to `last` is finished with.
+    /// Notes that the batch up to `last` is finished.
     pub(crate) fn finished(&self, last: &Event, events: u64, now: Monotonic) {
         let mut progress = self.progress();
         let position = Position::of(last);
@@ -423,7 +426,7 @@ impl PartitionContext {
     }
 }
 
-/// One save under way, until it is dropped.
+/// A save in flight, until it is dropped.
 struct Saving<'a>(&'a watch::Sender<usize>);
 
 impl<'a> Saving<'a> {
@@ -446,7 +449,7 @@ fn finished_of(position: &Position) -> Option<(SequenceNumber, Option<Timestamp>
     }
 }
 
-/// The labels of everything that is counted per partition.
+/// The labels of all metrics per partition.
 pub(crate) fn partition_labels(store: &StoreCalls, partition: PartitionId) -> [(&'static str, String); 3] {
     let group = store.group();
     [("hub", group.hub.to_string()), ("group", group.group.to_string()), ("partition", partition.to_string())]

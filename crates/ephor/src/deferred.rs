@@ -1,14 +1,14 @@
-//! Checkpoints that wait for their turn, so that a processor that writes one for every event costs the
-//! store no more than the policy's rate.
+//! Rate-limits checkpoints: a processor that writes one for every event costs the store no more
+//! than the policy's rate.
 //!
 //! ```text
 //!   asked for    1 2 3 4 5      6                7
 //!   written      1        5         6            7      spacing: ├────────┤
 //! ```
 //!
-//! The first of a quiet partition is written at once, by whoever asks for it. The next ones wait, each in
-//! place of the one before, until a task of their own writes the last of them. What still waits when the
-//! partition closes is written before it is given away.
+//! The first checkpoint after a quiet time is written at once, by its caller. Later ones are
+//! deferred, each replacing the one before, until a task of their own writes the last of them. One
+//! that is still deferred when the partition closes is written before the partition is given away.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -19,23 +19,23 @@ use ephor_core::time::Monotonic;
 use crate::context::{CheckpointError, Checkpointed, ContextInner, PartitionContext};
 use crate::environment::TaskHandle;
 
-/// A deferred checkpoint that could not be written is tried again no sooner than this.
+/// The minimum time before a deferred checkpoint is retried that could not be written.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What waits, and until when.
+/// The deferred checkpoint of a partition.
 #[derive(Debug, Default)]
 pub(crate) struct Deferred {
-    /// The furthest that was asked for and is not written.
+    /// The furthest position that was asked for and is not written.
     pub(crate) position: Option<Position>,
-    /// Whoever asks before this waits.
+    /// A checkpoint before this time is deferred.
     pub(crate) turn: Monotonic,
-    /// Writes it when its turn comes. Dropped with the partition.
+    /// The task that writes it when it is due. Dropped with the partition.
     writer: Option<TaskHandle>,
     writer_runs: bool,
 }
 
 impl Deferred {
-    /// What is written needs not to be written again.
+    /// Drops the deferred checkpoint if a written one covers it.
     pub(crate) fn forget_up_to(&mut self, written: &Position) {
         self.position.take_if(|waiting| waiting.finished() <= written.finished());
     }
@@ -48,12 +48,13 @@ impl Deferred {
 }
 
 impl PartitionContext {
-    /// Writes a checkpoint, or lets it wait if one was written just now.
+    /// Writes a checkpoint, or defers it if one was written just now.
     pub(crate) async fn save_in_turn(&self, position: Position) -> Result<Checkpointed, CheckpointError> {
         if self.defer(&position) { Ok(Checkpointed::Deferred) } else { self.save(position).await }
     }
 
-    /// Whether it has to wait. What is lost or written already is told at once.
+    /// True if it was deferred. A checkpoint that is refused or written already gets its result at
+    /// once.
     fn defer(&self, position: &Position) -> bool {
         let inner = self.inner();
         let now = inner.environment.now();
@@ -71,8 +72,8 @@ impl PartitionContext {
         true
     }
 
-    /// What has to be written before the partition is given away: what waits, and what is finished if the
-    /// policy asks for that.
+    /// The checkpoint to write before the partition is given away: the deferred one, and the
+    /// finished position if `finished_too`.
     pub(crate) fn owed(&self, finished_too: bool) -> Option<Position> {
         let progress = self.progress();
         let finished = progress.finished.clone().filter(|_| finished_too);
@@ -81,7 +82,8 @@ impl PartitionContext {
     }
 }
 
-/// Writes what waits when its turn comes, until nothing waits. It holds the partition only while it writes.
+/// Writes the deferred checkpoint when it is due, until there is none. It holds the partition only
+/// while it writes.
 async fn write_when_due(inner: Weak<ContextInner>) {
     loop {
         let Some(context) = PartitionContext::upgrade(&inner) else { return };
@@ -92,22 +94,23 @@ async fn write_when_due(inner: Weak<ContextInner>) {
         let Some(context) = PartitionContext::upgrade(&inner) else { return };
         let now = context.inner().environment.now();
         let Some(position) = next(&context, now) else { return };
-        // Somebody else has written meanwhile: the turn is a later one.
+        // Another call has written meanwhile, so it is due later.
         let Some(position) = position else { continue };
         let reporter = context.inner().store.reporter();
         let saved = reporter.survive("writer of deferred checkpoints", context.save(position.clone())).await;
         let mut progress = context.progress();
         match saved {
             Some(Ok(Checkpointed::Refused)) => progress.deferred.position = None,
-            // Also if what is stored is ahead of it.
+            // Also if the stored checkpoint is ahead of it.
             Some(Ok(_)) => progress.deferred.forget_up_to(&position),
-            // The store calls have reported it, or the panic was.
+            // The error was reported by the store calls, or the panic by `survive`.
             Some(Err(_)) | None => progress.deferred.turn = now + RETRY,
         }
     }
 }
 
-/// What to write now; inside, none if it is not time yet; outside, none if nothing waits and the task is over.
+/// The position to write now. The inner `None` means that it is not due yet; the outer `None`, that
+/// nothing is deferred and the task ends.
 fn next(context: &PartitionContext, now: Monotonic) -> Option<Option<Position>> {
     let mut progress = context.progress();
     let deferred = &mut progress.deferred;

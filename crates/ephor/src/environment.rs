@@ -1,8 +1,8 @@
-//! Time, tasks and chance, from outside.
+//! The environment of a host: time, tasks and randomness.
 //!
-//! The host asks its [`Environment`] for all three and never the operating
-//! system, so that a simulation can own them: pause one host, let another's
-//! clock drift, and replay a run from its seed.
+//! The host takes all three from its [`Environment`] and never from the operating system, so that a
+//! simulation can control them: pause one host, let another's clock drift, and replay a run from
+//! its seed.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use ephor_core::BoxFuture;
 use ephor_core::time::{Clock, Monotonic, Timestamp};
 
-/// What a host runs on.
+/// The environment in which a host runs.
 pub trait Environment: Clock {
     /// Completes at this instant, or at once if it has passed.
     fn sleep_until(&self, at: Monotonic) -> BoxFuture<'static, ()>;
@@ -21,8 +21,8 @@ pub trait Environment: Clock {
     /// A random number.
     fn random(&self) -> u64;
 
-    /// Keeps time going while a task blocks its thread, until the handle is
-    /// dropped. None where nothing needs to be done for that.
+    /// Keeps timers running while a task blocks its thread, until the handle is dropped. `None` if
+    /// nothing needs to be done for that.
     fn keep_going(&self) -> Option<TaskHandle> {
         None
     }
@@ -53,15 +53,13 @@ impl fmt::Debug for TaskHandle {
     }
 }
 
-/// The machine's own clock: `CLOCK_BOOTTIME`, which goes on while the machine
-/// is suspended. (`std::time::Instant` stands still, and a laptop that wakes up
-/// would believe its leases.)
+/// The machine's own clock: `CLOCK_BOOTTIME`, which goes on while the machine is suspended.
+/// (`std::time::Instant` does not, so a laptop that wakes up would trust leases that have expired.)
 ///
-/// It does not count time in which a hypervisor stops the whole virtual machine:
-/// a snapshot, a live migration, `virsh suspend`. An owner that wakes up from that
-/// believes in its lease until its next renewal is refused; its calls may overlap
-/// with those of the next owner until then. What it writes is fenced all the same:
-/// the hub refuses its epoch, and the store its checkpoints.
+/// It does not count the time in which a hypervisor stops the whole virtual machine: a snapshot, a
+/// live migration, `virsh suspend`. An owner that wakes up from that trusts its lease until its
+/// next renewal is refused; until then its calls may overlap with those of the next owner. Its
+/// writes are fenced all the same: the hub refuses its epoch, and the store its checkpoints.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -83,8 +81,8 @@ fn nanoseconds(time: rustix::time::Timespec) -> u64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
-/// A random number whose seed is the operating system's: identities rest on it, and machines
-/// that start alike must not draw alike.
+/// A random number seeded by the operating system. Identities depend on it: machines that start
+/// from the same image must not draw the same numbers.
 pub(crate) fn unguessable() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = std::hash::RandomState::new().build_hasher();
@@ -96,11 +94,11 @@ pub(crate) fn unguessable() -> u64 {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TokioEnvironment;
 
-/// How long timers may be late while a task blocks the thread that looked after them.
+/// The time by which timers may be late while a task blocks the thread that drives them.
 const PULSE: Duration = Duration::from_millis(250);
 
-/// Timers are set anew at least this often, so that time spent in suspend,
-/// which tokio's timers do not count, delays nothing for longer.
+/// The longest single sleep. Tokio's timers do not count suspended time, so they are set again at
+/// least this often.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 impl Clock for TokioEnvironment {
@@ -137,9 +135,8 @@ impl Environment for TokioEnvironment {
         unguessable()
     }
 
-    /// One worker of tokio's looks after all timers. If the next task that it
-    /// runs blocks, none of the idle ones takes over before something wakes it
-    /// from outside: so something does, from a thread of its own.
+    /// One worker of tokio drives all timers. If the next task that it runs blocks, no idle worker
+    /// takes over until something wakes it from outside. So a thread of its own does.
     fn keep_going(&self) -> Option<TaskHandle> {
         let runtime = tokio::runtime::Handle::current();
         if runtime.runtime_flavor() == tokio::runtime::RuntimeFlavor::CurrentThread {
@@ -151,7 +148,7 @@ impl Environment for TokioEnvironment {
                 runtime.spawn(async {});
             }
         });
-        // Without it, only a processor that blocks does more harm.
+        // Without this thread, only a processor that blocks does more harm.
         pulse.ok().map(|_| TaskHandle::new(move || drop(stop)))
     }
 }

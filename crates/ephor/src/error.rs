@@ -1,4 +1,4 @@
-//! What goes wrong inside the host, in words for whoever is on call.
+//! The errors of a host, worded for the person on call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,21 +12,21 @@ use ephor_core::resume::LostGround;
 use ephor_core::source::SourceError;
 use ephor_core::store::StoreError;
 
-/// A store call that did not succeed. Whether it took effect is unknown.
+/// A store call that did not succeed. It may or may not have taken effect.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreCallError {
     /// No answer in time.
     #[error("no answer from the store within {after:?}")]
     TimedOut {
-        /// How long it was waited for.
+        /// The timeout.
         after: Duration,
     },
-    /// The store said that it failed.
+    /// The store returned an error.
     #[error(transparent)]
     Failed(Arc<StoreError>),
 }
 
-/// Why a call to the processor failed.
+/// The error of a call to the processor.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ProcessorError {
     /// It returned an error.
@@ -35,13 +35,14 @@ pub enum ProcessorError {
     /// It panicked. The instance is discarded.
     #[error("the processor panicked: {message}")]
     Panicked {
-        /// The panic's message.
+        /// The panic message.
         message: String,
     },
-    /// It took longer than `process_timeout`, or `close` took longer than there was time, and was given up.
+    /// It took longer than `process_timeout`, or `close` took longer than the time that was left,
+    /// and it was given up.
     #[error("it did not return within {after:?} and was given up")]
     TimedOut {
-        /// How long it was waited for.
+        /// The timeout.
         after: Duration,
     },
 }
@@ -52,69 +53,70 @@ impl From<BoxError> for ProcessorError {
     }
 }
 
-/// What [`EventProcessor::process_error`](crate::EventProcessor::process_error) hears of.
+/// The errors that [`EventProcessor::process_error`](crate::EventProcessor::process_error)
+/// receives.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PartitionError {
-    /// `process_events` failed; the failure policy decides what comes next.
+    /// `process_events` failed; the failure policy decides the next step.
     #[error("events {first} to {last} failed (attempt {attempt}): {error}")]
     Processing {
         /// The first event of the batch.
         first: SequenceNumber,
         /// The last event of the batch.
         last: SequenceNumber,
-        /// Which attempt this was, from 1.
+        /// The number of the attempt, from 1.
         attempt: u32,
-        /// What went wrong.
+        /// The error.
         error: ProcessorError,
     },
-    /// The failure policy gave up on an event. It will not be delivered again.
+    /// The failure policy skipped an event. It will not be delivered again.
     #[error("event {sequence} is skipped after {attempts} attempts: {error}")]
     Skipped {
         /// The event.
         sequence: SequenceNumber,
-        /// How often it was tried by itself.
+        /// The number of attempts at this event alone.
         attempts: u32,
-        /// What went wrong the last time.
+        /// The last error.
         error: ProcessorError,
     },
     /// The hub could not be read.
     #[error("the partition could not be read: {message}")]
     Source {
-        /// What the source said.
+        /// The message of the source.
         message: String,
     },
-    /// Events that were never delivered are gone.
+    /// Events that were never delivered are lost.
     #[error("{0}")]
     LostGround(LostGround),
     /// A checkpoint that the policy asked for could not be written.
     #[error("the checkpoint could not be written: {message}")]
     Checkpoint {
-        /// What the store said.
+        /// The message of the store.
         message: String,
     },
 }
 
-/// Something that went wrong inside the host, for the log and the error handler.
+/// An error inside the host, for the log and the error handler.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
     /// A store call did not succeed.
     #[error("store: {operation} failed, the store has been failing for {failing_for:?}: {error}")]
     Store {
-        /// What was asked of the store.
+        /// The operation of the store.
         operation: &'static str,
-        /// For which partition, if for one.
+        /// The partition, if the call was for one.
         partition: Option<PartitionId>,
-        /// Since the first failure without a success in between.
+        /// The time since the first failure without a success in between.
         failing_for: Duration,
-        /// What went wrong.
+        /// The error.
         error: StoreCallError,
     },
     /// The hub's properties could not be read.
     #[error("the hub could not be read: {error}")]
     Hub {
-        /// What went wrong.
+        /// The error.
         error: SourceError,
     },
     /// Another host that is alive has the same name.
@@ -124,7 +126,7 @@ pub enum HostError {
         other.name.as_str()
     )]
     NameInUse {
-        /// The other one.
+        /// The other host.
         other: HostId,
     },
     /// A host of the same group, in the same store, reads another hub.
@@ -140,12 +142,12 @@ pub enum HostError {
     /// The store's clock and ours advanced differently; nobody was declared dead in this scan.
     #[error("the store's clock jumped, so no lease counts as expired in this scan")]
     ClockSkew,
-    /// A partition's processor could not be made or opened.
+    /// A partition's processor could not be created or opened.
     #[error("partition {partition}: the processor does not open: {error}")]
     OpenFailed {
         /// The partition.
         partition: PartitionId,
-        /// What went wrong.
+        /// The error.
         error: ProcessorError,
     },
     /// A partition's processor failed to close.
@@ -155,26 +157,27 @@ pub enum HostError {
     CloseFailed {
         /// The partition.
         partition: PartitionId,
-        /// What went wrong.
+        /// The error.
         error: ProcessorError,
     },
-    /// Something that the partition's processor heard of too.
+    /// An error that the partition's processor received, too.
     #[error("partition {partition}: {error}")]
     Partition {
         /// The partition.
         partition: PartitionId,
-        /// What went wrong.
+        /// The error.
         error: PartitionError,
     },
-    /// The position to go on from does not exist, and the options say to stop.
+    /// The position to resume from does not exist, and by the options the partition waits for a
+    /// seek.
     #[error("partition {partition} stands still until somebody seeks: {ground}")]
     Halted {
         /// The partition.
         partition: PartitionId,
-        /// Why.
+        /// The reason.
         ground: LostGround,
     },
-    /// A reader that is none of ours took the partition with a newer epoch.
+    /// A foreign reader took the partition with a newer epoch.
     #[error(
         "partition {partition}: a foreign reader ({}) took it with epoch {epoch}; claiming it back, attempt {attempt}",
         by.as_deref().unwrap_or("without a name")
@@ -186,10 +189,10 @@ pub enum HostError {
         by: Option<String>,
         /// Its epoch.
         epoch: Epoch,
-        /// How often this happened in a row.
+        /// The number of times that this happened in a row.
         attempt: u32,
     },
-    /// A reader that is none of ours holds the partition with an epoch that no host claims above
+    /// A foreign reader holds the partition with an epoch above which no host claims
     /// ([`Epoch::MAX_FOREIGN`]).
     #[error(
         "partition {partition}: a foreign reader ({}) holds it with epoch {epoch}, and no host claims above {}; \
@@ -205,10 +208,11 @@ pub enum HostError {
         by: Option<String>,
         /// Its epoch.
         epoch: Epoch,
-        /// How often this happened in a row.
+        /// The number of times that this happened in a row.
         attempt: u32,
     },
-    /// Beside processors that know no epochs: one of them reads a partition whose lease is ours.
+    /// With processors of other SDKs in the group, which know no epochs: one of them reads a
+    /// partition whose lease is ours.
     #[error(
         "partition {partition}: another reader ({}) took our place at the hub, although the lease is ours; reading \
          again in a moment, attempt {attempt}",
@@ -219,10 +223,10 @@ pub enum HostError {
         partition: PartitionId,
         /// The reader's name, if it has one.
         by: Option<String>,
-        /// How often this happened in a row.
+        /// The number of times that this happened in a row.
         attempt: u32,
     },
-    /// The lease could not be renewed in time, so the host stopped by itself.
+    /// The lease could not be renewed in time, so the host stopped by itself (self-fencing).
     #[error(
         "partition {partition}: stopped by itself, its lease was not renewed in time{}",
         store_failing_for.map_or_else(String::new, |time| format!(
@@ -232,10 +236,10 @@ pub enum HostError {
     SelfFenced {
         /// The partition.
         partition: PartitionId,
-        /// For how long the store has been failing, if it is.
+        /// The time for which the store has been failing, if it is.
         store_failing_for: Option<Duration>,
     },
-    /// A call to the processor blocks its thread, or does not end when told to.
+    /// A call to the processor blocks its thread, or does not end when it is dropped.
     #[error(
         "partition {partition}: a call to the processor has not returned for {running:?} and cannot be given up; \
          its lease is left to run out"
@@ -243,10 +247,10 @@ pub enum HostError {
     Stuck {
         /// The partition.
         partition: PartitionId,
-        /// For how long the call has run.
+        /// The time for which the call has run.
         running: Duration,
     },
-    /// What was finished could not be saved before the partition was given away.
+    /// Finished events could not be saved before the partition was given away.
     #[error("partition {partition}: given away without its final checkpoint, events will be repeated")]
     Unsettled {
         /// The partition.
@@ -257,39 +261,40 @@ pub enum HostError {
         "the {task} of this host panicked: {message}; it goes on, and unless your own store did it, please report it"
     )]
     Fault {
-        /// Which task.
+        /// The task.
         task: &'static str,
-        /// The panic's message.
+        /// The panic message.
         message: String,
     },
-    /// A task without which the host cannot work has ended by a panic. The host serves nothing more.
+    /// A task without which the host cannot work has ended with a panic. The host serves nothing
+    /// any more.
     #[error(
         "the {task} of this host panicked and has ended: {message}; its partitions wait for their leases to run out, \
          and other hosts take them: restart this host, and please report it"
     )]
     TaskEnded {
-        /// Which task.
+        /// The task.
         task: &'static str,
-        /// The panic's message.
+        /// The panic message.
         message: String,
     },
     /// A record in the store cannot be read.
     #[error("a record in the store is damaged: {what}")]
     Damaged {
-        /// Which, and what is wrong with it.
+        /// The record, and its fault.
         what: String,
     },
-    /// No host may take them.
+    /// Partitions have no owner, because no host may take them.
     #[error(
         "{partitions} partitions have no owner, because every host is at its max_partitions, draining or unfit"
     )]
     Unplaced {
-        /// How many.
+        /// The number of these partitions.
         partitions: usize,
     },
 }
 
-/// Two hosts of one group that read two hubs, and what to do about it.
+/// The message about two hosts of one group that read two hubs, with the remedy.
 pub(crate) fn another_hub(ours: &ReadHub, host: &HostId, theirs: &ReadHub) -> String {
     format!(
         "this host reads the hub {} (log {}), but host {host} of the same group reads {} (log {}); they share one set \

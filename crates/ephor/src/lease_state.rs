@@ -1,31 +1,31 @@
-//! A lease that this host holds: until when, and whether it is over.
+//! The state of a lease that this host holds: its deadline, its end, and the call in progress.
 //!
-//! Shared by the pump that serves the partition, the renewer that moves the
-//! deadline, and the contexts that processors keep. All of it is atomics: a
-//! pump looks at it before every delivery.
+//! Shared by the pump that serves the partition, the renewer that extends the deadline, and the
+//! contexts that processors keep. All of it is atomics, because a pump reads it before every
+//! delivery.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use ephor_core::lease::LeaseToken;
 use ephor_core::time::Monotonic;
 
-/// What a partition's pump is doing.
+/// The state of a partition's pump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Stage {
     /// The partition is ours; waiting until its previous owner has certainly stopped.
     Waiting,
-    /// Finding the position, making and opening the processor, attaching the receiver.
+    /// Finding the position, creating and opening the processor, attaching the receiver.
     Opening,
     /// Receiving and delivering.
     Running,
-    /// The last call failed; the same batch comes again.
+    /// The last call failed; the same batch is redelivered.
     Failing,
-    /// Held by `pause`: owned, and nothing is delivered.
+    /// Held by `pause`: owned, but nothing is delivered.
     Paused,
-    /// The hub cannot be read; trying again.
+    /// The hub cannot be read; retrying.
     Retrying,
-    /// The position does not exist, and the options say to stop.
+    /// The position does not exist, and by the options the partition waits for a seek.
     Halted,
     /// Finishing, closing, saving and giving away.
     Closing,
@@ -49,9 +49,9 @@ pub(crate) struct LeaseState {
     token: LeaseToken,
     deadline: AtomicU64,
     over: AtomicBool,
-    /// When the call that is running now was made; zero if none is.
+    /// The time at which the call in progress started; zero if there is none.
     call_started: AtomicU64,
-    /// When that call is given up at the latest.
+    /// The latest time at which that call is given up.
     call_until: AtomicU64,
     stuck: AtomicBool,
     stage: AtomicU8,
@@ -79,51 +79,51 @@ impl LeaseState {
         Monotonic(self.deadline.load(Ordering::Acquire))
     }
 
-    /// A renewal succeeded. A deadline only moves forward.
+    /// Notes a successful renewal. A deadline only moves forward.
     pub(crate) fn extend(&self, deadline: Monotonic) {
         self.deadline.fetch_max(deadline.0, Ordering::AcqRel);
     }
 
-    /// The lease is lost, or given away. There is no way back.
+    /// Notes that the lease is lost or given away, for good.
     pub(crate) fn end(&self) {
         self.over.store(true, Ordering::Release);
     }
 
-    /// Whether this host may act for the partition now.
+    /// True if this host may act for the partition now.
     pub(crate) fn is_ours(&self, now: Monotonic) -> bool {
         !self.over.load(Ordering::Acquire) && now < self.deadline()
     }
 
-    /// The user's code is called, and given up at `until`.
+    /// Notes that the user's code is called, and is given up at `until`.
     pub(crate) fn call_starts(&self, now: Monotonic, until: Monotonic) {
         self.call_until.store(until.0, Ordering::Release);
         self.call_started.store(now.0.max(1), Ordering::Release);
     }
 
-    /// It has returned, or was given up: it does not stand in the way any more.
+    /// Notes that the call returned or was given up.
     pub(crate) fn call_ended(&self) {
         self.call_started.store(0, Ordering::Release);
         self.not_stuck();
     }
 
-    /// When the call that is running now is given up at the latest.
+    /// The latest time at which the call in progress is given up.
     pub(crate) fn call_until(&self) -> Monotonic {
         Monotonic(self.call_until.load(Ordering::Acquire))
     }
 
-    /// When the call that is running now was made.
+    /// The time at which the call in progress started.
     pub(crate) fn call_running_since(&self) -> Option<Monotonic> {
         let started = self.call_started.load(Ordering::Acquire);
         (started != 0).then_some(Monotonic(started))
     }
 
-    /// A call does not return and cannot be given up: the lease is no longer
-    /// renewed until it does. True if that is news.
+    /// Marks the call as stuck: it does not return and cannot be given up, so the lease is not
+    /// renewed until it does. True if it was not marked before.
     pub(crate) fn mark_stuck(&self) -> bool {
         !self.stuck.swap(true, Ordering::AcqRel)
     }
 
-    /// No call is running, whatever was thought of the last one.
+    /// Clears the mark, because no call is in progress.
     pub(crate) fn not_stuck(&self) {
         self.stuck.store(false, Ordering::Release);
     }

@@ -1,14 +1,13 @@
-//! Ephor runs your event handler on as many machines as you like, so that every
-//! partition of an event hub has exactly one owner, picks up where the last
-//! owner stopped, and hands over without a gap.
+//! Ephor runs your event handler on as many machines as you like: every partition of an event hub
+//! has exactly one owner, which resumes where the last owner stopped and hands over without a gap.
 //!
 //! | to | use |
 //! |---|---|
 //! | handle events | [`EventProcessor`], or a closure: [`HostBuilder::for_each_event`] |
 //! | run | [`EventProcessorHost`] |
-//! | write checkpoints, know the epoch | [`PartitionContext`] |
-//! | set things | [`EventProcessorOptions`], [`PartitionManagerOptions`] |
-//! | look and operate | [`EventProcessorHost::snapshot`], [`admin`] |
+//! | write checkpoints, get the epoch (fencing token) | [`PartitionContext`] |
+//! | configure | [`EventProcessorOptions`], [`PartitionManagerOptions`] |
+//! | observe and operate | [`EventProcessorHost::snapshot`], [`admin`] |
 //! | try it without a cloud | [`memory`] |
 //! | test your processor | the crate `ephor-testkit` |
 
@@ -28,7 +27,7 @@ mod report;
 mod stop_report;
 mod store_calls;
 
-/// All of `ephor-core`: the seams, for those who write a store or a source.
+/// All of `ephor-core`, for authors of a store or a source.
 pub use ephor_core as seams;
 
 pub use context::{CheckpointError, Checkpointed, Failing, PartitionContext};

@@ -1,4 +1,4 @@
-//! Everything that can be set, with its default, its meaning and what is wrong with a wrong value.
+//! All options, with their defaults, their meaning and the checks of their values.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,47 +12,49 @@ use ephor_core::resume::OnInvalidPosition;
 
 use crate::error::HostError;
 
-/// [`EventProcessorOptions::max_batch_size`].
+/// The default of [`EventProcessorOptions::max_batch_size`].
 pub const DEFAULT_MAX_BATCH_SIZE: usize = 100;
-/// [`EventProcessorOptions::prefetch_count`].
+/// The default of [`EventProcessorOptions::prefetch_count`].
 pub const DEFAULT_PREFETCH_COUNT: usize = 300;
-/// [`EventProcessorOptions::prefetch_bytes`].
+/// The default of [`EventProcessorOptions::prefetch_bytes`].
 pub const DEFAULT_PREFETCH_BYTES: usize = 16 * 1024 * 1024;
-/// [`EventProcessorOptions::receive_timeout`].
+/// The default of [`EventProcessorOptions::receive_timeout`].
 pub const DEFAULT_RECEIVE_TIMEOUT: Duration = Duration::from_secs(60);
-/// [`EventProcessorOptions::source_patience`].
+/// The default of [`EventProcessorOptions::source_patience`].
 pub const DEFAULT_SOURCE_PATIENCE: Duration = Duration::from_secs(30);
-/// [`PartitionManagerOptions::lease_duration`].
+/// The default of [`PartitionManagerOptions::lease_duration`].
 pub const DEFAULT_LEASE_DURATION: Duration = Duration::from_secs(30);
-/// [`PartitionManagerOptions::renew_interval`].
+/// The default of [`PartitionManagerOptions::renew_interval`].
 pub const DEFAULT_RENEW_INTERVAL: Duration = Duration::from_secs(10);
-/// [`PartitionManagerOptions::slow_scan`].
+/// The default of [`PartitionManagerOptions::slow_scan`].
 pub const DEFAULT_SLOW_SCAN: Duration = Duration::from_secs(5);
-/// [`PartitionManagerOptions::fast_scan`].
+/// The default of [`PartitionManagerOptions::fast_scan`].
 pub const DEFAULT_FAST_SCAN: Duration = Duration::from_secs(1);
-/// [`PartitionManagerOptions::handover_timeout`].
+/// The default of [`PartitionManagerOptions::handover_timeout`].
 pub const DEFAULT_HANDOVER_TIMEOUT: Duration = Duration::from_secs(30);
-/// [`PartitionManagerOptions::fence_margin`].
+/// The default of [`PartitionManagerOptions::fence_margin`].
 pub const DEFAULT_FENCE_MARGIN: Duration = Duration::from_secs(3);
-/// [`PartitionManagerOptions::store_timeout`].
+/// The default of [`PartitionManagerOptions::store_timeout`].
 pub const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_secs(5);
-/// [`PartitionManagerOptions::foreign_expiry`].
+/// The default of [`PartitionManagerOptions::foreign_expiry`].
 pub const DEFAULT_FOREIGN_EXPIRY: Duration = Duration::from_secs(120);
 
-/// Nothing about leases, scans and calls takes longer than this; what should never happen is left out instead.
+/// The upper limit of all durations of leases, scans and calls. An option that should never apply
+/// is `None` instead.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// An option that cannot be used as it is.
+/// The error of an option with an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidOption(String);
 
-/// Where a partition without checkpoint begins: a position, or a function of the partition.
+/// The initial position of a partition without a checkpoint: one position, or a function of the
+/// partition.
 #[derive(Clone)]
 pub struct InitialPosition(Arc<dyn Fn(PartitionId) -> StartPosition + Send + Sync>);
 
 impl InitialPosition {
-    /// Asks the function for each partition that has no checkpoint.
+    /// Calls the function for each partition without a checkpoint.
     pub fn by_partition(choose: impl Fn(PartitionId) -> StartPosition + Send + Sync + 'static) -> Self {
         Self(Arc::new(choose))
     }
@@ -74,7 +76,7 @@ impl fmt::Debug for InitialPosition {
     }
 }
 
-/// Hears of everything that goes wrong inside the host.
+/// Receives all errors inside the host.
 #[derive(Clone)]
 pub struct ErrorHandler(pub(crate) Arc<dyn Fn(&HostError) + Send + Sync>);
 
@@ -91,7 +93,7 @@ impl fmt::Debug for ErrorHandler {
     }
 }
 
-/// How events are read and handed to the processor.
+/// Options of reading events and of delivering them to the processor.
 ///
 /// ```
 /// use ephor::{CheckpointPolicy, EventProcessorOptions};
@@ -105,38 +107,39 @@ impl fmt::Debug for ErrorHandler {
 /// ```
 #[derive(Clone, Debug)]
 pub struct EventProcessorOptions {
-    /// The most events in one call of `process_events`. It is a maximum: nothing
-    /// is waited for to fill a batch. Default 100.
+    /// The most events in one call of `process_events`. It is a maximum: the host does not wait to
+    /// fill a batch. Default 100.
     pub max_batch_size: usize,
-    /// The most events that wait on this side, per partition; at least
-    /// `max_batch_size`. Default 300.
+    /// The most events that wait on this side, per partition; at least `max_batch_size`. Default
+    /// 300.
     pub prefetch_count: usize,
-    /// About the most bytes that wait on this side, per partition. Default 16 MiB.
+    /// The approximate limit of the bytes that wait on this side, per partition. Default 16 MiB.
     pub prefetch_bytes: usize,
-    /// After this long without events a partition counts as idle. Default 60 s.
+    /// The time without events after which a partition counts as idle. Default 60 s.
     pub receive_timeout: Duration,
-    /// Whether `process_events` is called with an empty batch on an idle partition. Default no.
+    /// True to call `process_events` with an empty batch on an idle partition. Default false.
     pub invoke_after_receive_timeout: bool,
-    /// Where a partition without checkpoint begins. Default: the earliest event.
+    /// The initial position of a partition without a checkpoint. Default: the earliest event.
     ///
-    /// What moves with time ([`StartPosition::Latest`], [`StartPosition::EnqueuedTime`]) is
-    /// resolved once, by the first owner, and written down: its successor begins there too. So is the
-    /// earliest event of a log whose oldest are gone already.
+    /// A position that moves with time ([`StartPosition::Latest`], [`StartPosition::EnqueuedTime`])
+    /// is resolved once, by the first owner, and saved: its successor starts there, too. So is the
+    /// earliest event of a log whose oldest events are gone already.
     pub initial_position: InitialPosition,
-    /// What to do if the position to go on from does not exist. Default: the
-    /// earliest event, with a report of how many are gone.
+    /// The reaction if the position to resume from does not exist. Default: the earliest event,
+    /// with a report of the number of lost events.
     pub on_invalid_position: OnInvalidPosition,
-    /// A call of `open` or `process_events` that takes longer is given up and
-    /// counts as failed. Default off.
+    /// A call of `open` or `process_events` that takes longer is given up and counts as failed.
+    /// Default: no limit.
     pub process_timeout: Option<Duration>,
-    /// When the host writes checkpoints by itself. Default: when a partition closes in good order.
+    /// The policy by which the host itself writes checkpoints. Default: when a partition closes
+    /// gracefully.
     pub checkpoint: CheckpointPolicy,
-    /// What to do when `process_events` fails. Default: the same batch again, with backoff.
+    /// The policy for a `process_events` that fails. Default: retry the same batch, with backoff.
     pub failure: FailurePolicy,
-    /// How long a partition is kept while the hub cannot be read, before it is
-    /// closed and released. Default 30 s.
+    /// The time for which a partition is kept while the hub cannot be read, before it is closed and
+    /// released. Default 30 s.
     pub source_patience: Duration,
-    /// Hears of everything that goes wrong inside the host. Default: only the log does.
+    /// Receives all errors inside the host. Default: they are only logged.
     pub on_error: Option<ErrorHandler>,
 }
 
@@ -164,7 +167,7 @@ fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), InvalidOp
 }
 
 impl EventProcessorOptions {
-    /// Says what is wrong, and what to write instead.
+    /// Checks the values. The error says what is wrong, and what to write instead.
     pub fn validate(&self) -> Result<(), InvalidOption> {
         ensure(self.max_batch_size > 0, || {
             format!("max_batch_size is 0, so no event could be delivered; try {DEFAULT_MAX_BATCH_SIZE}")
@@ -228,29 +231,31 @@ impl EventProcessorOptions {
     }
 }
 
-/// How partitions are shared among hosts.
+/// Options of sharing partitions among hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionManagerOptions {
-    /// How long a lease lasts without renewal: how long a crashed host's
-    /// partitions wait for a new owner. Default 30 s, as the original.
+    /// The time that a lease lasts without renewal, and thus the time that a crashed host's
+    /// partitions wait for a new owner. Default 30 s, as in Azure's EventProcessorHost.
     pub lease_duration: Duration,
-    /// How often leases are renewed. Default 10 s, as the original.
+    /// The interval at which leases are renewed. Default 10 s, as in Azure's EventProcessorHost.
     pub renew_interval: Duration,
-    /// How often the fleet is looked at while nothing changes. Default 5 s, with jitter.
+    /// The interval at which the host reads the state of the fleet while nothing changes. Default 5
+    /// s, with jitter.
     pub slow_scan: Duration,
-    /// How often it is looked at while something does. Default 1 s, with jitter.
+    /// The interval while something changes, for example during a rebalance. Default 1 s, with
+    /// jitter.
     pub fast_scan: Duration,
-    /// How long a handover may take before the call in flight is given up, and
-    /// how long an owner may be silent before it is robbed. Default 30 s.
+    /// The time that a handover may take before the call in flight is given up, and the time that
+    /// an owner may leave a request unanswered before its lease is stolen. Default 30 s.
     pub handover_timeout: Duration,
-    /// An owner stops by itself this long before its lease ends. It covers the
-    /// difference between two clocks and the time that giving up a call takes. Default 3 s.
+    /// The time before the end of its lease at which an owner stops by itself. It covers the
+    /// difference between two clocks and the time that it takes to give up a call. Default 3 s.
     pub fence_margin: Duration,
-    /// A store call that takes longer is given up, its outcome unknown. Default 5 s.
+    /// A store call that takes longer is given up, with an unknown outcome. Default 5 s.
     pub store_timeout: Duration,
-    /// A lease that does not say how long it lasts (another SDK wrote it) lasts this long. Default 120 s.
+    /// The duration of a lease whose record has none (another SDK wrote it). Default 120 s.
     pub foreign_expiry: Duration,
-    /// This host never owns more partitions than this. Default: no limit.
+    /// The most partitions that this host may own. Default: no limit.
     pub max_partitions: Option<u32>,
 }
 
@@ -271,7 +276,7 @@ impl Default for PartitionManagerOptions {
 }
 
 impl PartitionManagerOptions {
-    /// Says what is wrong, and what to write instead.
+    /// Checks the values. The error says what is wrong, and what to write instead.
     pub fn validate(&self) -> Result<(), InvalidOption> {
         let Self {
             lease_duration, renew_interval, slow_scan, fast_scan, fence_margin, store_timeout, ..

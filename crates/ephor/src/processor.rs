@@ -1,4 +1,4 @@
-//! The user's code: one instance for each owned partition.
+//! The processor: the user's code, with one instance for each owned partition.
 
 use std::future::Future;
 
@@ -9,7 +9,7 @@ use ephor_core::position::SequenceNumber;
 use crate::context::PartitionContext;
 use crate::error::PartitionError;
 
-/// Why a partition closes.
+/// The reason for which a partition closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum CloseReason {
@@ -17,32 +17,32 @@ pub enum CloseReason {
     Shutdown,
     /// Another host asked for the partition and will get it. Checkpoints are still accepted.
     Handover,
-    /// The processor failed, and the policy says to close. Checkpoints are still accepted.
+    /// The processor failed, and its policy is to close. Checkpoints are still accepted.
     ProcessorFailed,
     /// The hub cannot be read. Checkpoints are still accepted.
     SourceFailed,
-    /// The lease is gone or was not renewed in time. Checkpoints are refused.
+    /// The lease is lost or was not renewed in time. Checkpoints are refused.
     LeaseLost,
     /// A receiver with a newer epoch took over. Checkpoints are refused.
     Disconnected,
-    /// A person moved the position; or whoever took the partition has given it back already, which looks the same
-    /// from here. Checkpoints are refused.
+    /// An operator moved the position; or the host that took the partition has released it already,
+    /// which looks the same from here. Checkpoints are refused.
     Seek,
 }
 
 impl CloseReason {
-    /// Whether this host is still the owner while the partition closes.
+    /// True if this host is still the owner while the partition closes.
     pub fn still_owner(self) -> bool {
         matches!(self, Self::Shutdown | Self::Handover | Self::ProcessorFailed | Self::SourceFailed)
     }
 }
 
-/// What handles the events of one partition.
+/// Handles the events of one partition.
 ///
-/// The host makes one instance for each partition it owns, calls `open` before
-/// the first batch and `close` after the last, and never makes two calls at a
-/// time. A call may be dropped at any await: when the partition is lost, when a
-/// handover runs out of time, and when `process_timeout` is over.
+/// The host creates one instance for each partition that it owns, calls `open` before the first
+/// batch and `close` after the last, and never makes two calls at a time. A call may be dropped at
+/// any await: when the partition is lost, when a handover runs out of time, and when
+/// `process_timeout` is over.
 ///
 /// ```
 /// use ephor::{BoxError, Event, EventProcessor, PartitionContext};
@@ -70,16 +70,16 @@ pub trait EventProcessor: Send + 'static {
         async { Ok(()) }
     }
 
-    /// Called with events in order. `Ok` means that all of them are finished
-    /// with: a policy may checkpoint them, and they are not delivered again
-    /// after a handover or a stop. `Err` is handled by the failure policy.
+    /// Called with events in order. `Ok` means that all of them are finished: a policy may
+    /// checkpoint them, and they are not delivered again after a handover or a stop. `Err` is
+    /// handled by the failure policy.
     fn process_events(
         &mut self,
         context: &PartitionContext,
         events: &[Event],
     ) -> impl Future<Output = Result<(), BoxError>> + Send;
 
-    /// Hears of what goes wrong with this partition.
+    /// Called with the errors of this partition.
     fn process_error(
         &mut self,
         context: &PartitionContext,
@@ -114,7 +114,7 @@ where
     }
 }
 
-/// A closure for each event. A batch that failed half-way goes on at the event that failed.
+/// A closure for each event. A batch that failed half-way is retried from the event that failed.
 #[derive(Debug)]
 pub(crate) struct PerEvent<F> {
     pub(crate) handle: F,
@@ -134,7 +134,7 @@ where
                 self.finished = Some(event.sequence);
             }
         }
-        // A batch that comes again in pieces is over with its last piece.
+        // A batch that is redelivered in pieces is done with its last piece.
         if events.last().is_none_or(|last| self.finished <= Some(last.sequence)) {
             self.finished = None;
         }

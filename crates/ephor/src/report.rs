@@ -1,4 +1,4 @@
-//! Where everything that goes wrong is said: the log, the metrics, the user's handler.
+//! Reports errors to the log, the metrics and the user's handler.
 
 use std::future::Future;
 
@@ -21,11 +21,13 @@ impl Reporter {
         Self { group, host, handler }
     }
 
-    /// Runs one turn of a task that must not end: a panic is reported, and the task goes on. None if it panicked.
+    /// Runs one turn of a task that must not end: a panic is reported, and the task goes on. `None`
+    /// if it panicked.
     pub(crate) async fn survive<T>(&self, task: &'static str, turn: impl Future<Output = T>) -> Option<T> {
         let turned = panics::caught_async(turn).await;
         let tell = |Panicked { message }| {
-            // Whoever keeps the log or the metrics is the user's code as well, and nobody is left to be told.
+            // Log and metrics recorders are the user's code, too. If they panic, there is nobody
+            // left to tell.
             let _ = panics::caught(|| self.report(&HostError::Fault { task, message }));
         };
         turned.map_err(tell).ok()
@@ -42,7 +44,7 @@ impl Reporter {
         self.count_and_tell(error);
     }
 
-    /// Reports one of many errors that have the same cause, which is in the log already.
+    /// Reports one of many errors with the same cause, which is in the log already.
     pub(crate) fn report_one_of_many(&self, error: &HostError) {
         let (group, host) = (&self.group, &self.host);
         tracing::debug!(%group, %host, kind = kind(error), "{error}");
@@ -62,10 +64,10 @@ impl Reporter {
     }
 }
 
-/// A batch that failed this often will not heal by itself.
+/// The number of failures of a batch after which a retry alone will hardly help.
 const ATTEMPTS_THAT_WORRY: u32 = 5;
 
-/// What does not heal by itself, or lost something.
+/// True for errors that do not recover by themselves, or that lost something.
 fn needs_a_person(error: &HostError) -> bool {
     use crate::error::PartitionError;
     if let HostError::Partition { error: PartitionError::Processing { attempt, .. }, .. } = error {
@@ -89,7 +91,7 @@ fn needs_a_person(error: &HostError) -> bool {
     )
 }
 
-/// A word for each kind, for metrics.
+/// A label for each kind of error, for metrics.
 fn kind(error: &HostError) -> &'static str {
     match error {
         HostError::Store { .. } => "store",

@@ -1,10 +1,10 @@
-//! What stopping a host came to.
+//! The report of a graceful shutdown.
 
 use std::fmt;
 
 use ephor_core::ids::PartitionId;
 
-/// What became of each partition that the host owned when it was told to stop.
+/// The result of a stop, for each partition that the host owned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StopReport {
     /// Finished, closed, saved and released.
@@ -12,18 +12,18 @@ pub struct StopReport {
     /// Closed, saved and released, but a batch was not finished: it kept failing, or its call did
     /// not end in time and was given up. It will be delivered again.
     pub given_up: Vec<PartitionId>,
-    /// Released, but something finished is not saved: `close` failed, the store did, or the
-    /// policy leaves it to the processor. It will be delivered again.
+    /// Released, but some finished events are not saved: `close` failed, the store failed, or the
+    /// policy leaves checkpoints to the processor. They will be delivered again.
     pub unsettled: Vec<PartitionId>,
     /// Lost to another owner before it could be released.
     pub lost: Vec<PartitionId>,
-    /// Not released: a call did not return and could not be given up, or the store did not
-    /// answer. The lease runs out by itself.
+    /// Not released: a call did not return and could not be given up, or the store did not answer.
+    /// The lease expires by itself.
     pub abandoned: Vec<PartitionId>,
 }
 
 impl StopReport {
-    /// Whether everything was drained.
+    /// True if everything was drained.
     pub fn is_clean(&self) -> bool {
         self.given_up.is_empty()
             && self.unsettled.is_empty()

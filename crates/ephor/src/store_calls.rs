@@ -1,5 +1,4 @@
-//! Store calls as the host makes them: each with a time limit, and with an eye
-//! on what is wrong with the store, and for how long.
+//! Calls to the store: each with a timeout, and with a record of the current outage.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,15 +19,15 @@ pub(crate) struct StoreCalls {
     reporter: Reporter,
     group: GroupId,
     timeout: Duration,
-    /// None while the store is well.
+    /// `None` while the store works.
     failing: Arc<Mutex<Option<Failing>>>,
 }
 
-/// A store that fails.
+/// An outage of the store.
 #[derive(Clone, Debug)]
 struct Failing {
     since: Monotonic,
-    /// What the last call got for an answer.
+    /// The error of the last call.
     error: StoreCallError,
 }
 
@@ -47,7 +46,7 @@ impl StoreCalls {
         &*self.store
     }
 
-    /// How long a call may take.
+    /// The timeout of a call.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }
@@ -65,7 +64,7 @@ impl StoreCalls {
         self.store.changed(&self.group, host).await;
     }
 
-    /// Makes a call. A failure is reported here and given back.
+    /// Makes a call. A failure is reported here, and returned.
     pub(crate) async fn call<T>(
         &self,
         operation: &'static str,
@@ -95,7 +94,7 @@ impl StoreCalls {
         tracing::info!(group = %self.group, ?failed_for, "the store answers again");
     }
 
-    /// Tells for how long it has been failing.
+    /// Notes a failure, and returns the time since the first one.
     fn went_wrong(&self, error: &StoreCallError) -> Duration {
         let now = self.environment.now();
         let mut failing = self.failing();
@@ -108,12 +107,12 @@ impl StoreCalls {
         self.failing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For how long the store has been failing without a success in between.
+    /// The time for which the store has been failing without a success in between.
     pub(crate) fn failing_for(&self, now: Monotonic) -> Option<Duration> {
         self.failing().as_ref().map(|failing| now.since(failing.since))
     }
 
-    /// What the last call got for an answer, if it failed.
+    /// The error of the last call, if it failed.
     pub(crate) fn error(&self) -> Option<StoreCallError> {
         self.failing().as_ref().map(|failing| failing.error.clone())
     }

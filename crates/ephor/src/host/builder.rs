@@ -1,4 +1,4 @@
-//! Putting a host together.
+//! The builder of a host.
 
 use std::fmt;
 use std::future::Future;
@@ -18,18 +18,18 @@ use crate::options::{EventProcessorOptions, InvalidOption, PartitionManagerOptio
 use crate::processor::{EventProcessor, PerBatch, PerEvent};
 use crate::pump::{self, Factory};
 
-/// What is wrong with how a host was put together.
+/// The error of a builder with invalid settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
-    /// A name that cannot be used.
+    /// An invalid name.
     #[error(transparent)]
     Name(#[from] InvalidName),
-    /// An option that cannot be used.
+    /// An invalid option.
     #[error(transparent)]
     Option(#[from] InvalidOption),
 }
 
-/// A host name that no other host has: the prefix and random digits.
+/// A unique host name: the prefix and random digits.
 ///
 /// ```
 /// assert_ne!(ephor::host_name("vm"), ephor::host_name("vm"));
@@ -38,8 +38,8 @@ pub fn host_name(prefix: &str) -> String {
     format!("{prefix}-{:08x}", unguessable() >> 32)
 }
 
-/// Puts a host together: what it reads, where it keeps its state, and what
-/// handles the events. Finished by one of the methods that take a processor.
+/// Builds a host from a source, a store and a handler of events. Finished by one of the methods
+/// that take a processor.
 #[must_use = "finish with `processor`, `for_each_batch` or `for_each_event`"]
 pub struct HostBuilder {
     source: Arc<dyn EventSource>,
@@ -66,44 +66,44 @@ impl HostBuilder {
         }
     }
 
-    /// The consumer group; `$Default` if it is not called. Names keep their case.
+    /// Sets the consumer group; `$Default` if it is not called. Names keep their case.
     pub fn consumer_group(mut self, group: impl Into<String>) -> Self {
         self.group = group.into();
         self
     }
 
-    /// The host's name, which should be its own within the group: see [`host_name`].
+    /// Sets the host's name, which should be unique in the group: see [`host_name`].
     pub fn host_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// How events are read and handed to the processor.
+    /// Sets the options of reading and delivering events.
     pub fn options(mut self, options: EventProcessorOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// How partitions are shared among hosts.
+    /// Sets the options of sharing partitions among hosts.
     pub fn manager_options(mut self, options: PartitionManagerOptions) -> Self {
         self.manager = options;
         self
     }
 
-    /// Where time, tasks and chance come from; tokio and this machine if it is not called.
+    /// Sets the source of time, tasks and randomness; tokio and this machine if it is not called.
     pub fn environment(mut self, environment: Arc<dyn Environment>) -> Self {
         self.environment = environment;
         self
     }
 
-    /// Takes rules away, to see that tests notice. Never in the field.
+    /// Switches protocol rules off, to check that tests detect it. Never for production.
     #[cfg(feature = "mutations")]
     pub fn rules(mut self, rules: Rules) -> Self {
         self.rules = rules;
         self
     }
 
-    /// Makes a processor for each owned partition.
+    /// Creates a processor for each owned partition.
     pub fn processor<P: EventProcessor>(
         self,
         make: impl Fn(&PartitionContext) -> P + Send + Sync + 'static,
@@ -111,8 +111,8 @@ impl HostBuilder {
         self.try_processor(move |context| Ok(make(context)))
     }
 
-    /// Makes a processor for each owned partition, which may fail. The
-    /// partition is then released and tried again later.
+    /// Creates a processor for each owned partition, which may fail. The partition is then released
+    /// and retried later.
     pub fn try_processor<P: EventProcessor>(
         self,
         make: impl Fn(&PartitionContext) -> Result<P, BoxError> + Send + Sync + 'static,
@@ -153,7 +153,7 @@ impl HostBuilder {
     }
 
     /// Calls a function with each event. If it returns an error, the events before it are not
-    /// repeated; if it panics, its whole batch is.
+    /// redelivered; if it panics, its whole batch is.
     pub fn for_each_event<F, Fut>(self, handle: F) -> Result<EventProcessorHost, BuildError>
     where
         F: Fn(PartitionContext, Event) -> Fut + Send + Sync + 'static,

@@ -10,43 +10,43 @@ use tokio::sync::broadcast;
 
 use crate::processor::CloseReason;
 
-/// How many changes a reader may fall behind before it misses some.
+/// The number of changes that a slow reader may lag before it misses some.
 pub(crate) const CHANGES_KEPT: usize = 1_024;
 
 /// A partition came to this host or left it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnershipEvent {
-    /// When, by this host's wall clock.
+    /// The time, by this host's wall clock.
     pub at: Timestamp,
-    /// Which partition.
+    /// The partition.
     pub partition: PartitionId,
-    /// The epoch in which this host has or had it.
+    /// The epoch in which this host owns or owned it.
     pub epoch: Epoch,
-    /// Who had it before, where that is known.
+    /// The owner before, if known.
     pub from: Option<HostId>,
-    /// Who has it now, where that is known.
+    /// The owner after, if known.
     pub to: Option<HostId>,
-    /// Why.
+    /// The reason.
     pub reason: OwnershipReason,
 }
 
-/// Why a partition came or left.
+/// The reason for which a partition came or left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OwnershipReason {
     /// This host claimed it.
     Claimed(ClaimCause),
-    /// Another host handed it over, or a claim of ours was found to have landed.
+    /// Another host handed it over, or a claim of ours turned out to have succeeded.
     Received,
     /// This host handed it over.
     HandedOver,
-    /// This host gave it back.
+    /// This host released it.
     Released(ReleaseCause),
     /// This host lost it.
     Lost(CloseReason),
 }
 
 impl OwnershipReason {
-    /// A word for metrics.
+    /// The label in metrics.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Claimed(ClaimCause::Unowned) => "unowned",
@@ -82,13 +82,13 @@ impl fmt::Display for OwnershipEvent {
     }
 }
 
-/// Yields the changes of one host as they happen, from the moment of subscription.
+/// Yields the changes of one host as they happen, from the time of the subscription.
 #[derive(Debug)]
 pub struct OwnershipChanges(pub(crate) broadcast::Receiver<OwnershipEvent>);
 
 impl OwnershipChanges {
-    /// The next change; none once the host is gone. A reader that falls more
-    /// than 1,024 changes behind misses the oldest of them.
+    /// The next change; `None` once the host is dropped. A reader that lags by more than 1,024
+    /// changes misses the oldest of them.
     pub async fn next(&mut self) -> Option<OwnershipEvent> {
         loop {
             match self.0.recv().await {

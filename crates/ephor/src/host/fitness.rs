@@ -1,18 +1,17 @@
-//! Whether this host can serve at all.
+//! Decides whether this host is healthy enough to serve partitions.
 //!
-//! A host that cannot reach the hub, or whose processor does not open, would
-//! take partitions only to drop them again. After a few failures in a row,
-//! while it serves no other partition, it calls itself unfit, so that its share
-//! goes to others, and tries again later.
+//! A host that cannot reach the hub, or whose processor does not open, would claim partitions only
+//! to release them again. After a few failures in a row, while it serves no other partition, it
+//! reports itself unhealthy (`Unfit`), so that its share goes to others, and retries later.
 
 use std::time::Duration;
 
 use ephor_core::failure::Backoff;
 use ephor_core::time::Monotonic;
 
-/// Failures in a row that make a host unfit.
+/// The number of failures in a row that make a host unhealthy.
 const FAILURES: u32 = 3;
-/// How long it then stays so: longer each time.
+/// The time for which it stays unhealthy: longer each time.
 const REST: Backoff = Backoff { first: Duration::from_secs(30), most: Duration::from_secs(300) };
 
 #[derive(Debug, Default)]
@@ -57,7 +56,7 @@ mod tests {
         fitness.failed(at(0), 0);
         assert!(fitness.is_unfit(at(29)));
         assert!(!fitness.is_unfit(at(30)));
-        // Back, and the first failure is enough now.
+        // It retries, and now one failure is enough.
         fitness.failed(at(31), 0);
         assert!(fitness.is_unfit(at(90)));
         assert!(!fitness.is_unfit(at(91)));

@@ -1,37 +1,37 @@
-//! A reader outside the fleet that took a partition, and how a host answers it.
+//! Foreign readers: receivers outside the fleet that took a partition, and the host's reaction.
 //!
-//! It chose its name and its epoch itself, so neither is believed to be reasonable. A host claims above its epoch, a
-//! bounded number of times; an epoch beyond [`Epoch::MAX_FOREIGN`] is not followed, because whoever follows it to the
-//! highest epoch there is could never change hands again. The host then tries with epochs of its own, until that
-//! reader is gone.
+//! A foreign reader chose its name and its epoch itself, so neither is trusted. A host claims above
+//! its epoch, at most a few times. It does not go above [`Epoch::MAX_FOREIGN`]: a partition with
+//! the highest possible epoch could never change its owner again. The host then retries with epochs
+//! of its own, until that reader is gone.
 
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
 
 use crate::error::HostError;
 
-/// A foreign reader, as the hub told of it.
+/// A foreign reader, as the hub reported it.
 #[derive(Clone, Debug)]
 pub(super) struct Foreign {
     pub(super) epoch: Epoch,
     pub(super) by: Option<String>,
-    /// How often in a row it had the partition.
+    /// The number of times in a row that it had the partition.
     pub(super) attempts: u32,
     pub(super) reported: bool,
 }
 
 impl Foreign {
-    /// The epoch that a claim goes above on its account.
+    /// The epoch above which to claim because of this reader.
     pub(super) fn above(&self) -> Epoch {
         if self.epoch <= Epoch::MAX_FOREIGN { self.epoch } else { Epoch::NONE }
     }
 
-    /// Whether a claim above `known`, the highest epoch of the fleet's own, does not get past it either.
+    /// True if a claim above `known`, the highest epoch of the fleet, is not enough, either.
     pub(super) fn is_beyond_reach(&self, known: Epoch) -> bool {
         self.epoch > known.max(Epoch::MAX_FOREIGN)
     }
 
-    /// What there is to report.
+    /// The error to report.
     pub(super) fn error(&self, partition: PartitionId, known: Epoch) -> HostError {
         let (by, epoch, attempt) = (self.by.clone(), self.epoch, self.attempts);
         if self.is_beyond_reach(known) {

@@ -1,4 +1,5 @@
-//! Logs once that the hub cannot be read and once that it is read again, however many partitions are concerned.
+//! Logs once that the hub cannot be read and once that it is read again, however many partitions
+//! are affected.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,18 +12,18 @@ use ephor_core::time::Monotonic;
 
 use super::shared::HostShared;
 
-/// Who reads the hub: the pump of a partition, or the manager.
+/// A reader of the hub: the pump of a partition, or the manager.
 pub(crate) type Reader = Option<PartitionId>;
 
 pub(crate) struct HubHealth {
     group: GroupId,
     host: HostId,
-    /// Looked at for every batch, and seldom true.
+    /// Read for every batch, and rarely true.
     failing: AtomicBool,
     outage: Mutex<Option<Outage>>,
 }
 
-/// Forgets a reader when it is dropped, however that comes about.
+/// Removes a reader when it is dropped, for whatever reason.
 pub(crate) struct ReaderGuard {
     shared: Arc<HostShared>,
     reader: Reader,
@@ -42,7 +43,7 @@ impl Drop for ReaderGuard {
 
 struct Outage {
     since: Monotonic,
-    /// Those who have failed and not read since.
+    /// The readers that failed and have not succeeded since.
     failing: BTreeSet<Reader>,
 }
 
@@ -55,7 +56,7 @@ impl HubHealth {
         self.outage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody could not read it.
+    /// Notes that a reader failed.
     pub(crate) fn failed(&self, reader: Reader, now: Monotonic, reason: &dyn fmt::Display) {
         if self.note_failure(reader, now) {
             let (group, host) = (&self.group, &self.host);
@@ -64,7 +65,7 @@ impl HubHealth {
         }
     }
 
-    /// Somebody can read it.
+    /// Notes that a reader succeeded.
     pub(crate) fn reads(&self, reader: Reader, now: Monotonic) {
         if let Some(failed_for) = self.note_success(reader, now) {
             let (group, host) = (&self.group, &self.host);
@@ -72,7 +73,7 @@ impl HubHealth {
         }
     }
 
-    /// Somebody reads no more, whatever is the matter with the hub.
+    /// Removes a reader that has ended, whatever the state of the hub.
     fn forget(&self, reader: Reader) {
         if let Some(outage) = &mut *self.outage() {
             outage.failing.remove(&reader);
@@ -89,7 +90,7 @@ impl HubHealth {
         begins
     }
 
-    /// How long the outage was, if this is its end: nobody fails any more.
+    /// The length of the outage, if it ends here because no reader fails any more.
     fn note_success(&self, reader: Reader, now: Monotonic) -> Option<Duration> {
         if !self.failing.load(Ordering::Relaxed) {
             return None;

@@ -1,4 +1,4 @@
-//! What the manager asks of the hub: its partitions, and how far they have grown.
+//! Refreshes the manager's knowledge of the hub: its partitions, and their ends for the lag.
 
 use ephor_core::same_hub::HUB_REFRESH;
 use ephor_core::source::HubProperties;
@@ -13,18 +13,19 @@ use crate::lease_state::Stage;
 use crate::pump::guard::{Drain, Way};
 use crate::pump::open::within_limit;
 
-/// Questions to the hub under way at the same time.
+/// The most concurrent requests to the hub.
 const QUESTIONS_AT_ONCE: usize = 16;
 
-/// What the hub said of itself.
+/// The properties of the hub, with their time.
 pub(super) struct HubLook {
     pub(super) hub: HubProperties,
-    /// When it was asked. The answer is at least as young as that, and may have been long under way.
+    /// The time of the request. The properties are not older than that, but may have been long on
+    /// their way.
     pub(super) asked: Monotonic,
 }
 
 impl Manager {
-    /// Asks the hub for its partitions from time to time: it may grow.
+    /// Asks the hub for its partitions periodically, because it may grow.
     pub(super) async fn refresh_hub(&mut self) {
         if self.shared.now() < self.refresh_at {
             return;
@@ -36,19 +37,19 @@ impl Manager {
                 self.shared.hub_health.reads(None, self.shared.now());
                 self.refresh_at = asked + HUB_REFRESH;
                 if std::mem::take(&mut self.hub_away) {
-                    // It was the hub, and it is back: no reason to rest any longer.
+                    // The hub was the cause, and it is back: the host is healthy again.
                     self.fitness.well();
                 }
                 self.partitions = hub.partitions;
                 self.partitions.sort_unstable();
                 if self.log != hub.log {
-                    // The others learn of it in their own time.
+                    // The other hosts learn of the new log at their own times.
                     self.hub_watch = same_hub::watch(&self.shared);
                     self.log = hub.log;
                     self.end_pumps_of_the_old_log();
                 }
             }
-            // The pumps will tell whether the hub is really out of reach.
+            // The pumps will report whether the hub is really unreachable.
             Err(error) => {
                 self.hub_away = true;
                 self.refresh_at = self.shared.now() + self.shared.manager.slow_scan;
@@ -58,8 +59,8 @@ impl Manager {
         }
     }
 
-    /// The hub was made anew, and a receiver may have found its way into the new log by itself: in the middle of it,
-    /// perhaps. So whatever began in the old one begins again.
+    /// The hub was deleted and created again, and a receiver may have reconnected to the new log by
+    /// itself, perhaps in the middle. So everything that started in the old log starts again.
     fn end_pumps_of_the_old_log(&self) {
         let until = self.shared.now() + self.shared.manager.handover_timeout;
         let heir = Some(self.shared.me.clone());
@@ -68,8 +69,8 @@ impl Manager {
         }
     }
 
-    /// Looks at the end of the partitions that are owned and not read at the
-    /// moment, so that their lag does not stand still with them.
+    /// Reads the end of the partitions that are owned but not read at the moment, so that their lag
+    /// stays current.
     pub(super) async fn refresh_lag(&mut self) {
         let shared = self.shared.clone();
         let now = shared.now();
@@ -93,7 +94,7 @@ impl Manager {
             async move {
                 let limit = shared.manager.store_timeout;
                 let question = shared.source.partition_properties(context.partition());
-                // A hub that does not answer is the pump's to report.
+                // The pump reports a hub that does not answer.
                 if let Ok(properties) = within_limit(&*shared.environment, limit, question).await {
                     let mut progress = context.progress();
                     progress.first_kept = properties.first;
@@ -103,7 +104,7 @@ impl Manager {
         });
         let asked =
             futures_util::stream::iter(asked).buffer_unordered(QUESTIONS_AT_ONCE).collect::<Vec<()>>();
-        // All of them together have the time of one: a hub that hangs does not keep us from our heartbeat.
+        // All of them share the time of one, so that a hub that hangs does not delay our heartbeat.
         let limit = shared.environment.sleep_until(now + shared.manager.store_timeout);
         tokio::select! {
             biased;

@@ -1,12 +1,13 @@
-//! The loop that looks at the fleet and carries out this host's part of the plan.
+//! The manager: the loop that reads the state of the fleet and carries out this host's part of the
+//! plan.
 //!
 //! ```text
-//!   heartbeat ─► view ─► judge who is alive ─► plan ─► reconcile, answer, ask, claim ─► wait
-//!      ▲                                                                                 │
-//!      └── a change in the store, a pump's end, or the next scan's time ◄─────────────────┘
+//!   heartbeat ─► view ─► judge liveness ─► plan ─► reconcile, answer, ask, claim ─► wait
+//!      ▲                                                                             │
+//!      └── a change in the store, a pump's end, or the time of the next scan ◄───────┘
 //! ```
 //!
-//! Nothing that the store or the hub does ends this loop.
+//! No error of the store or the hub ends this loop.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,24 +37,25 @@ use crate::metric_names as names;
 use crate::pump::PumpEnd;
 use crate::stop_report::StopReport;
 
-/// How long a stop waits for the scan under way before it tells the pumps all the same: the store may hang.
+/// The time for which a stop waits for the current scan before it stops the pumps all the same: the
+/// store may hang.
 const SCAN_ENDS_WITHIN: Duration = Duration::from_secs(1);
-/// Two scans are at least this far apart, however often the store wakes us.
+/// The minimum time between two scans, however often the store wakes us.
 const SHORTEST_SCAN: Duration = Duration::from_millis(50);
 
-/// What the host's handle asks of the manager.
+/// A command of the host's handle to the manager.
 pub(crate) enum Command {
     /// Calls in flight are given up at `until`.
     Stop { until: Monotonic, reply: oneshot::Sender<StopReport> },
 }
 
-/// Why a partition is left alone for a while.
+/// The cooldown of a partition, during which this host does not claim it.
 #[derive(Clone, Debug)]
 pub(super) struct Cooling {
     pub(super) until: Monotonic,
-    /// A foreign reader took it.
+    /// The foreign reader that took it, if one did.
     pub(super) foreign: Option<Foreign>,
-    /// How often in a row its processor did not open here.
+    /// The number of times in a row that its processor did not open here.
     pub(super) unopened: u32,
 }
 
@@ -67,45 +69,46 @@ pub(crate) struct Manager {
     pub(super) log: Option<LogId>,
     pub(super) refresh_at: Monotonic,
     pub(super) lag_at: Monotonic,
-    /// The hub did not answer when it was last asked.
+    /// True if the hub did not answer the last request.
     pub(super) hub_away: bool,
     pub(super) founding: Option<Founding>,
     pub(super) asks: BTreeMap<PartitionId, Ask>,
     pub(super) answers: BTreeMap<PartitionId, Answer>,
     /// The highest epoch that a pump of ours has served: none is served twice.
     pub(super) served: BTreeMap<PartitionId, Epoch>,
-    /// The highest epoch that was ever seen: claims go above it, also if the store has forgotten it.
+    /// The highest epoch that was ever seen. Claims go above it, even if the store has forgotten it
+    /// (after a restore from a backup).
     pub(super) known: BTreeMap<PartitionId, Epoch>,
     pub(super) cooling: BTreeMap<PartitionId, Cooling>,
     pub(super) fitness: Fitness,
     pub(super) draining: bool,
     pub(super) stopping: bool,
-    /// What became of the partitions since we were told to stop.
+    /// The results of the partitions since the stop began.
     pub(super) report: StopReport,
-    /// Given away since then, and the store did not say so.
+    /// Partitions that were given away since then without a confirmation of the store.
     pub(super) unconfirmed: Vec<(PartitionId, Epoch, bool)>,
     beat: u64,
     written: Option<(Monotonic, HostRecord)>,
     namesakes: Namesakes,
-    /// Which hubs the others read, since we know which one is ours.
+    /// Tracks the hubs that the other hosts read, since we know which one is ours.
     pub(super) hub_watch: HubWatch,
-    /// Who reads another hub, and was reported.
+    /// The hosts that read another hub, and were reported.
     pub(super) elsewhere: BTreeSet<HostId>,
     unplaced: usize,
     /// Damaged records that were reported.
     damaged: Vec<String>,
-    /// Partitions that nobody ever had, and since when they are seen so.
+    /// Partitions that never had an owner, and the time since which they are seen so.
     unclaimed: BTreeMap<PartitionId, Monotonic>,
     last_scan: Monotonic,
 }
 
-/// What a scan sees.
+/// The state of the fleet, as a scan reads it.
 pub(super) struct Sight {
     pub(super) view: View,
     pub(super) fleet: Fleet,
     pub(super) plan: Plan,
     pub(super) me: usize,
-    /// Some are waited for that may come back, or be dead.
+    /// True if hosts count as alive only because of the grace period after an outage.
     lenient: bool,
     /// Leases that may be older than they look.
     pub(super) ages_unknown: Vec<PartitionId>,
@@ -163,7 +166,7 @@ impl Manager {
         }
     }
 
-    /// Runs until the host is told to stop or dropped. Nothing else ends it, a fault of ours included.
+    /// Runs until the host is stopped or dropped. Nothing else ends it, not even a panic.
     pub(crate) async fn run(mut self) {
         let shared = self.shared.clone();
         while shared.reporter.survive("manager", self.turns()).await.is_none() {
@@ -171,7 +174,7 @@ impl Manager {
         }
     }
 
-    /// Scans, and hears what is said in between, until the host is told to stop or dropped.
+    /// Scans, and handles commands and events in between, until the host is stopped or dropped.
     async fn turns(&mut self) {
         let shared = self.shared.clone();
         let mut next = shared.now();
@@ -181,9 +184,9 @@ impl Manager {
                 biased;
                 command = self.commands.recv() => match command {
                     Some(Command::Stop { until, reply }) => {
-                        // Boxed: it is large, and comes once.
+                        // Boxed, because it is large and runs once.
                         let report = Box::pin(self.stop(until)).await;
-                        // Whoever asked may have gone away; stopped is stopped.
+                        // The caller may have gone away; the host is stopped all the same.
                         let _ = reply.send(report);
                         return;
                     }
@@ -201,12 +204,14 @@ impl Manager {
                     let interval = if busy { shared.manager.fast_scan } else { shared.manager.slow_scan };
                     next = self.last_scan + self.jitter(interval);
                 }
-                // Heard once for each scan: a store that cries all the time does not keep us from it.
+                // Awaited once for each scan, so that a store that wakes us all the time does not
+                // prevent scans.
                 change = shared.reporter.survive("manager", shared.store.changed(&shared.me)), if !woken => {
                     woken = true;
-                    // One that panicked is not asked again before the next scan, which comes in its time.
+                    // If it panicked, it is not called again before the next scan, which comes at
+                    // its usual time.
                     if change.is_some() {
-                        // It may be an order, which only a heartbeat brings.
+                        // It may be an operator's order, which only a heartbeat returns.
                         self.written = None;
                         next = shared.now().max(self.last_scan + SHORTEST_SCAN);
                     }
@@ -215,12 +220,12 @@ impl Manager {
         }
     }
 
-    /// One scan, through to its end. If the host is told to stop meanwhile, its pumps hear of it soon, however long the
-    /// store takes.
+    /// Runs one scan to its end. If the host is stopped meanwhile, its pumps learn of it soon,
+    /// however long the store takes.
     async fn scan_unless_stopped(&mut self) -> bool {
         let shared = self.shared.clone();
-        // Caught here too, so that the next scan comes in its time.
-        // Boxed: it is large, and seldom.
+        // Panics are caught here, too, so that the next scan comes at its usual time. Boxed,
+        // because it is large and rare.
         let mut scan = Box::pin(shared.reporter.survive("manager", self.scan()));
         let busy = tokio::select! {
             biased;
@@ -233,8 +238,7 @@ impl Manager {
         busy.unwrap_or(true)
     }
 
-    /// One look at the fleet, and everything that follows from it. True if
-    /// something is under way.
+    /// Reads the state of the fleet once, and acts on it. True if something is in progress.
     async fn scan(&mut self) -> bool {
         self.last_scan = self.shared.now();
         self.refresh_hub().await;
@@ -248,7 +252,8 @@ impl Manager {
         self.claim(&sight).await;
         let said = self.heartbeat().await;
         if !said {
-            // Nobody has seen what we ask: the clock of silence must not run.
+            // Nobody has seen our new requests, so they are dropped: their time without an answer
+            // must not start.
             self.asks.retain(|_, ask| ask.asked_at < sight.received);
         }
         self.note_status(&sight);
@@ -271,7 +276,7 @@ impl Manager {
         }
     }
 
-    /// What our record says that we ask for.
+    /// The requests to write into our record.
     fn wants(&self) -> Vec<Want> {
         if self.shared.rules.asks_stand_in_the_askers_record {
             self.asks.values().map(Ask::want).collect()
@@ -280,7 +285,7 @@ impl Manager {
         }
     }
 
-    /// Writes our record if it says something new, or is due. False if it could not be written.
+    /// Writes our record if it has changed, or is due. False if it could not be written.
     pub(super) async fn heartbeat(&mut self) -> bool {
         let now = self.shared.now();
         let record = HostRecord {
@@ -317,7 +322,7 @@ impl Manager {
         }
     }
 
-    /// Reads the view and makes the plan. None if that was not possible.
+    /// Reads the view and makes the plan. `None` if that was not possible.
     pub(super) async fn look(&mut self) -> Option<Sight> {
         let shared = self.shared.clone();
         let store = &shared.store;
@@ -365,8 +370,8 @@ impl Manager {
         Some(Sight { view, fleet, plan, me, lenient, ages_unknown, sent, received })
     }
 
-    /// A partition without a record has no age. Whoever should claim it may live and never do so: after a while it is
-    /// anybody's, as one is that was released.
+    /// A partition without a record has no age. The host that should claim it may be alive and
+    /// never do so: after a while any host may claim it, as with one that was released.
     fn notice_unclaimed(&mut self, view: &View, fleet: &mut Fleet, now: Monotonic, patience: Duration) {
         let mut before = std::mem::take(&mut self.unclaimed);
         for seat in fleet.seats.iter_mut().filter(|seat| view.lease(seat.partition).is_none()) {
@@ -376,14 +381,15 @@ impl Manager {
         }
     }
 
-    /// Remembers an epoch that the store gave out. A store that is restored from an old copy would
-    /// give it out again, to another.
+    /// Remembers an epoch that the store issued. A store that is restored from an old backup would
+    /// issue it again, to another host.
     pub(super) fn know(&mut self, partition: PartitionId, epoch: Epoch) {
         let known = self.known.entry(partition).or_default();
         *known = epoch.max(*known);
     }
 
-    /// This epoch, and whatever was before it, is not served another time; also if an old copy of the store brings it back.
+    /// Marks this epoch and all before it as served: they are never served again, even if an old
+    /// backup of the store brings them back.
     pub(super) fn never_again(&mut self, partition: PartitionId, epoch: Epoch) {
         let served = self.served.entry(partition).or_default();
         *served = epoch.max(*served);
@@ -406,7 +412,7 @@ impl Manager {
         self.unplaced = sight.plan.unplaced;
     }
 
-    /// Up to a quarter earlier, so that hosts do not scan in step.
+    /// Shortens the interval by up to a quarter (jitter), so that hosts do not scan in step.
     fn jitter(&self, interval: Duration) -> Duration {
         let quarter = u64::try_from(interval.as_nanos() / 4).unwrap_or(u64::MAX).max(1);
         interval - Duration::from_nanos(self.shared.environment.random() % quarter)
@@ -429,7 +435,7 @@ impl Manager {
         tracing::info!(%group, %host, %partition, %epoch, from, to, why, "ownership changed");
         let name = if gained { names::PARTITIONS_GAINED } else { names::PARTITIONS_GONE };
         metrics::counter!(name, "reason" => reason.label()).increment(1);
-        // Nobody may be listening.
+        // There may be no subscribers.
         let _ = self.shared.changes.send(event);
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! | task | owns |
 //! |---|---|
-//! | [`manager`] | the scan loop: what to claim, ask for, hand over |
-//! | [`renewer`] | the leases' deadlines |
+//! | [`manager`] | the scan loop: claims, requests, handovers |
+//! | [`renewer`] | the renewal of leases |
 //! | a pump per partition ([`crate::pump`]) | the processor and the receiver |
 
 pub(crate) mod builder;
@@ -55,22 +55,22 @@ use manager::{Command, Manager};
 use shared::{HostShared, RunPump};
 use snapshot::HostSnapshot;
 
-/// Why a host does not start.
+/// The error of a host that does not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// It is running.
+    /// It is running already.
     #[error("the host {host} is running already; stop it before starting it again")]
     AlreadyStarted {
         /// The host.
         host: HostId,
     },
-    /// The hub says no, and would say so again.
+    /// The hub refuses, and a retry would not help.
     #[error("cannot start on hub {hub}: {error}")]
     Hub {
         /// The hub.
         hub: String,
-        /// What it said.
+        /// The error of the hub.
         error: SourceError,
     },
     /// The hub has no partitions.
@@ -91,15 +91,16 @@ pub enum StartError {
     },
 }
 
-/// Why a running host could not be stopped: it was not running.
+/// The error of a stop or of a call that needs a running host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the host is not running")]
 pub struct NotRunning;
 
 /// Runs your processor on its share of a hub's partitions.
 ///
-/// [`stop`](Self::stop) it when you are done. Dropping a host that runs is what a crash is:
-/// nothing is closed, saved or released, and its partitions wait until their leases run out.
+/// [`stop`](Self::stop) it when you are done (graceful shutdown). Dropping a running host is the
+/// same as a crash: nothing is closed, saved or released, and its partitions wait until their
+/// leases expire.
 ///
 /// ```
 /// use std::time::Duration;
@@ -151,13 +152,13 @@ pub(crate) struct Config {
 #[derive(Default)]
 struct State {
     running: Option<Running>,
-    /// Set while `start` is under way.
+    /// Set while `start` is in progress.
     starting: Option<HostId>,
     paused: BTreeSet<PartitionId>,
 }
 
 impl State {
-    /// None also once a stop is done that nobody waited for.
+    /// Also `None` after a stop whose caller went away.
     fn running(&self) -> Option<&Running> {
         self.running.as_ref().filter(|running| !running.commands.is_closed())
     }
@@ -200,18 +201,18 @@ impl EventProcessorHost {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The group that this host works for.
+    /// The group of this host.
     pub fn group(&self) -> &GroupId {
         &self.config.group
     }
 
-    /// Joins the fleet and begins to claim partitions.
+    /// Joins the fleet and starts to claim partitions.
     ///
-    /// A hub that cannot be reached now is tried again in the background. What
-    /// would fail again is an error: a hub or consumer group that does not
-    /// exist, credentials that do not permit it, a hub without partitions. So is
-    /// a living host of this group that reads another hub of this name: that is
-    /// told after two minutes with the default options, in which a hub that was made anew is noticed.
+    /// A hub that is unreachable now is retried in the background. A failure that a retry would not
+    /// fix is an error: a hub or consumer group that does not exist, missing permissions, a hub
+    /// without partitions. So is a living host of this group that reads another hub of the same
+    /// name. That error comes after two minutes with the default options, because it takes so long
+    /// to rule out that the hub was deleted and created again.
     pub async fn start(&self) -> Result<(), StartError> {
         let config = &self.config;
         let me = HostId { name: config.name.clone(), incarnation: Incarnation(config.environment.random()) };
@@ -262,7 +263,7 @@ impl EventProcessorHost {
         let manager = Manager::new(shared.clone(), orders, hub);
         let pulse = config.environment.keep_going();
         let mut state = self.state();
-        // Under one lock with `running`: whoever pauses a partition afterwards finds the host that runs.
+        // Under one lock with `running`, so that a later `pause` finds the running host.
         shared.status().paused = state.paused.clone();
         let tasks =
             [shared.spawn("manager", manager.run()), shared.spawn("renewer", renewer::run(shared.clone()))];
@@ -272,7 +273,7 @@ impl EventProcessorHost {
         Ok(())
     }
 
-    /// Makes sure that the hub and the group exist, as far as the hub answers.
+    /// Checks that the hub and the group exist, as far as the hub answers.
     async fn look_at_hub(&self, reporter: &Reporter) -> Result<Option<HubLook>, StartError> {
         let config = &self.config;
         let name = || format!("{}/{}", config.group.namespace, config.group.hub);
@@ -295,18 +296,19 @@ impl EventProcessorHost {
         let look = HubLook { hub, asked };
         let probe = OpenRequest::probe(&config.group.group, first, config.name.as_str());
         match within_limit(environment, HUB_ANSWERS_WITHIN, config.source.open(probe)).await {
-            // Dropped and not closed: nothing should wait for a hub here.
+            // Dropped and not closed, because nothing should wait for a hub here.
             Ok(receiver) => drop(receiver),
             Err(OpenError::Source(error)) => return Ok(passing(error)?.or(Some(look))),
-            // Somebody reads it: it exists.
+            // Another receiver reads it: it exists.
             Err(_) => {}
         }
         Ok(Some(look))
     }
 
-    /// Drains, closes, checkpoints and releases everything, and leaves the
-    /// fleet. Calls in flight that take longer than `within` are given up. If the store does not answer, it takes some
-    /// [`store_timeout`](PartitionManagerOptions::store_timeout)s more to find that out: what is not released then runs out.
+    /// Stops gracefully: drains, closes, checkpoints and releases everything, and leaves the fleet.
+    /// Calls in flight that take longer than `within` are given up. If the store does not answer,
+    /// it takes a few [`store_timeout`](PartitionManagerOptions::store_timeout)s more to find out;
+    /// leases that are not released then expire.
     pub async fn stop(&self, within: Duration) -> Result<StopReport, NotRunning> {
         let (commands, shared) = match self.state().running() {
             Some(running) => (running.commands.clone(), running.shared.clone()),
@@ -317,7 +319,8 @@ impl EventProcessorHost {
         let (reply, report) = oneshot::channel();
         // The manager ends only by being stopped or dropped.
         let room = commands.reserve().await.map_err(|_| NotRunning)?;
-        // Heard also by a manager that waits for its store. A second stop may give less time, and not more.
+        // A manager that waits for its store sees this, too. A second stop may shorten the time,
+        // but not extend it.
         shared.stop.send_if_modified(|stop| {
             let sooner = stop.is_none_or(|earlier| until < earlier);
             if sooner {
@@ -327,15 +330,15 @@ impl EventProcessorHost {
         });
         room.send(Command::Stop { until, reply });
         let report = report.await.map_err(|_| NotRunning)?;
-        // Not another that was started meanwhile.
+        // Not another one that was started meanwhile.
         let running = self.state().running.take_if(|running| running.commands.same_channel(&commands));
         drop(running);
         tracing::info!(group = %self.config.group, host = %me, %report, "stopped");
         Ok(report)
     }
 
-    /// Starts, waits for `shutdown`, and stops with `within` to spare for calls in flight. A shutdown while it still
-    /// starts ends the start, and there is nothing to report.
+    /// Starts, waits for `shutdown`, and stops, with `within` for the calls in flight. A shutdown
+    /// during the start ends it, and the report is empty.
     pub async fn run_until(
         &self,
         shutdown: impl Future<Output = ()>,
@@ -348,17 +351,17 @@ impl EventProcessorHost {
             () = &mut shutdown => return Ok(StopReport::default()),
         }
         shutdown.await;
-        // Only somebody else's `stop` could have come first, and then there is nothing left to report.
+        // Only another `stop` could have come first, and then there is nothing left to report.
         Ok(self.stop(within).await.unwrap_or_default())
     }
 
-    /// Delivers nothing more from this partition, and keeps owning it, until
+    /// Stops delivering events of this partition, but keeps owning it, until
     /// [`resume`](Self::resume). A call in flight ends normally.
     pub fn pause(&self, partition: PartitionId) {
         self.set_paused(partition, true);
     }
 
-    /// Goes on with a partition that was paused.
+    /// Continues a partition that was paused.
     pub fn resume(&self, partition: PartitionId) {
         self.set_paused(partition, false);
     }
@@ -381,7 +384,7 @@ impl EventProcessorHost {
         }
     }
 
-    /// What the host owns and does right now; none while it is not running.
+    /// The partitions and the activity of the host at this moment; `None` while it is not running.
     pub fn snapshot(&self) -> Option<HostSnapshot> {
         self.state().running().map(|running| HostSnapshot::of(&running.shared))
     }
@@ -392,7 +395,7 @@ impl EventProcessorHost {
     }
 }
 
-/// Clears the mark that a start is under way.
+/// Clears the mark that a start is in progress.
 struct Starting<'a>(&'a EventProcessorHost);
 
 impl Drop for Starting<'_> {

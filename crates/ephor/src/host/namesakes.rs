@@ -1,20 +1,21 @@
-//! Other hosts under this host's name.
+//! Detects other hosts with this host's name.
 //!
-//! Two hosts under one name are two hosts; people should know. A record alone may be left over from a run that
-//! crashed: only a second heartbeat tells. Those whose record is gone are forgotten, so that a host that outlives
-//! thousands of runs under its name remembers no more of them than the store does.
+//! Two hosts with one name are two hosts, and operators should know. A record alone may be left
+//! over from a run that crashed: only a second heartbeat proves that a host is alive. A host whose
+//! record is removed is forgotten, so that a host that outlives thousands of runs with its name
+//! remembers no more of them than the store does.
 
 use std::collections::BTreeMap;
 
 use ephor_core::ids::HostId;
 use ephor_core::store::View;
 
-/// The heartbeat at which each was first seen; none once it was told of.
+/// The first heartbeat number that was seen of each; `None` once it was reported.
 #[derive(Debug, Default)]
 pub(super) struct Namesakes(BTreeMap<HostId, Option<u64>>);
 
 impl Namesakes {
-    /// Those who turned out to be alive since the last view.
+    /// The hosts that turned out to be alive since the last view.
     pub(super) fn notice(&mut self, me: &HostId, view: &View) -> Vec<HostId> {
         let mut alive = vec![];
         let records = view.hosts.iter().map(|entry| &entry.record);
@@ -44,7 +45,7 @@ mod tests {
         HostId { name: name.parse().unwrap(), incarnation: Incarnation(incarnation) }
     }
 
-    /// A view of hosts under the name "a", each with its heartbeat.
+    /// A view of hosts with the name "a", each with its heartbeat number.
     fn view(hosts: &[(u64, u64)]) -> View {
         let entry = |(incarnation, beat): &(u64, u64)| HostEntry {
             record: HostRecord {

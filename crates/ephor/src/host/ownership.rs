@@ -1,4 +1,4 @@
-//! What a scan leads to: partitions that come, partitions that go.
+//! Carries out the result of a scan: gains, hands over and releases partitions.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ use super::shared::loss_reason;
 use crate::pump::close::CLOSE_GRACE;
 use crate::pump::guard::{Drain, Stop, Way};
 
-/// An end that lies this much off the one that was told is told again.
+/// If the announced end of a handover is off by this much or more, it is announced again.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(10);
-/// Claims under way at the same time.
+/// The most concurrent claims.
 const CLAIMS_AT_ONCE: usize = 16;
 
 impl Manager {
-    /// Compares what we serve with what the store says is ours.
+    /// Compares the partitions that we serve with the leases that the store has for us.
     pub(super) async fn reconcile(&mut self, sight: &Sight) {
         let me = self.shared.me.clone();
         for (partition, slot) in self.shared.slots().iter() {
@@ -43,15 +43,16 @@ impl Manager {
             mine.filter(|lease| !slots.contains_key(&lease.partition)).cloned().collect()
         };
         for lease in unserved {
-            // A store that does not answer is asked again at the next scan, and not for each of them.
+            // A store that does not answer is called again at the next scan, and not for each
+            // lease.
             if !self.serve_or_release(lease, sight).await {
                 break;
             }
         }
     }
 
-    /// A lease is ours and no pump serves it: it was handed over, a claim of
-    /// ours landed late, or giving it away did not work out. False if the store failed.
+    /// Handles a lease of ours without a pump: it was handed over, a claim of ours succeeded late,
+    /// or giving it away failed. False if the store failed.
     async fn serve_or_release(&mut self, lease: Lease, sight: &Sight) -> bool {
         let partition = lease.partition;
         let now = self.shared.now();
@@ -59,12 +60,14 @@ impl Manager {
         let served_before = self.served.get(&partition).is_some_and(|epoch| *epoch >= lease.epoch);
         let cooling = self.cooling.get(&partition).filter(|cooling| now < cooling.until).is_some();
         let manager = &self.shared.manager;
-        // A store whose clock was set back makes a lease look younger than it is. Then what we saw ourselves counts.
+        // If the store's clock was set back, a lease looks younger than it is. Then only our own
+        // observation counts.
         let age_known = lease.age_known && sight.ages_unknown.binary_search(&partition).is_err();
         let by_store = self.shared.counts_from(sight.sent).before(lease.age);
         let renewed = written_by(by_store, age_known, self.watch.written_after(partition));
         let until = renewed.map(|at| deadline(at, lease.duration.unwrap_or_default(), manager.fence_margin));
-        // Past the deadline, or if nobody knows how old it is, it is given back, and can be claimed anew.
+        // After the deadline, or with an unknown age, the lease is released and can be claimed
+        // again.
         let in_time = until.filter(|until| now < *until);
         let may_serve = !served_before && !cooling && self.takes_part() && self.room() > 0;
         if let Some(until) = in_time.filter(|_| may_serve) {
@@ -73,7 +76,7 @@ impl Manager {
             self.start_pump(token, &lease, checkpoint, until, from, OwnershipReason::Received);
             return true;
         }
-        // Whoever leaves does not wait until a foreign reader has gone.
+        // A host that leaves does not wait until a foreign reader is gone.
         let waits = served_before && self.takes_part();
         let intruded = if waits { self.notice_foreign_reader(partition) } else { None };
         match intruded {
@@ -85,28 +88,31 @@ impl Manager {
                 true
             }
             None => {
-                // The request may land late: this epoch is over for us, whatever the next view says.
+                // The release may be carried out late, so this epoch is over for us, whatever the
+                // next view shows.
                 self.never_again(partition, lease.epoch);
                 let store = &self.shared.store;
                 let cause = ReleaseCause::Unserved;
-                // Whether its pump could save everything is not known any more.
+                // It is no longer known whether its pump saved everything.
                 let settled = !served_before;
                 let request = ReleaseRequest { token, cause, heir: None, settled };
                 let call = store.store().release(store.group(), &request);
-                // If it fails, the next scan finds the lease again, or it runs out.
+                // If it fails, the next scan finds the lease again, or the lease expires.
                 store.call("release", Some(partition), call).await.is_ok()
             }
         }
     }
 
-    /// Reports a foreign reader of what is ours, once each time that it takes it. Gives from when on to claim it back,
-    /// and above which epoch, unless that was tried often enough.
+    /// Reports a foreign reader of our partition, once each time that it takes it. Returns the time
+    /// from which to claim it back and the epoch to claim above, unless that was tried often
+    /// enough.
     fn notice_foreign_reader(&mut self, partition: PartitionId) -> Option<(Monotonic, Epoch)> {
         let known = self.known.get(&partition).copied().unwrap_or_default();
         let cooling = self.cooling.get_mut(&partition)?;
         let foreign = cooling.foreign.as_mut()?;
         let claims_back = foreign.attempts <= FOREIGN_ATTEMPTS;
-        // While one is beyond reach nothing of the partition is processed: that is told as long as it lasts.
+        // A reader beyond reach is reported for as long as it lasts, because nothing of the
+        // partition is processed meanwhile.
         if (claims_back || foreign.is_beyond_reach(known)) && !foreign.reported {
             foreign.reported = true;
             self.shared.reporter.report(&foreign.error(partition, known));
@@ -114,7 +120,7 @@ impl Manager {
         claims_back.then_some((cooling.until, foreign.above()))
     }
 
-    /// Answers those who ask for what we own, and starts the handovers we agree to.
+    /// Answers the requests for our partitions, and starts the handovers to which we agree.
     pub(super) fn answer(&mut self, sight: &Sight) {
         let mut answers = std::mem::take(&mut self.answers);
         let asked = self.asked_of_us(&sight.view);
@@ -123,9 +129,9 @@ impl Manager {
         });
         self.forget_askers_that_left(sight);
         let now = self.shared.now();
-        // Whoever stops gives calls in flight the time that it was given.
+        // A host that stops gives calls in flight only the time that it was given.
         let until = self.shared.stop.borrow().unwrap_or(now + self.shared.manager.handover_timeout);
-        // Closing, the final checkpoint and the transfer take their time behind that of the call.
+        // Closing, the final checkpoint and the transfer take additional time after the call.
         let to_give_away = CLOSE_GRACE + self.shared.manager.store_timeout.saturating_mul(2);
         for (asker, want) in asked {
             let slots = self.shared.slots();
@@ -142,9 +148,10 @@ impl Manager {
                 .member(&asker.id)
                 .is_some_and(|asker| sight.plan.grants(partition, sight.me, asker));
             let reply = if let Some(until) = draining {
-                // It is on its way out already, and nobody has to take it.
+                // It is draining already, so there is no need to steal it.
                 let end = sight.view.at + until.since(now) + to_give_away;
-                // Whoever was told before has the same end still before it, unless the store's clock was set.
+                // An asker that got an answer before expects the same end, unless the store's clock
+                // was set.
                 let is_told = |answer: &Answer| match answer.reply {
                     Reply::DrainingUntil(told) => told.since(end).max(end.since(told)) < CLOCKS_DIFFER,
                     Reply::No => false,
@@ -172,7 +179,7 @@ impl Manager {
         self.answers = answers;
     }
 
-    /// Who asks for something that we own, and for what.
+    /// The requests for our partitions, with their askers.
     fn asked_of_us<'a>(&self, view: &'a View) -> Vec<(&'a HostRecord, &'a Want)> {
         let me = &self.shared.me;
         if !self.shared.rules.asks_stand_in_the_askers_record {
@@ -183,8 +190,8 @@ impl Manager {
         wants.filter(|(_, want)| want.owner == *me).collect()
     }
 
-    /// A partition that is draining for a host that has left, or takes no more, goes to nobody:
-    /// whoever comes first has it sooner than after a lease.
+    /// A partition that drains for a host that has left, or takes no more partitions, is released
+    /// instead: the first host that comes gets it sooner than after a whole lease.
     fn forget_askers_that_left(&self, sight: &Sight) {
         for slot in self.shared.slots().values() {
             slot.redirect(|to| {
@@ -194,7 +201,7 @@ impl Manager {
         }
     }
 
-    /// Keeps, withdraws and adds requests; robs those who stay silent.
+    /// Keeps, withdraws and adds requests; steals from owners that do not answer.
     pub(super) async fn ask(&mut self, sight: &Sight) {
         let shared = self.shared.clone();
         let now = sight.received;
@@ -220,7 +227,7 @@ impl Manager {
                     thefts.push(self.claim_request(*partition, lease, Epoch::NONE, ClaimCause::Silent));
                     false
                 }
-                // Whoever drains for us is not told to stop half-way.
+                // If an owner drains for us, the request stays until it is done.
                 Verdict::Wait => {
                     let planned = sight.plan.asks_of(sight.me).any(|step| step.partition == *partition);
                     planned || ask.draining_since.is_some()
@@ -232,7 +239,7 @@ impl Manager {
             self.make_claims(thefts, sight).await;
             for step in sight.plan.asks_of(sight.me) {
                 let Some(lease) = sight.view.lease(step.partition) else { continue };
-                // Whose old call still runs here could not be served.
+                // A partition that an old call still occupies here could not be served.
                 let occupied = shared.slots().contains_key(&step.partition);
                 if self.asks.contains_key(&step.partition) || self.is_cooling(step.partition) || occupied {
                     continue;
@@ -253,7 +260,8 @@ impl Manager {
         }
     }
 
-    /// How many more partitions we may serve. What is served counts, whatever the store says of it at the moment.
+    /// The number of further partitions that we may serve. Every partition with a pump counts,
+    /// whatever the store currently says.
     fn room(&self) -> usize {
         let max = self.shared.manager.max_partitions.map_or(usize::MAX, |max| max as usize);
         max.saturating_sub(self.shared.slots().len())
@@ -264,7 +272,7 @@ impl Manager {
         self.cooling.get(&partition).is_some_and(|cooling| now < cooling.until)
     }
 
-    /// Claims the free partitions that fall to us.
+    /// Claims the free partitions that the plan gives to us.
     pub(super) async fn claim(&mut self, sight: &Sight) {
         if !self.takes_part() {
             return;
@@ -273,7 +281,7 @@ impl Manager {
         let room = self.room();
         let requests = {
             let slots = self.shared.slots();
-            // What others drain for us comes on top.
+            // Partitions that others drain for us come on top.
             let coming = self.asks.values().filter(|ask| ask.draining_since.is_some()).count();
             mine.into_iter()
                 .filter(|partition| !slots.contains_key(partition) && !self.is_cooling(*partition))
@@ -308,7 +316,7 @@ impl Manager {
         }
     }
 
-    /// Makes claims, a few at a time, and starts a pump for each that is won.
+    /// Makes claims, a few at a time, and starts a pump for each one that is won.
     async fn make_claims(&mut self, requests: Vec<ClaimRequest>, sight: &Sight) {
         let shared = self.shared.clone();
         let claims = requests.into_iter().map(|request| {
@@ -322,7 +330,7 @@ impl Manager {
         });
         let mut claims = futures_util::stream::iter(claims).buffer_unordered(CLAIMS_AT_ONCE);
         while let Some((sent, outcome, request)) = claims.next().await {
-            // Lost, or unknown: the next scan shows what became of it.
+            // Lost, or unknown: the next scan shows the outcome.
             if let Ok(Claim::Won { token, lease, checkpoint }) = outcome {
                 let manager = &shared.manager;
                 let until = deadline(shared.counts_from(sent), manager.lease_duration, manager.fence_margin);
@@ -339,8 +347,8 @@ impl Manager {
     }
 }
 
-/// When a lease was written at the latest, as far as can be known: by the store's word, unless it does not know any more;
-/// then by what we saw ourselves, if we saw anything.
+/// The earliest time at which a lease may have been written, from which its deadline safely counts:
+/// by the store's age, or, if that is unknown, by our own observation, if there is one.
 fn written_by(by_store: Monotonic, age_known: bool, seen: Option<Monotonic>) -> Option<Monotonic> {
     if age_known { Some(by_store) } else { seen.map(|seen| seen.min(by_store)) }
 }

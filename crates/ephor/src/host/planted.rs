@@ -1,7 +1,8 @@
-//! What a host does when a rule is taken away: bugs for the simulation to find.
+//! The behaviour of a host with a rule switched off: deliberate bugs for the simulation to find
+//! (mutation testing).
 //!
-//! Nothing here runs while all [`Rules`](ephor_core::rules::Rules) are kept. The bugs that take no
-//! more than a word stand where they are asked for.
+//! Nothing here runs while all [`Rules`](ephor_core::rules::Rules) are kept. Bugs that take only a
+//! few words are written where the rule is checked.
 
 use ephor_core::handover::Ask;
 use ephor_core::host_record::{HostRecord, Want};
@@ -15,7 +16,7 @@ use ephor_core::time::Timestamp;
 use super::renewer::served;
 use super::shared::HostShared;
 
-/// Believes that the clock on our wall and the store's show the same.
+/// The bug: takes our wall clock for the store's clock.
 pub(super) fn ages_by_our_clock(view: &View, wall: Timestamp) -> View {
     let mut view = view.clone();
     for lease in &mut view.leases {
@@ -25,7 +26,7 @@ pub(super) fn ages_by_our_clock(view: &View, wall: Timestamp) -> View {
     view
 }
 
-/// Believes that a partition ends where its properties say, and that a checkpoint behind it is wrong.
+/// The bug: trusts the partition's properties about its end, and rewinds a checkpoint beyond it.
 pub(crate) fn rewind_without_proof(
     found: Result<Resume, LostGround>,
     partition: &PartitionProperties,
@@ -38,7 +39,7 @@ pub(crate) fn rewind_without_proof(
     }
 }
 
-/// Believes that whatever is under our name is worth keeping.
+/// The bug: renews all leases with our name.
 pub(super) async fn all_under_our_name(shared: &HostShared) -> Vec<LeaseToken> {
     let store = &shared.store;
     let view = store.call("view", None, store.store().view(store.group())).await;
@@ -46,18 +47,18 @@ pub(super) async fn all_under_our_name(shared: &HostShared) -> Vec<LeaseToken> {
     view.leases.iter().filter_map(Lease::token).filter(|token| token.owner == shared.me).collect()
 }
 
-/// Believes that the owner's record is as we saw it, and that nobody else writes into it. A want in it names
-/// the asker in the place of the owner.
+/// The bug: writes the owner's record as we last saw it, as if nobody else wrote it. A want in it
+/// names the asker in the place of the owner.
 pub(super) async fn ask_in_the_owners_record(shared: &HostShared, view: &View, ask: &Ask) {
     let Some(owner) = view.host(&ask.owner) else { return };
     let mut record = owner.record.clone();
     record.wants.push(Want { owner: shared.me.clone(), ..ask.want() });
     let store = &shared.store;
-    // A failure is reported, and silence is what follows.
+    // A failure is reported; the request then just gets no answer.
     let _ = store.call("heartbeat", None, store.store().heartbeat(store.group(), &record)).await;
 }
 
-/// What others have written into our record: who asks, and for what.
+/// The requests that others have written into our record, with their askers.
 pub(super) fn asked_in_our_record<'a>(view: &'a View, me: &HostId) -> Vec<(&'a HostRecord, &'a Want)> {
     let wants = view.host(me).map_or(&[][..], |entry| &entry.record.wants);
     wants.iter().filter_map(|want| Some((&view.host(&want.owner)?.record, want))).collect()

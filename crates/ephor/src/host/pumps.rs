@@ -1,4 +1,4 @@
-//! The pumps of a host: starting one for a lease, and what to make of its end.
+//! Starts a pump for each lease, and handles its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,16 +20,17 @@ use crate::processor::CloseReason;
 use crate::pump::guard::{Control, Drain, Way};
 use crate::pump::{Outcome, PumpEnd, PumpSeed};
 
-/// How often a partition is claimed back from a foreign reader before it is left alone.
+/// The number of times that a partition is claimed back from a foreign reader before it is left
+/// alone.
 pub(crate) const FOREIGN_ATTEMPTS: u32 = 5;
-/// The wait before a partition is claimed back from a foreign reader.
+/// The backoff before a partition is claimed back from a foreign reader.
 pub(crate) const FOREIGN_BACKOFF: Backoff =
     Backoff { first: Duration::from_secs(1), most: Duration::from_secs(8) };
-/// The pause after a processor did not open doubles at most this often: from 5 to 80 s.
+/// The most doublings of the pause after a processor did not open: from 5 to 80 s.
 const OPEN_DOUBLINGS: u32 = 4;
-/// A pump that lived this long has put its troubles behind it.
+/// The lifetime of a pump after which earlier failures are forgotten.
 pub(crate) const TROUBLE_FORGOTTEN: Duration = Duration::from_secs(60);
-/// How long a partition is left alone whose pump has panicked.
+/// The pause before a partition is claimed again whose pump has panicked.
 const PANIC_PAUSE: Duration = Duration::from_secs(5);
 
 impl Manager {
@@ -46,7 +47,8 @@ impl Manager {
         let (partition, epoch, now) = (token.partition, token.epoch, shared.now());
         self.never_again(partition, epoch);
         self.know(partition, epoch);
-        // Only whoever had it itself, and closed it, knows that nobody is at work.
+        // Only the previous owner itself, once it has closed the partition, knows that nobody is at
+        // work.
         let unaware = lease.previous.as_ref() != Some(&shared.me);
         let quiet_until = if unaware { now + lease.quiet } else { now };
         let state = Arc::new(LeaseState::new(token, until));
@@ -72,7 +74,7 @@ impl Manager {
         let task = shared.environment.spawn(Box::pin(async move {
             let end = reporter.survive("pump of a partition", pump).await;
             let end = end.unwrap_or(PumpEnd {
-                // A panic of the store, or while the user's own values were dropped.
+                // The store panicked, or the drop of the user's own values did.
                 partition,
                 epoch,
                 opened: true,
@@ -97,12 +99,12 @@ impl Manager {
             over_since: None,
         };
         {
-            // Somebody may have paused it meanwhile. Under one lock with the new slot: whoever
-            // changes that afterwards finds the slot.
+            // It may have been paused or resumed meanwhile. Under one lock with the new slot, so
+            // that a later change finds the slot.
             let mut slots = shared.slots();
             let paused = shared.status().paused.contains(&partition);
             slot.control.send_modify(|control| control.paused = paused);
-            // Won by a scan that was under way when the host was told to stop.
+            // Won by a scan that was in progress when the host was stopped.
             if let Some(until) = *shared.stop.borrow() {
                 slot.stop(Drain { until, way: Way::Undecided });
             }
@@ -111,7 +113,7 @@ impl Manager {
         self.announce(partition, epoch, from, Some(shared.me.clone()), reason);
     }
 
-    /// Takes note of a pump that ended.
+    /// Handles a pump that ended.
     pub(super) fn pump_ended(&mut self, end: PumpEnd) {
         let PumpEnd { partition, epoch, opened, outcome, .. } = end;
         let now = self.shared.now();
@@ -153,11 +155,12 @@ impl Manager {
                     _ => ReleaseCause::ProcessorFailed,
                 };
                 if reason == CloseReason::SourceFailed {
-                    // The hub may have been made anew, or have changed: ask it again.
+                    // The hub may have been created again or changed: ask it again.
                     self.refresh_at = now;
                 }
-                // Without a pause it is the hub that has changed, and no fault of ours. And who
-                // serves another partition can serve: then it is this one that has a problem.
+                // Without a pause it is the hub that has changed, and no failure of ours. And a
+                // host that serves another partition is healthy: then it is this partition that has
+                // a problem.
                 let ours = !opened || reason == CloseReason::SourceFailed;
                 if ours && !pause.is_zero() && !self.serves_any() {
                     self.fitness.failed(now, self.shared.environment.random());
@@ -167,7 +170,7 @@ impl Manager {
                 } else {
                     self.cooling.get(&partition).map_or(0, |cooling| cooling.unopened) + 1
                 };
-                // Longer each time, until another host finds it free for too long and tries its luck.
+                // Longer each time, until another host finds it free for too long and tries it.
                 let until = now + pause * 2_u32.pow(unopened.saturating_sub(1).min(OPEN_DOUBLINGS));
                 self.cooling.insert(partition, Cooling { until, foreign: None, unopened });
                 (None, OwnershipReason::Released(cause))

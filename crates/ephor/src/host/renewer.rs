@@ -1,4 +1,4 @@
-//! Keeps the leases of the partitions that are served, in one call.
+//! Renews the leases of all served partitions, in one call.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,21 +15,22 @@ use super::shared::{HostShared, loss_reason};
 use crate::error::{HostError, StoreCallError};
 use crate::options::PartitionManagerOptions;
 
-/// When what is renewed next: everything at the interval, and between that only what is unknown.
+/// The schedule of renewals: all leases at the interval, and in between only those with an unknown
+/// outcome.
 struct Schedule {
-    /// When everything is due.
+    /// The time at which all leases are due.
     all_at: Monotonic,
-    /// What is asked again before that, and when.
+    /// The retry before that: its time, and its leases.
     again: Option<(Monotonic, BTreeSet<PartitionId>)>,
-    /// Renewals in a row that the store throttled.
+    /// The number of renewals in a row that the store throttled.
     throttled: u32,
 }
 
-/// What is left to do after a renewal.
+/// The leases that are left to renew after a call.
 enum Left {
-    /// These are unknown.
+    /// These have an unknown outcome.
     Some { unknown: BTreeSet<PartitionId>, retry_after: Option<Duration> },
-    /// The call failed, and with it everything that was asked.
+    /// The call failed, and all leases in it have an unknown outcome.
     All { retry_after: Option<Duration> },
 }
 
@@ -38,12 +39,12 @@ impl Schedule {
         self.again.as_ref().map_or(self.all_at, |(at, _)| self.all_at.min(*at))
     }
 
-    /// What is to be renewed now; none: everything.
+    /// The leases to renew now; `None` means all.
     fn due(&self, now: Monotonic) -> Option<BTreeSet<PartitionId>> {
         self.again.as_ref().filter(|_| now < self.all_at).map(|(_, partitions)| partitions.clone())
     }
 
-    /// After a renewal that was sent and answered at these times.
+    /// Plans the next call after one that was sent and answered at these times.
     fn note(
         &mut self,
         manager: &PartitionManagerOptions,
@@ -59,7 +60,8 @@ impl Schedule {
         self.throttled = if retry_after.is_some() { self.throttled.saturating_add(1) } else { 0 };
         let again_at = match retry_after {
             None => sent + manager.fast_scan,
-            // However long the store asks for: there are several tries left before a lease is over.
+            // However long the store wants to be left alone, several attempts remain before a lease
+            // expires.
             Some(asked) => now + pause(manager, self.throttled, asked).min(earliest.since(now) / 3),
         };
         let whole = only.is_none();
@@ -77,16 +79,16 @@ impl Schedule {
     }
 }
 
-/// How long a store that throttles is left alone: longer each time, as long as it asks for, and never so long that leases are
-/// in danger.
+/// The pause after throttling (backoff): longer each time, as long as the store asks for, but never
+/// so long that leases are in danger.
 fn pause(manager: &PartitionManagerOptions, times: u32, asked: Duration) -> Duration {
     let doubled = manager.fast_scan.saturating_mul(1 << times.saturating_sub(1).min(10));
     let longest = manager.renew_interval / 2;
     doubled.min(longest).max(asked.min(manager.renew_interval))
 }
 
-/// Renews until it is dropped. One failed renewal is reported, tried again
-/// soon, and changes nothing else: the deadline decides. So does a panic.
+/// Renews until it is dropped. A failed renewal or a panic is reported and soon retried, and has no
+/// other effect: the deadline decides.
 pub(crate) async fn run(shared: Arc<HostShared>) {
     let manager = &shared.manager;
     let all_at = shared.now() + manager.renew_interval;
@@ -105,7 +107,7 @@ pub(crate) async fn run(shared: Arc<HostShared>) {
     }
 }
 
-/// When the first lease that is served ends.
+/// The deadline of the first served lease to expire.
 fn earliest_deadline(shared: &HostShared) -> Monotonic {
     let slots = shared.slots();
     let now = shared.now();
@@ -122,12 +124,12 @@ pub(super) fn served(shared: &HostShared, now: Monotonic) -> Vec<LeaseToken> {
     });
     let mut served: Vec<_> =
         served.map(|slot| (slot.context.inner().lease.deadline(), slot.token().clone())).collect();
-    // What ends first comes first, should the store not get through all of it.
+    // The first to expire comes first, in case the store does not get through all of them.
     served.sort_by_key(|(deadline, _)| *deadline);
     served.into_iter().map(|(_, token)| token).collect()
 }
 
-/// One renewal of what is served, or of these alone.
+/// Renews all served leases, or only these.
 async fn renew(shared: &HostShared, only: Option<&BTreeSet<PartitionId>>) -> Left {
     let sent = shared.now();
     let mut tokens = if shared.rules.only_the_served_is_renewed {
@@ -145,7 +147,7 @@ async fn renew(shared: &HostShared, only: Option<&BTreeSet<PartitionId>>) -> Lef
     }
     let store = &shared.store;
     let duration = shared.manager.lease_duration;
-    // A store that asks for each lease by itself tells what it knows while it is still waited for.
+    // A store that renews lease by lease returns the results that it has before our timeout.
     let limit = shared.manager.store_timeout * 4 / 5;
     let call = store.store().renew_within(store.group(), duration, &tokens, limit);
     let renewals = match store.call("renew", None, call).await {

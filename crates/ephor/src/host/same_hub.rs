@@ -1,4 +1,5 @@
-//! Keeps hosts of two hubs of one name from sharing leases: refuses to start among them, and reports them later.
+//! Prevents hosts of two hubs with the same name from sharing leases: refuses to start among them,
+//! and reports them later.
 
 use std::time::Duration;
 
@@ -16,20 +17,20 @@ use crate::error::HostError;
 use crate::options::PartitionManagerOptions;
 use crate::pump::open::within_limit;
 
-/// After so long, every host that is alive has looked at its hub again and has written what it found, or says that it
-/// does not know: a heartbeat and a view may take their time on the way, each twice.
+/// The time after which every living host has asked its hub again and has written the result, or
+/// that it does not know. A heartbeat and a view may each be slow twice.
 fn patience(options: &PartitionManagerOptions) -> Duration {
     let calls = options.store_timeout.saturating_mul(4);
     HUB_REFRESH.saturating_add(options.slow_scan).saturating_add(calls)
 }
 
-/// How long a start waits for the others at most: two minutes with the default options. That is time enough to be sure
-/// of a host with a lease like ours; of any other the manager tells later.
+/// The longest time that a start waits for the others: two minutes with the default options. That
+/// is enough to be sure of a host with a lease like ours; the manager reports any other one later.
 fn longest_wait(options: &PartitionManagerOptions) -> Duration {
     patience_with(patience(options), options.lease_duration).saturating_add(options.lease_duration)
 }
 
-/// Begins to watch which hubs the others read.
+/// Starts to track the hubs that the others read.
 pub(super) fn watch(shared: &HostShared) -> HubWatch {
     HubWatch::new(patience(&shared.manager))
 }
@@ -39,9 +40,9 @@ pub(super) fn read_hub(source: &dyn EventSource, log: Option<&LogId>) -> Option<
     log.map(|log| ReadHub { endpoint: source.endpoint(), log: log.clone() })
 }
 
-/// Waits until everybody else who is alive in the group reads this hub too, and tells what the hub is then. In the
-/// common case that is at once. A store or a hub that does not answer is no reason to wait, nor are others who leave it
-/// open for too long: that is seen to later.
+/// Waits until all other living hosts of the group read this hub, too, and returns the properties
+/// of the hub then. Usually that is at once. It does not wait for a store or a hub that does not
+/// answer, nor longer than the limit for hosts that leave it open: the manager handles those later.
 pub(super) async fn refuse_another(shared: &HostShared, mut look: HubLook) -> Result<HubLook, StartError> {
     let mut others = watch(shared);
     let limit = longest_wait(&shared.manager);
@@ -68,7 +69,7 @@ pub(super) async fn refuse_another(shared: &HostShared, mut look: HubLook) -> Re
             }
         }
         shared.environment.sleep_until(shared.now() + shared.manager.slow_scan).await;
-        // It may be ours that was made anew.
+        // Our own hub may have been created again.
         let (asked, answers_within) = (shared.now(), shared.manager.store_timeout);
         match within_limit(&*shared.environment, answers_within, shared.source.hub_properties()).await {
             Ok(hub) => {
@@ -82,7 +83,7 @@ pub(super) async fn refuse_another(shared: &HostShared, mut look: HubLook) -> Re
     }
 }
 
-/// Why a start takes its time.
+/// The log message about the wait.
 fn waiting(ours: &ReadHub, host: &HostId, theirs: &ReadHub, limit: Duration) -> String {
     format!(
         "host {host} of this group reports log {} of {}, this host reads log {} of {}; waiting up to {limit:?} to see \
@@ -92,13 +93,15 @@ fn waiting(ours: &ReadHub, host: &HostId, theirs: &ReadHub, limit: Duration) -> 
 }
 
 impl Manager {
-    /// The hub that we read, unless it is away or the look at it is overdue: a slow store holds it up, too.
+    /// The hub that we read, unless it is unreachable or its refresh is overdue, which a slow store
+    /// causes, too.
     pub(super) fn read_hub(&self) -> Option<ReadHub> {
         let overdue = self.shared.now() > self.refresh_at + self.shared.manager.slow_scan;
         read_hub(&*self.shared.source, self.log.as_ref()).filter(|_| !self.hub_away && !overdue)
     }
 
-    /// Hosts that started at the same time may find out only later that they read different hubs.
+    /// Reports hosts that read another hub. Hosts that started at the same time may find that out
+    /// only later.
     pub(super) fn notice_another_hub(&mut self, hosts: &[HostEntry]) {
         self.elsewhere.retain(|id| hosts.iter().any(|entry| entry.record.id == *id));
         let Some(ours) = self.read_hub() else { return };

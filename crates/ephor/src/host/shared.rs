@@ -1,4 +1,4 @@
-//! What the tasks of one running host share.
+//! The state that the tasks of one running host share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -29,7 +29,7 @@ use crate::pump::{PumpEnd, PumpSeed};
 use crate::report::Reporter;
 use crate::store_calls::StoreCalls;
 
-/// Runs a pump; the processor's type is hidden in here.
+/// Runs a pump. It hides the type of the processor.
 pub(crate) type RunPump = Arc<dyn Fn(PumpSeed) -> BoxFuture<'static, PumpEnd> + Send + Sync>;
 
 pub(crate) struct HostShared {
@@ -46,9 +46,10 @@ pub(crate) struct HostShared {
     pub(crate) changes: broadcast::Sender<OwnershipEvent>,
     pub(crate) slots: Mutex<BTreeMap<PartitionId, Slot>>,
     pub(crate) status: Mutex<Status>,
-    /// Until when calls in flight may go on, once the host is told to stop.
+    /// The time until which calls in flight may go on, once the host is stopped.
     pub(crate) stop: watch::Sender<Option<Monotonic>>,
-    /// The last view that a lost partition asked for, and when; none if the store did not answer.
+    /// The last view that was read for a lost partition, and its time; the inner `None` if the
+    /// store did not answer.
     pub(crate) loss_view: tokio::sync::Mutex<Option<(Monotonic, Option<Arc<View>>)>>,
     pub(crate) events: AtomicU64,
     pub(crate) failures: AtomicU64,
@@ -63,7 +64,7 @@ pub(crate) struct Slot {
     pub(crate) since: Timestamp,
     pub(crate) started: Monotonic,
     pub(crate) reason: OwnershipReason,
-    /// When it was first seen that a call goes on although its time is over, or the lease is.
+    /// The time at which a call was first seen to go on although its own time or the lease is over.
     pub(crate) over_since: Option<Monotonic>,
 }
 
@@ -72,7 +73,7 @@ impl Slot {
         self.context.inner().lease.token()
     }
 
-    /// Tells the pump that the partition is lost.
+    /// Notifies the pump that the partition is lost.
     pub(crate) fn lose(&self, reason: CloseReason) {
         self.control.send_if_modified(|control| {
             let news = !matches!(control.stop, Some(Stop::Lost(_)));
@@ -84,7 +85,7 @@ impl Slot {
         self.context.inner().lease.end();
     }
 
-    /// Tells the pump to stop in good order. If it was told before, it can only get less time.
+    /// Asks the pump to stop gracefully. A second call can only shorten the time.
     pub(crate) fn stop(&self, drain: Drain) {
         self.control.send_if_modified(|control| match &mut control.stop {
             None => {
@@ -101,7 +102,7 @@ impl Slot {
 }
 
 impl Slot {
-    /// Who should have the partition next, if it is to be released and that is not decided yet.
+    /// Names the successor of a partition that is to be released, if that is not decided yet.
     pub(crate) fn decide(&self, heir: Option<HostId>) {
         self.control.send_if_modified(|control| match &mut control.stop {
             Some(Stop::Drain(Drain { way: way @ Way::Undecided, .. })) => {
@@ -112,7 +113,7 @@ impl Slot {
         });
     }
 
-    /// Lets a handover end in a release, if its receiver is one that `gone` says has gone.
+    /// Turns a handover into a release, if its receiver has gone, as `gone` reports.
     pub(crate) fn redirect(&self, gone: impl Fn(&HostId) -> bool) {
         self.control.send_if_modified(|control| match &mut control.stop {
             Some(Stop::Drain(Drain { way, .. })) => match way {
@@ -127,7 +128,7 @@ impl Slot {
     }
 }
 
-/// Why a lease that was ours is not any more.
+/// The reason for which a lease is no longer ours.
 pub(crate) fn loss_reason(lease: Option<&Lease>, me: &HostId) -> CloseReason {
     match lease {
         Some(lease) if lease.owner.is_none() && lease.previous.as_ref() == Some(me) => CloseReason::Seek,
@@ -135,7 +136,7 @@ pub(crate) fn loss_reason(lease: Option<&Lease>, me: &HostId) -> CloseReason {
     }
 }
 
-/// What the manager last knew of the fleet.
+/// The manager's last view of the fleet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Status {
     pub(crate) state: HostState,
@@ -151,8 +152,8 @@ impl HostShared {
         self.environment.now()
     }
 
-    /// Starts a task that this host cannot do without. Its turns survive panics; should it end by one all the same, the
-    /// host serves nothing more, so that others can.
+    /// Starts a task without which this host cannot work. Its turns survive panics; if it ends by
+    /// one all the same, the host drops its partitions, so that others can serve them.
     pub(crate) fn spawn(
         self: &Arc<Self>,
         task: &'static str,
@@ -167,10 +168,10 @@ impl HostShared {
         }))
     }
 
-    /// Ends all pumps without closing anything; their leases run out. Tells how many there were.
+    /// Ends all pumps without closing anything, so that their leases expire. Returns their number.
     pub(crate) fn drop_pumps(&self) -> usize {
-        // Pumps hold the shared state and the shared state holds the pumps: cut the knot. The
-        // tasks go first, so that none of them closes anything on the way out.
+        // Pumps hold the shared state and the shared state holds the pumps: this breaks the cycle.
+        // The tasks go first, so that none of them closes anything on the way out.
         let slots = std::mem::take(&mut *self.slots());
         let contexts: Vec<_> = slots.values().map(|slot| slot.context.clone()).collect();
         drop(slots);
@@ -181,14 +182,15 @@ impl HostShared {
         contexts.len()
     }
 
-    /// Tells all pumps to stop: nothing new is delivered, and calls in flight go on until then.
+    /// Asks all pumps to stop: nothing new is delivered, and calls in flight may go on until then.
     pub(crate) fn stop_slots(&self, until: Monotonic) {
         for slot in self.slots().values() {
             slot.stop(Drain { until, way: Way::Undecided });
         }
     }
 
-    /// Completes this long after the host was told to stop, with the instant until which calls in flight may go on.
+    /// Completes this long after the host was stopped, with the time until which calls in flight
+    /// may go on.
     pub(crate) async fn told_to_stop_for(&self, time: Duration) -> Monotonic {
         let mut stop = self.stop.subscribe();
         let until = stop.wait_for(Option::is_some).await.ok().and_then(|until| *until);
@@ -197,7 +199,8 @@ impl HostShared {
         until
     }
 
-    /// What a deadline counts from. The planted bug believes that an answer is as young as its arrival.
+    /// The time from which a deadline counts. The deliberate bug counts from the arrival of the
+    /// reply.
     pub(crate) fn counts_from(&self, sent: Monotonic) -> Monotonic {
         if self.rules.deadlines_count_from_the_request { sent } else { self.now() }
     }

@@ -1,4 +1,4 @@
-//! What a host owns and does, at one moment.
+//! A snapshot of a host: its partitions and their activity at one moment.
 
 use std::time::Duration;
 
@@ -17,66 +17,66 @@ use crate::error::StoreCallError;
 use crate::lease_state::Stage;
 use ephor_core::checkpoint::Position;
 
-/// A host, at one moment.
+/// A host at one moment.
 #[derive(Clone, Debug)]
 pub struct HostSnapshot {
-    /// Who.
+    /// The host.
     pub host: HostId,
-    /// What it is able and willing to do.
+    /// Its state.
     pub state: HostState,
-    /// How many partitions it should have by the last plan.
+    /// The number of partitions that it should have by the last plan.
     pub share: u32,
-    /// How many hosts were alive in the last view, itself included.
+    /// The number of living hosts in the last view, itself included.
     pub hosts_alive: usize,
-    /// How many partitions the hub has.
+    /// The number of partitions of the hub.
     pub hub_partitions: usize,
-    /// Views read since the start.
+    /// The number of views read since the start.
     pub scans: u64,
-    /// Figures since the start.
+    /// Statistics since the start.
     pub statistics: HostStatistics,
-    /// For how long the store has been failing, if it is.
+    /// The time for which the store has been failing, if it is.
     pub store_failing_for: Option<Duration>,
-    /// What is wrong with the store, if it is failing: what the last call got for an answer.
+    /// The error of the last call to the store, if it is failing.
     pub store_error: Option<StoreCallError>,
-    /// What it owns, in order.
+    /// Its partitions, in order.
     pub partitions: Vec<PartitionSnapshot>,
 }
 
 impl HostSnapshot {
-    /// Whether the host is ready and has nothing to own.
+    /// True if the host is ready but has nothing to own.
     pub fn is_standby(&self) -> bool {
         self.state == HostState::Standby
     }
 }
 
-/// An owned partition, at one moment.
+/// An owned partition at one moment.
 #[derive(Clone, Debug)]
 pub struct PartitionSnapshot {
-    /// Which.
+    /// The partition.
     pub partition: PartitionId,
-    /// In which epoch it is owned.
+    /// The epoch of the ownership.
     pub epoch: Epoch,
-    /// Since when.
+    /// The time since which it is owned, by this host's wall clock.
     pub since: Timestamp,
-    /// Why.
+    /// The reason for which it came.
     pub reason: OwnershipReason,
-    /// What its pump is doing.
+    /// The state of its pump.
     pub stage: Stage,
-    /// Whether a call blocks its thread; the lease is then left to run out.
+    /// True if a call blocks its thread; the lease is then left to expire.
     pub stuck: bool,
-    /// For how long the present call to the processor has run.
+    /// The time for which the current call to the processor has run.
     pub in_call_for: Option<Duration>,
-    /// How long the lease lasts without another renewal.
+    /// The time until this host must stop, without another renewal.
     pub lease_left: Duration,
-    /// The last event that is finished.
+    /// The last finished event.
     pub finished: Option<SequenceNumber>,
-    /// Events finished since it is owned.
+    /// The number of events finished since it is owned.
     pub events: u64,
-    /// The batch that fails at the moment, if one does.
+    /// The batch that currently fails, if one does.
     pub failing: Option<Failing>,
     /// The last checkpoint that is known to be stored.
     pub checkpoint: Option<Checkpoint>,
-    /// How far behind it is.
+    /// Its lag.
     pub lag: Lag,
 }
 

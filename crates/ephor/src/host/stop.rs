@@ -1,6 +1,6 @@
-//! Stopping: its order is written here, once.
+//! Graceful shutdown: its order is written here, once.
 //!
-//! Stop claiming, hand over to those who ask, drain, close, checkpoint, release, leave the fleet.
+//! Stop claiming, hand over to askers, drain, close, checkpoint, release, leave the fleet.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,14 +18,15 @@ use crate::pump::close::CLOSE_GRACE;
 use crate::pump::{Outcome, PumpEnd};
 use crate::stop_report::StopReport;
 
-/// How long one round of offering partitions to others may take; after that pumps are told to stop all the same.
+/// The most time for one round of offering partitions to others; after that the pumps are stopped
+/// all the same.
 const OFFER_TAKES_AT_MOST: Duration = Duration::from_secs(2);
-/// Releases under way at the same time.
+/// The most concurrent releases.
 const RELEASES_AT_ONCE: usize = 16;
 
 impl Manager {
-    /// Gives everything back, and leaves. Calls in flight are given up at `until`. Stopped is stopped, also if something
-    /// panics on the way.
+    /// Gives everything back, and leaves the fleet. Calls in flight are given up at `until`. The
+    /// host is stopped even if something panics on the way.
     pub(super) async fn stop(&mut self, until: Monotonic) -> StopReport {
         let shared = self.shared.clone();
         let reporter = &shared.reporter;
@@ -33,7 +34,7 @@ impl Manager {
             let unsure = std::mem::take(&mut self.unconfirmed);
             unsure.into_iter().for_each(|(partition, _, _)| self.abandon(partition));
         }
-        // What is still here cannot be given up: its lease runs out, and is not released.
+        // The calls that remain cannot be given up: their leases expire, and are not released.
         let left = std::mem::take(&mut *shared.slots());
         self.report.abandoned.extend(left.keys());
         for slot in left.values() {
@@ -44,7 +45,7 @@ impl Manager {
         let store = &shared.store;
         let retire =
             async { store.call("retire", None, store.store().retire(store.group(), &shared.me)).await };
-        // If it fails, the record grows old and is forgotten.
+        // If it fails, the record ages and is removed later.
         reporter.survive("manager", retire).await;
         std::mem::take(&mut self.report)
     }
@@ -56,13 +57,13 @@ impl Manager {
         if !shared.store.store().capabilities().wakes {
             self.offer(until).await;
         }
-        // Before the store is asked anything more, which may take its time.
+        // Before any further store call, which may be slow.
         shared.stop_slots(until);
         let heirs = if shared.slots().is_empty() { BTreeMap::new() } else { self.heirs().await };
         for (partition, slot) in shared.slots().iter() {
             slot.decide(heirs.get(partition).cloned());
         }
-        // A pump needs its grace to close, and two store calls to save and release.
+        // A pump needs its grace period to close, and two store calls to save and release.
         let last_at = |until: Monotonic| until + CLOSE_GRACE + shared.manager.store_timeout.saturating_mul(2);
         let mut last = last_at(until);
         let mut sooner = shared.stop.subscribe();
@@ -75,7 +76,7 @@ impl Manager {
                     self.note_end(end);
                 }
                 () = shared.environment.sleep_until(last) => break,
-                // Somebody has lost patience.
+                // Another `stop` has shortened the time.
                 Ok(()) = sooner.changed() => {
                     if let Some(until) = *sooner.borrow_and_update() {
                         shared.stop_slots(until);
@@ -103,7 +104,7 @@ impl Manager {
             }
         }
         self.unconfirmed.clear();
-        // Something may have been handed to us while we were leaving.
+        // A partition may have been handed to us while we were leaving.
         let limit =
             shared.environment.sleep_until(shared.now() + shared.manager.store_timeout.saturating_mul(2));
         let last_look = async {
@@ -118,7 +119,7 @@ impl Manager {
         }
     }
 
-    /// Nobody knows whether this partition is released: its lease runs out.
+    /// Notes that the release of this partition is unconfirmed: its lease expires.
     fn abandon(&mut self, partition: PartitionId) {
         let StopReport { drained, given_up, unsettled, abandoned, .. } = &mut self.report;
         for list in [drained, given_up, unsettled] {
@@ -127,8 +128,8 @@ impl Manager {
         abandoned.push(partition);
     }
 
-    /// Calls in flight may take long. Others see meanwhile that we live, and who asks for a partition is told how long
-    /// to wait: silence would permit theft.
+    /// Writes heartbeats and answers requests during long calls: others see that we are alive and
+    /// how long to wait. Without an answer they would steal the partitions.
     async fn show_that_we_live(&mut self) {
         self.heartbeat().await;
         let Some(sight) = self.look().await else { return };
@@ -137,13 +138,13 @@ impl Manager {
         self.heartbeat().await;
     }
 
-    /// Where the store cannot wake the heirs, a release would lie there until
-    /// they look. So go on working, say that we are leaving, and hand over to
-    /// whoever asks; they all look within a slow scan.
+    /// If the store cannot wake hosts, a release would go unnoticed until they scan. So we go on
+    /// working, announce that we are leaving, and hand over to hosts that ask; all of them scan
+    /// within a slow scan.
     async fn offer(&mut self, until: Monotonic) {
         let shared = self.shared.clone();
         let (slow, fast) = (shared.manager.slow_scan, shared.manager.fast_scan);
-        // Half of the time at most: calls in flight need theirs.
+        // Half of the time at most, because calls in flight need the rest.
         let left = until.since(shared.now()) / 2;
         let last = shared.now() + left.min(slow + fast * 2);
         while shared.now() < last && !shared.slots().is_empty() {
@@ -168,8 +169,8 @@ impl Manager {
         }
     }
 
-    /// Says that we are leaving, and agrees to hand over to those who ask. False if nobody should have anything of ours,
-    /// or the store does not answer.
+    /// Announces that we are leaving, and agrees to hand over to askers. False if no host should
+    /// get any of our partitions, or the store does not answer.
     async fn offer_once(&mut self) -> bool {
         if !self.heartbeat().await {
             return false;
@@ -183,7 +184,7 @@ impl Manager {
         self.heartbeat().await
     }
 
-    /// Says that we are leaving, and works out who should have what we own.
+    /// Announces that we are leaving, and computes the successor of each of our partitions.
     async fn heirs(&mut self) -> BTreeMap<PartitionId, HostId> {
         self.heartbeat().await;
         let Some(sight) = self.look().await else { return BTreeMap::new() };
@@ -191,7 +192,7 @@ impl Manager {
         mine.map(|step| (step.partition, sight.fleet.members[step.to].id.clone())).collect()
     }
 
-    /// Takes note of a pump that ended while the host stops.
+    /// Handles a pump that ended while the host stops.
     fn note_end(&mut self, end: PumpEnd) {
         let list = match end.outcome {
             Outcome::Lost { .. } | Outcome::Displaced { .. } => &mut self.report.lost,
@@ -209,7 +210,7 @@ impl Manager {
     }
 }
 
-/// Repeats a release whose outcome is unknown. True if the lease is certainly no longer ours.
+/// Repeats a release with an unknown outcome. True if the lease is certainly no longer ours.
 async fn release_again(shared: &HostShared, partition: PartitionId, epoch: Epoch, settled: bool) -> bool {
     let store = &shared.store;
     let token = LeaseToken { partition, owner: shared.me.clone(), epoch };

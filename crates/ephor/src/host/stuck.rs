@@ -1,4 +1,4 @@
-//! Calls that cannot be given up: they block their thread.
+//! Detects stuck calls: calls to the processor that block their thread and cannot be given up.
 
 use std::time::Duration;
 
@@ -6,14 +6,15 @@ use super::shared::HostShared;
 use crate::error::HostError;
 use crate::lease_state::Stage;
 
-/// A call that goes on for this long after it was given up cannot be given up.
+/// A call that goes on for this long after it was given up is stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(5);
 
 impl HostShared {
-    /// A call that goes on although it was given up blocks its thread. Its
-    /// lease is no longer renewed, and its slot stays taken until it returns.
-    /// Looked for at every scan, and before every renewal: while the host stops there are no scans. Seen twice, so that
-    /// a machine that slept does not take a call for stuck that had no chance to return.
+    /// Marks stuck calls. A call that goes on although it was given up blocks its thread. Its lease
+    /// is no longer renewed, and its slot stays occupied until it returns. This runs at every scan
+    /// and before every renewal, because there are no scans while the host stops. It takes two
+    /// observations, so that after a suspend of the machine a call is not marked that had no chance
+    /// to return.
     pub(super) fn notice_stuck_calls(&self) {
         let now = self.now();
         let mut stuck = vec![];
@@ -21,7 +22,7 @@ impl HostShared {
             let lease = &slot.context.inner().lease;
             let Some(running) = lease.call_running_since().map(|since| now.since(since)) else {
                 slot.over_since = None;
-                // It may have returned while it was looked at.
+                // It may have returned during this check.
                 lease.not_stuck();
                 continue;
             };
@@ -35,7 +36,7 @@ impl HostShared {
                 stuck.push((*partition, running));
             }
         }
-        // The handler is the user's code: it runs under no lock of ours.
+        // The handler is the user's code, so it runs under no lock of ours.
         for (partition, running) in stuck {
             self.reporter.report(&HostError::Stuck { partition, running });
         }

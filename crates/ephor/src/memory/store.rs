@@ -1,8 +1,8 @@
-//! A store in memory: the rules of [`ephor_core::record`] behind one lock.
+//! A store in memory: the rules of [`ephor_core::record`] under one lock.
 //!
-//! Every method is one step under that lock, so it is atomic by construction,
-//! and all times are read inside it, so they never run against the order of
-//! the steps. What a group keeps is in `records.rs`.
+//! Every method is one step under that lock, so it is atomic by construction, and all times are
+//! read inside it, so they agree with the order of the steps. The records of a group are in
+//! `records.rs`.
 
 mod records;
 #[cfg(test)]
@@ -33,37 +33,37 @@ use crate::environment::SystemClock;
 /// [`Timestamp`] counts milliseconds, and so does this store.
 const CLOCK_RESOLUTION: Duration = Duration::from_millis(1);
 
-/// A step that a [`MemoryStore`] has carried out, as its observer is told.
+/// A step that a [`MemoryStore`] has carried out, for its observer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
-    /// A partition changed hands. After a seek the position is another, too.
+    /// A partition changed its owner. After a seek the position has changed, too.
     Changed {
-        /// What the history says.
+        /// The entry of the history.
         change: OwnershipChange,
-        /// Whether its owner gave it away with everything finished also saved.
+        /// True if its owner gave it away with all finished events saved.
         settled: bool,
     },
     /// An owner saved a position.
     Saved {
-        /// The proof that it presented.
+        /// The proof of ownership that it presented.
         token: LeaseToken,
-        /// What is stored now.
+        /// The stored checkpoint.
         checkpoint: Checkpoint,
     },
     /// An owner renewed its lease.
     Renewed {
-        /// The proof that it presented.
+        /// The proof of ownership that it presented.
         token: LeaseToken,
     },
 }
 
-/// What a [`MemoryStore`] held at one moment.
+/// A backup: the records of a [`MemoryStore`] at one moment.
 #[derive(Clone, Debug)]
 pub struct StoreCopy(BTreeMap<GroupId, Records>);
 
 type Observer = Arc<dyn Fn(&GroupId, &StoreEvent) + Send + Sync>;
 
-/// A store in memory. Clones share what is stored.
+/// A store in memory. Clones share the same records.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -104,31 +104,31 @@ impl MemoryStore {
         }
     }
 
-    /// Under these rules, for a simulation that plants a bug.
+    /// Sets the rules, for a simulation with a deliberate bug.
     #[cfg(feature = "mutations")]
     pub fn with_rules(self, rules: Rules) -> Self {
         Self { rules, ..self }
     }
 
-    /// Unable to wake anybody, as a blob store is: [`Store::changed`] never returns.
+    /// Makes it unable to wake hosts, as a blob store is: [`Store::changed`] never returns.
     pub fn without_wakes(self) -> Self {
         Self { wakes: false, ..self }
     }
 
-    /// Shared with processors that know no epochs, as a blob store may be: see
+    /// Makes it shared with processors that know no epochs, as a blob store may be: see
     /// [`Capabilities::epochless_neighbours`].
     pub fn with_epochless_neighbours(self) -> Self {
         Self { neighbours: true, ..self }
     }
 
-    /// All that is stored now, to be put back later.
+    /// A backup of all records, to be restored later.
     pub fn copy(&self) -> StoreCopy {
         let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         StoreCopy(groups.iter().map(|(group, records)| (group.clone(), records.copy())).collect())
     }
 
-    /// Puts an old copy in the place of all that is stored, as after a restored backup. The observer is not
-    /// told; everybody who waits is woken.
+    /// Replaces all records by an old backup. The observer is not called; all waiting hosts are
+    /// woken.
     pub fn restore(&self, copy: &StoreCopy) {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         for (group, old) in &copy.0 {
@@ -137,20 +137,21 @@ impl MemoryStore {
         groups.retain(|group, _| copy.0.contains_key(group));
     }
 
-    /// Tells `observer` of every step once it is carried out, in order and
-    /// under the store's lock: it must not call the store.
+    /// Calls `observer` with every step once it is carried out, in order and under the store's
+    /// lock: it must not call the store.
     pub fn with_observer(self, observer: Observer) -> Self {
         Self { observer: Some(observer), ..self }
     }
 
-    /// One atomic step on what a group keeps.
+    /// Runs one atomic step on the records of a group.
     fn step<T>(&self, group: &GroupId, act: impl FnOnce(&mut Records, Timestamp) -> T) -> T {
-        // Only an observer panics under the lock, and what it was told of is applied.
+        // Only an observer panics under the lock, and the step that it was called with is applied
+        // already.
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         let records = groups.entry(group.clone()).or_default();
         let answer = act(records, self.clock.wall());
         if records.is_unused() {
-            // Asking about a group does not bring it into being.
+            // A read of a group does not create it.
             groups.remove(group);
         }
         answer
@@ -184,12 +185,12 @@ impl fmt::Debug for MemoryStore {
     }
 }
 
-/// What is computed when it is first polled, in one go.
+/// A future that runs its step when it is first polled.
 fn at_once<'a, T>(step: impl FnOnce() -> T + Send + 'a) -> StoreFuture<'a, T> {
     Box::pin(async move { Ok(step()) })
 }
 
-/// The same for a step that takes an epoch: there may be none left.
+/// The same for a step that takes an epoch, which may fail because none is left.
 fn try_at_once<'a, T>(step: impl FnOnce() -> Result<T, NoEpochLeft> + Send + 'a) -> StoreFuture<'a, T> {
     Box::pin(async move { Ok(step()?) })
 }
@@ -342,7 +343,7 @@ impl Store for MemoryStore {
         })
     }
 
-    /// Every owner here is a host of Ephor and notices, so that no seek needs `force`.
+    /// Every owner here is a host of Ephor and notices a seek, so none needs `force`.
     fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
         try_at_once(move || {
             self.step(group, |records, now| {

@@ -1,4 +1,4 @@
-//! The way out: close, final checkpoint, and giving the partition away.
+//! The end of a pump: close, final checkpoint, and giving the partition away.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::host::shared::{HostShared, loss_reason};
 use crate::lease_state::Stage;
 use crate::processor::{CloseReason, EventProcessor};
 
-/// What `close` may take when the time for the call in flight is used up.
+/// The time that `close` gets even if the time for the call in flight is used up.
 pub(crate) const CLOSE_GRACE: Duration = Duration::from_secs(3);
-/// The wait between attempts at the final checkpoint.
+/// The pause between attempts at the final checkpoint.
 const FINAL_CHECKPOINT_RETRY: Duration = Duration::from_millis(500);
 
 impl<P: EventProcessor> Pump<P> {
-    /// Closes the processor and does what the ending asks for.
+    /// Closes the processor and carries out the ending.
     pub(super) async fn finish(mut self, ending: Ending) -> PumpEnd {
         self.stage(Stage::Closing);
         let until = self.until(&ending);
@@ -55,14 +55,14 @@ impl<P: EventProcessor> Pump<P> {
         };
 
         let closed = self.close(reason, until).await;
-        // The planted bug, which believes that the order does not matter.
+        // The deliberate bug, which gives the lease away before the final checkpoint.
         let early = if self.shared.rules.final_checkpoint_comes_first {
             None
         } else {
             Some(self.give_away(&way, reason, closed).await)
         };
         let settled = self.final_checkpoint(closed, until).await;
-        // Whoever was to have it may have left meanwhile.
+        // The receiver of the partition may have left meanwhile.
         let decided_by = self.now() + self.shared.manager.store_timeout.saturating_mul(2);
         let way = self.guard.decided_way(decided_by).await.unwrap_or(way);
         let given = match early {
@@ -80,7 +80,8 @@ impl<P: EventProcessor> Pump<P> {
         self.end(outcome, settled)
     }
 
-    /// When the processor must have closed: at the end of a drain's time, or after that of a handover.
+    /// The time by which the processor must have closed: the end of the drain, or else one handover
+    /// timeout from now.
     fn until(&self, ending: &Ending) -> Monotonic {
         match ending {
             Ending::Drain(drain) => drain.until,
@@ -88,7 +89,7 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// Calls `close`. True if it went well, or if there was nothing to close.
+    /// Calls `close`. True if it succeeded, or if there was nothing to close.
     async fn close(&mut self, reason: CloseReason, until: Monotonic) -> bool {
         let Some(mut processor) = self.processor.take() else { return true };
         let context = self.context.clone();
@@ -101,7 +102,7 @@ impl<P: EventProcessor> Pump<P> {
         let still_owner = reason.still_owner();
         let error = tokio::select! {
             biased;
-            // Once the partition is lost there is nothing more to lose: `close` may take its time.
+            // Once the partition is lost, there is nothing more to lose: `close` may use its time.
             _ = self.guard.wait(Heed::Loss), if still_owner => {
                 Some(ProcessorError::TimedOut { after: inner.environment.now().since(started) })
             }
@@ -123,8 +124,8 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// Saves what was asked for and waits for its turn; and what is finished, if the policy says so and
-    /// `close` went well. True if nothing finished is unsaved.
+    /// Saves the deferred checkpoint, and the finished position if the policy asks for it and
+    /// `close` succeeded. True if everything finished is saved.
     async fn final_checkpoint(&mut self, closed: bool, until: Monotonic) -> bool {
         let finished_too = closed && self.shared.options.checkpoint.on_close;
         let Some(position) = self.context.owed(finished_too) else { return self.context.nothing_unsaved() };
@@ -148,7 +149,7 @@ impl<P: EventProcessor> Pump<P> {
         false
     }
 
-    /// Transfers or releases the lease. None if the store did not answer.
+    /// Transfers or releases the lease. `None` if the store did not answer.
     async fn give_away(&mut self, way: &Way, reason: CloseReason, settled: bool) -> Option<GiveAway> {
         let inner = self.context.inner();
         let (store, token) = (&inner.store, inner.lease.token().clone());
@@ -184,8 +185,8 @@ impl<P: EventProcessor> Pump<P> {
     }
 }
 
-/// A refused write does not tell why. The store does: a person may have moved the position. One view serves all
-/// partitions that were lost before it was asked for.
+/// Finds the reason of a loss. A refused write does not tell it, but the store does: it may be a
+/// seek. One view serves all partitions that were lost before it was requested.
 async fn why_lost(shared: Arc<HostShared>, context: PartitionContext) -> CloseReason {
     let noticed = shared.now();
     let mut last = shared.loss_view.lock().await;

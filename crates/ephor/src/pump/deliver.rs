@@ -1,4 +1,4 @@
-//! Handing events to the processor, and what to do when it fails.
+//! Delivers events to the processor, and applies the failure policy.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -16,30 +16,30 @@ use crate::context::{CheckpointError, Checkpointed};
 use crate::error::{PartitionError, ProcessorError};
 use crate::processor::{CloseReason, EventProcessor};
 
-/// A batch that runs into `process_timeout` this often in a row is somebody
-/// else's turn: the partition is given away.
+/// The number of times in a row that a batch may run into `process_timeout` before the partition is
+/// released, so that another host can try.
 const TIMEOUTS_BEFORE_GIVING_AWAY: u32 = 3;
-/// How long the partition is then left alone.
+/// The cooldown of the partition after that.
 const STALLED_PAUSE: Duration = Duration::from_secs(30);
-/// A checkpoint by policy that failed is tried again no sooner than this.
+/// The minimum time before a failed checkpoint by policy is retried.
 const CHECKPOINT_RETRY: Duration = Duration::from_secs(1);
 
-/// How a batch ended.
+/// The outcome of a batch.
 enum Delivered {
     /// Finished, or skipped.
     Done,
-    /// To be tried again, event by event.
+    /// To be retried event by event.
     OneByOne,
 }
 
-/// How a call ended.
+/// The outcome of a call.
 enum Called {
     Finished,
     Failed(ProcessorError),
 }
 
 impl<P: EventProcessor> Pump<P> {
-    /// Delivers a batch, in pieces if its failures ask for it.
+    /// Delivers a batch, event by event if the failure policy asks for it.
     pub(super) async fn deliver_all(&mut self, events: &[Event]) -> Result<(), Ending> {
         if let Delivered::OneByOne = self.deliver(events).await? {
             for event in events {
@@ -68,10 +68,10 @@ impl<P: EventProcessor> Pump<P> {
             self.meters.failures.increment(1);
             self.shared.count_failure();
             self.context.failed(failures, &error);
-            // Whatever ends the partition now, this batch is not finished.
+            // Whatever ends the pump now, this batch is not finished.
             self.given_up = true;
             if matches!(error, ProcessorError::Panicked { .. }) {
-                // Whatever state the instance was in, nobody knows: a new one takes over.
+                // The state of the instance is unknown, so a new one takes over.
                 self.open_processor().await?;
             }
             self.tell(PartitionError::Processing {
@@ -81,7 +81,7 @@ impl<P: EventProcessor> Pump<P> {
                 error: error.clone(),
             })
             .await?;
-            // A policy that knows what to do about it is asked first.
+            // Only for the policy that retries for ever: the others have an end of their own.
             let for_ever = matches!(self.shared.options.failure, FailurePolicy::Retry(_));
             self.checkpoint_if_due().await?;
             if for_ever && timeouts >= TIMEOUTS_BEFORE_GIVING_AWAY {
@@ -111,7 +111,7 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// An empty batch, for an idle partition. There is nothing to repeat if it fails.
+    /// Delivers an empty batch on an idle partition. There is nothing to redeliver if it fails.
     pub(super) async fn deliver_nothing(&mut self) -> Result<(), Ending> {
         self.may_deliver().await?;
         if let Called::Failed(error) = self.call(&[]).await? {
@@ -126,7 +126,8 @@ impl<P: EventProcessor> Pump<P> {
         Ok(())
     }
 
-    /// Nothing is delivered past the deadline, while draining, or while paused.
+    /// Waits while paused. An error after the deadline and while draining: then nothing may be
+    /// delivered.
     async fn may_deliver(&mut self) -> Result<(), Ending> {
         loop {
             match self.guard.check(Heed::Everything) {
@@ -138,8 +139,8 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// One call of `process_events`. It is dropped at its next await when the
-    /// partition is lost, when a drain runs out of time, and at `process_timeout`.
+    /// Calls `process_events` once. The call is dropped at its next await when the partition is
+    /// lost, when a drain runs out of time, and at `process_timeout`.
     async fn call(&mut self, batch: &[Event]) -> Result<Called, Ending> {
         let Self { guard, context, processor, shared, .. } = self;
         let Some(processor) = processor.as_mut() else {
@@ -159,7 +160,8 @@ impl<P: EventProcessor> Pump<P> {
                 None => std::future::pending().await,
             }
         };
-        // Only the planted bug gets here with a partition that is lost, and then it goes through with it.
+        // Only the deliberate bug gets here with a lost partition, and then it carries the call
+        // through.
         let heeds = shared.rules.loss_comes_before_delivery || guard.check(Heed::Loss).is_none();
         inner.lease.call_starts(now, until);
         let ended = tokio::select! {
@@ -205,7 +207,8 @@ impl<P: EventProcessor> Pump<P> {
         match self.save_unless_lost(position).await? {
             Ok(Checkpointed::Refused) => Err(Ending::Lost(CloseReason::LeaseLost)),
             Ok(_) => {
-                // Also if what is stored is ahead of it: nothing more is due until the next event.
+                // Also if the stored checkpoint is ahead of it: nothing more is due until the next
+                // event.
                 self.context.progress().unsaved = Unsaved::default();
                 Ok(())
             }
@@ -216,7 +219,7 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// Writes what a policy would write sooner or later, before a wait that may be long.
+    /// Writes the checkpoint that a policy would write later, before a wait that may be long.
     pub(super) async fn checkpoint_now_if_by_policy(&mut self) -> Result<(), Ending> {
         let policy = &self.shared.options.checkpoint;
         let by_policy = policy.every.is_some() || policy.every_events.is_some();
@@ -232,7 +235,7 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// Saves a position. A drain waits for it: it is what a drain would do next.
+    /// Saves a position. A drain waits for it, because a drain would save next.
     async fn save_unless_lost(
         &mut self,
         position: Position,
@@ -245,7 +248,7 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// Lets the processor hear of something. What it does about it is its own business.
+    /// Passes an error to the processor, whose reaction does not matter here.
     pub(super) async fn process_error(&mut self, error: &PartitionError) -> Result<(), Ending> {
         let Self { guard, context, processor, untold, shared, .. } = self;
         let Some(processor) = processor.as_mut() else {
@@ -262,7 +265,7 @@ impl<P: EventProcessor> Pump<P> {
         let ended = tokio::select! {
             biased;
             interrupt = guard.wait(Heed::DrainDeadline) => Err(interrupt),
-            // A handler of errors that panics has nobody left to tell but the log.
+            // If the error handler panics, only the log is left.
             heard = AssertUnwindSafe(async { processor.process_error(context, error).await }).catch_unwind() => Ok(heard),
             () = limit => Ok(Ok(())),
         };

@@ -1,6 +1,7 @@
-//! Reads at a position that may lie beyond the end of the log, until that is proven one way or the other.
+//! Reads at a position that may lie beyond the end of the log, until there is proof for or against
+//! it.
 //!
-//! `core/resume/proof.rs` says what is proof.
+//! `core/resume/proof.rs` defines the proof.
 
 use ephor_core::position::StartPosition;
 use ephor_core::resume;
@@ -22,14 +23,15 @@ impl Doubt {
         Self { evidence: Evidence::of(start), look_at: Monotonic::NEVER }
     }
 
-    /// When the partition's properties are to be looked at again.
+    /// The time of the next check of the partition's properties.
     pub(super) fn look_at(&self) -> Monotonic {
         self.look_at
     }
 }
 
 impl<P: EventProcessor> Pump<P> {
-    /// Doubts a position that the partition's properties do not reach. What was seen of it before still counts.
+    /// Starts to doubt a position that the partition's properties do not reach. Earlier evidence
+    /// about it is kept.
     pub(super) fn doubt_if_beyond_the_end(
         &mut self,
         start: &StartPosition,
@@ -41,7 +43,8 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// A receiver is open at the position: from now on it is looked whether the log gets there.
+    /// Notes that a receiver is open at the position: from now on, checks whether the log reaches
+    /// it.
     pub(super) fn doubt_from_now_on(&mut self) {
         let now = self.now();
         if let Some(doubt) = &mut self.doubt {
@@ -50,8 +53,8 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// The hub refused a position. Tells where to begin instead, if the position is proven not to exist; otherwise it
-    /// is to be tried again.
+    /// Handles a position that the hub refused. Returns the replacement, if the position is proven
+    /// not to exist; otherwise it is to be retried.
     pub(super) async fn position_refused(
         &mut self,
         start: &StartPosition,
@@ -71,15 +74,15 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// Looks at the partition's properties if it is time to. Tells where to begin instead, if the position is proven
-    /// not to exist.
+    /// Checks the partition's properties if that is due. Returns the replacement, if the position
+    /// is proven not to exist.
     pub(super) async fn look_if_in_doubt(&mut self) -> Result<Option<StartPosition>, Ending> {
         let now = self.now();
         if self.doubt.as_ref().is_none_or(|doubt| now < doubt.look_at) {
             return Ok(None);
         }
         let Ok(properties) = self.ask_properties().await? else {
-            // Whether the hub can be read, the receiver tells.
+            // The receiver reports a hub that cannot be read.
             self.doubt_from_now_on();
             return Ok(None);
         };

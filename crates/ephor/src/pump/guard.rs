@@ -1,8 +1,8 @@
-//! What interrupts a pump: being told to stop, and the lease's deadline.
+//! The interrupts of a pump: requests to stop or pause, and the deadline of the lease.
 //!
-//! The deadline is looked at on every poll, before any of the user's code can
-//! run: a process that was paused and comes back finds out here that its time
-//! is over, not from a timer that may fire a moment later.
+//! The deadline is checked on every poll, before any of the user's code can run: a process that was
+//! paused and resumes finds out here that its time is over, not from a timer that may fire a moment
+//! later.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -19,29 +19,29 @@ use crate::environment::Environment;
 use crate::lease_state::LeaseState;
 use crate::processor::CloseReason;
 
-/// What a host tells its pumps.
+/// The requests of a host to one of its pumps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Control {
     pub(crate) paused: bool,
     pub(crate) stop: Option<Stop>,
 }
 
-/// An order to stop. Being lost overrules draining; neither is taken back.
+/// A request to stop. A loss overrides a drain; neither is withdrawn.
 #[derive(Clone, Debug)]
 pub(crate) enum Stop {
     Drain(Drain),
     Lost(CloseReason),
 }
 
-/// Give the partition away in good order.
+/// Gives the partition away gracefully.
 #[derive(Clone, Debug)]
 pub(crate) struct Drain {
-    /// The call in flight is given up at this instant.
+    /// The call in flight is given up at this time.
     pub(crate) until: Monotonic,
     pub(crate) way: Way,
 }
 
-/// How a partition is given away.
+/// The way in which a partition is given away.
 #[derive(Clone, Debug)]
 pub(crate) enum Way {
     HandOver {
@@ -51,11 +51,11 @@ pub(crate) enum Way {
     Release {
         heir: Option<HostId>,
     },
-    /// Released, to whom is being worked out meanwhile.
+    /// Released, with a successor that is being computed meanwhile.
     Undecided,
 }
 
-/// What the guard found.
+/// An interrupt that the guard found.
 #[derive(Debug)]
 pub(crate) enum Interrupt {
     Lost(CloseReason),
@@ -64,7 +64,7 @@ pub(crate) enum Interrupt {
     Resumed,
 }
 
-/// What to be interrupted by, besides being lost.
+/// The interrupts to react to, besides a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heed {
     /// A drain, and a pause.
@@ -95,7 +95,7 @@ impl Guard {
         Self { environment, lease, control, timer: LazyTimer::default() }
     }
 
-    /// How the partition is to be given away, by the last word on it.
+    /// The way in which the partition is to be given away, as last requested.
     pub(crate) fn way(&self) -> Option<Way> {
         match &self.control.borrow().stop {
             Some(Stop::Drain(drain)) => Some(drain.way.clone()),
@@ -103,7 +103,7 @@ impl Guard {
         }
     }
 
-    /// The same, once it is decided. Whoever decides has until then, or as long as the lease lasts.
+    /// The same, once it is decided: it waits until then, but no longer than the lease lasts.
     pub(crate) async fn decided_way(&mut self, until: Monotonic) -> Option<Way> {
         loop {
             let way = self.way()?;
@@ -115,19 +115,19 @@ impl Guard {
             let Self { environment, lease, control, timer } = self;
             tokio::select! {
                 biased;
-                // Nobody is left who could decide.
+                // There is nobody left to decide.
                 changed = control.changed() => changed.ok()?,
                 () = timer.until(&**environment, until.min(lease.deadline())) => {}
             }
         }
     }
 
-    /// What interrupts right now.
+    /// The current interrupt, if there is one.
     pub(crate) fn check(&self, heed: Heed) -> Option<Interrupt> {
         check(&*self.environment, &self.lease, &self.control, heed)
     }
 
-    /// Waits for an interrupt. Costs no allocation as long as the deadline keeps moving ahead.
+    /// Waits for an interrupt. Allocates nothing as long as the deadline keeps moving ahead.
     pub(crate) async fn wait(&mut self, heed: Heed) -> Interrupt {
         let Self { environment, lease, control, timer } = self;
         loop {
@@ -139,7 +139,7 @@ impl Guard {
                 _ => Monotonic::NEVER,
             };
             let next = lease.deadline().min(drain_until);
-            // Seen by `changed` below, whatever happens in between.
+            // `changed` below sees it, whatever happens in between.
             let changed = async {
                 if control.changed().await.is_err() {
                     std::future::pending::<()>().await;
@@ -193,9 +193,8 @@ fn check(
     }
 }
 
-/// A timer that is set once and then left alone: if the instant it waits for
-/// has moved ahead when it fires, it is set anew. A busy pump moves its
-/// instants with every batch and sets a timer only now and then.
+/// A timer that is set once and then left alone: if its target has moved ahead when it fires, it is
+/// set again. A busy pump moves its targets with every batch, but sets a timer only now and then.
 #[derive(Default)]
 pub(crate) struct LazyTimer(Option<(Monotonic, BoxFuture<'static, ()>)>);
 
@@ -233,8 +232,8 @@ mod tests {
     use super::*;
     use crate::environment::TaskHandle;
 
-    /// A machine whose clock is moved by hand and whose timers never fire: what
-    /// a process sees that was paused and comes back.
+    /// A machine whose clock is moved by hand and whose timers never fire, as for a process that
+    /// was paused and resumes.
     #[derive(Default)]
     struct Frozen(AtomicU64);
 

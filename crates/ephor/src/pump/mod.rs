@@ -1,4 +1,4 @@
-//! One owned partition, from claim to release.
+//! The pump: serves one owned partition, from claim to release.
 //!
 //! ```text
 //!   claimed ─► wait until the last owner has stopped ─► find the position ─► open ─► attach
@@ -10,8 +10,8 @@
 //!   lost:   drop the call ─► close, checkpoints refused ◄─────────────────────────┘
 //! ```
 //!
-//! A pump is one task. It owns the processor and the receiver; others only tell
-//! it to stop, through [`guard::Control`].
+//! A pump is one task. It owns the processor and the receiver; other tasks only ask it to stop,
+//! through [`guard::Control`].
 
 pub(crate) mod close;
 mod deliver;
@@ -46,54 +46,55 @@ use doubt::Doubt;
 use guard::{Control, Drain, Guard, Heed, Interrupt, LazyTimer};
 use neighbours::Displacements;
 
-/// Makes a processor for a partition.
+/// Creates a processor for a partition.
 pub(crate) type Factory<P> = Arc<dyn Fn(&PartitionContext) -> Result<P, BoxError> + Send + Sync>;
 
-/// The wait between attempts to read a hub that does not answer.
+/// The backoff between attempts to read a hub that does not answer.
 const SOURCE_BACKOFF: Backoff = Backoff { first: Duration::from_millis(250), most: Duration::from_secs(5) };
-/// Room for this many events is made ahead; a larger batch grows into it.
+/// The most events for which room is allocated in advance; a larger batch grows the buffer.
 const LARGEST_BUFFER: usize = 1_024;
-/// How long a partition is left alone after the hub could not be read for too long.
+/// The cooldown of a partition after the hub could not be read for too long.
 const SOURCE_PAUSE: Duration = Duration::from_secs(5);
 
-/// What a pump starts with.
+/// The arguments of a pump.
 pub(crate) struct PumpSeed {
     pub(crate) shared: Arc<HostShared>,
     pub(crate) context: PartitionContext,
     pub(crate) control: watch::Receiver<Control>,
     pub(crate) founding: Option<Founding>,
-    /// Nothing is delivered before this instant: the last owner may be unaware until then.
+    /// Nothing is delivered before this time, because the last owner may not know yet that it lost
+    /// the lease.
     pub(crate) quiet_until: Monotonic,
 }
 
-/// How a pump ended, for the manager.
+/// The result of a pump, for the manager.
 #[derive(Debug)]
 pub(crate) struct PumpEnd {
     pub(crate) partition: PartitionId,
     pub(crate) epoch: Epoch,
-    /// Whether the processor had been opened.
+    /// True if the processor was opened.
     pub(crate) opened: bool,
-    /// Whether everything finished was saved.
+    /// True if everything finished was saved.
     pub(crate) settled: bool,
-    /// Whether a batch was given up half-way.
+    /// True if a batch was given up half-way.
     pub(crate) given_up: bool,
     pub(crate) outcome: Outcome,
 }
 
-/// What became of the partition.
+/// The outcome for the partition.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// Given to another host, or back. `confirmed`: the store said so.
+    /// Transferred to another host, or released. `confirmed`: the store confirmed it.
     GivenAway { reason: CloseReason, to: Option<HostId>, confirmed: bool },
     /// Lost.
     Lost { reason: CloseReason },
     /// A receiver with a newer epoch took our place at the hub.
     Displaced { epoch: Option<Epoch>, by: Option<String> },
-    /// Released, to be left alone for a while.
+    /// Released, with a cooldown.
     Failed { reason: CloseReason, pause: Duration, confirmed: bool },
 }
 
-/// Why a pump stops serving.
+/// The reason for which a pump stops serving.
 #[derive(Debug)]
 enum Ending {
     Drain(Drain),
@@ -110,21 +111,21 @@ struct Pump<P> {
     founding: Option<Founding>,
     processor: Option<P>,
     opened: bool,
-    /// What went wrong before there was a processor to hear of it.
+    /// Errors from before there was a processor to receive them.
     untold: Vec<PartitionError>,
-    /// A batch failed, or its call ran out of time: it is not finished.
+    /// True if the last batch failed, or its call ran out of time: it is not finished.
     given_up: bool,
     /// Fires for idleness and for checkpoints by time.
     ticker: LazyTimer,
     last_activity: Monotonic,
-    /// A failed checkpoint by policy is not tried again before this.
+    /// The earliest time of a retry after a checkpoint by policy failed.
     checkpoint_not_before: Monotonic,
-    /// The event that should come next, where it is known.
+    /// The number of the next event, if known.
     expected: Option<SequenceNumber>,
     source_failures: u32,
     source_failing_since: Option<Monotonic>,
     displacements: Displacements,
-    /// The position that we read at may lie beyond the end of the log.
+    /// The position at which we read, if it may lie beyond the end of the log.
     doubt: Option<Doubt>,
     meters: Meters,
 }
@@ -137,7 +138,8 @@ struct Meters {
     lag_seconds: metrics::Gauge,
 }
 
-/// Serves the partition until it is given away or lost.
+/// Serves the partition until it is given away or lost. Called through
+/// [`RunPump`](crate::host::shared::RunPump), which `host/pumps.rs` starts.
 pub(crate) async fn run<P: EventProcessor>(seed: PumpSeed, factory: Factory<P>) -> PumpEnd {
     let PumpSeed { shared, context, control, founding, quiet_until } = seed;
     let inner = context.inner();
@@ -170,7 +172,7 @@ pub(crate) async fn run<P: EventProcessor>(seed: PumpSeed, factory: Factory<P>) 
         shared,
         context,
     };
-    // Also if a panic ends this pump: it must not keep an outage going that is over.
+    // Dropped even if a panic ends this pump, which must not prolong an outage that is over.
     let reads = ReaderGuard::new(pump.shared.clone(), Some(pump.context.partition()));
     let Err(ending) = pump.serve(quiet_until).await;
     drop(reads);
@@ -196,8 +198,8 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// Receives and delivers until the receiver yields no more, which is worth another try. Tells where to begin then,
-    /// if that is decided already.
+    /// Receives and delivers until the receiver yields no more and a new one should be opened.
+    /// Returns the position to start from, if that is decided already.
     async fn receive(&mut self, mut receiver: Box<dyn Receiver>) -> Result<Option<StartPosition>, Ending> {
         self.stage(Stage::Running);
         let attached = self.now();
@@ -216,7 +218,7 @@ impl<P: EventProcessor> Pump<P> {
                         self.stay_paused().await?;
                         continue;
                     }
-                    // The planted bug, which believes that what was fetched is still ours.
+                    // The deliberate bug, which delivers prefetched events after the loss.
                     Interrupt::Lost(_)
                         if !self.shared.rules.loss_comes_before_delivery
                             && at_hand(&mut *receiver, &mut events, most) =>
@@ -235,7 +237,8 @@ impl<P: EventProcessor> Pump<P> {
                     // The hub has events there, whatever its properties say.
                     self.doubt = None;
                     self.source_well();
-                    // A hub may pass over numbers: what is missing in between is told before what follows is delivered.
+                    // A hub may pass over numbers: a gap is reported before the events after it are
+                    // delivered.
                     for events in events.chunk_by(|one, other| one.sequence.next() == other.sequence) {
                         if let Some(elsewhere) = self.lost_ground(events).await? {
                             return Ok(Some(elsewhere));
@@ -252,7 +255,7 @@ impl<P: EventProcessor> Pump<P> {
                 }
                 Some(Err(ReceiveError::Source(error))) => {
                     drop(receiver);
-                    // A link that stood for a while is proof enough, also on an idle partition.
+                    // A link that held for a while is proof enough, even on an idle partition.
                     if self.now().since(attached) >= SOURCE_BACKOFF.most {
                         self.source_well();
                     }
@@ -269,7 +272,7 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// When the pump has something to do although no event arrives.
+    /// The time at which the pump has something to do although no event arrives.
     fn wake_at(&self) -> Monotonic {
         let options = &self.shared.options;
         let idle = if options.invoke_after_receive_timeout {
@@ -281,7 +284,7 @@ impl<P: EventProcessor> Pump<P> {
         idle.min(look).min(self.checkpoint_at().unwrap_or(Monotonic::NEVER))
     }
 
-    /// When the policy asks for a checkpoint, if something is finished and not saved.
+    /// The time at which the policy asks for a checkpoint, if something is finished and not saved.
     fn checkpoint_at(&self) -> Option<Monotonic> {
         let policy = &self.shared.options.checkpoint;
         let (unsaved, turn) = {
@@ -289,7 +292,7 @@ impl<P: EventProcessor> Pump<P> {
             (progress.unsaved, progress.deferred.turn)
         };
         let now = self.now();
-        // What is due already could not be written: it is tried again although no event follows.
+        // If one is due already, it could not be written: it is retried even if no event follows.
         let due = if policy.due(&unsaved, now) { Some(now) } else { policy.due_at(&unsaved) };
         due.map(|due| due.max(self.checkpoint_not_before).max(turn))
     }
@@ -311,7 +314,7 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// The hub could not be read: reports it and waits, or gives up after too long.
+    /// Handles a hub that could not be read: reports it and waits, or gives up after too long.
     async fn source_failed(&mut self, error: &SourceError) -> Result<(), Ending> {
         let now = self.now();
         let since = *self.source_failing_since.get_or_insert(now);
@@ -350,7 +353,7 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// Waits before the next attempt at something. What was finished before is saved in time meanwhile.
+    /// Waits before the next attempt. Earlier progress is saved in time meanwhile.
     async fn wait(&mut self, until: Monotonic) -> Result<(), Ending> {
         while let Some(due) = self.checkpoint_at().filter(|due| *due < until) {
             self.sleep_until(due).await?;
@@ -359,13 +362,13 @@ impl<P: EventProcessor> Pump<P> {
         self.sleep_until(until).await
     }
 
-    /// Sleeps, unless told to stop.
+    /// Sleeps, unless the pump is stopped.
     async fn sleep_until(&mut self, at: Monotonic) -> Result<(), Ending> {
         let sleep = self.context.inner().environment.sleep_until(at);
         self.unless_stopped(sleep).await
     }
 
-    /// Awaits something that may be dropped when the pump is told to stop.
+    /// Awaits something that may be dropped when the pump is stopped.
     async fn unless_stopped<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Ending> {
         tokio::select! {
             biased;
@@ -374,7 +377,7 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// Reports something about this partition, to the processor too.
+    /// Reports an error of this partition, also to the processor.
     async fn tell(&mut self, error: PartitionError) -> Result<(), Ending> {
         let partition = self.context.partition();
         self.shared.reporter.report(&HostError::Partition { partition, error: error.clone() });
@@ -394,7 +397,7 @@ impl<P: EventProcessor> Pump<P> {
                 }
                 Ending::Lost(reason)
             }
-            // Nobody waits for these two without handling them.
+            // Callers that wait for these two handle them.
             Interrupt::Paused | Interrupt::Resumed => Ending::Lost(CloseReason::LeaseLost),
         }
     }
@@ -412,7 +415,7 @@ impl<P: EventProcessor> Pump<P> {
     }
 }
 
-/// Takes what has arrived already. False if nothing has.
+/// Takes the events that have arrived already. False if there are none.
 fn at_hand(receiver: &mut dyn Receiver, events: &mut Vec<Event>, most: usize) -> bool {
     matches!(receiver.receive(events, most).now_or_never(), Some(Ok(()))) && !events.is_empty()
 }

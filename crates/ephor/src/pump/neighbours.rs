@@ -1,14 +1,15 @@
-//! Beside processors that know no epochs: all come with epoch 0, the hub lets everybody in, and whoever came last reads.
-//! So it is the store that says whose partition it is, before every attach.
+//! The mode beside processors of other SDKs, which know no epochs: all receivers attach with epoch
+//! 0, the hub admits every one of them, and the last one reads. So the store decides who owns the
+//! partition, before every attach.
 //!
 //! ```text
-//!   before an attach:         renew this lease ─► ours: attach     not ours: lost     no answer: ask again
-//!   somebody took our place:  renew this lease ─► ours: it came late; wait, and attach again
-//!                                               ─► not ours: lost
+//!   before an attach:          renew this lease ─► ours: attach     not ours: lost     no answer: retry
+//!   another took our place:    renew this lease ─► ours: it came late; wait, and attach again
+//!                                                ─► not ours: lost
 //! ```
 //!
-//! A renewal is asked for and not a view: it is one request however many partitions there are, and it is refused to
-//! whoever is not the owner at that very moment.
+//! It uses a renewal and not a view, because that is one request however many partitions there are,
+//! and because the store refuses it to a host that is not the owner at that very moment.
 
 use ephor_core::epoch::Epoch;
 use ephor_core::expiry::deadline;
@@ -22,7 +23,8 @@ use crate::host::shared::loss_reason;
 use crate::lease_state::Stage;
 use crate::processor::{CloseReason, EventProcessor};
 
-/// How often in a row our place was taken although the lease was ours, and when it last was.
+/// The number of times in a row that our place was taken although the lease was ours, and the last
+/// time.
 #[derive(Default)]
 pub(super) struct Displacements {
     count: u32,
@@ -45,12 +47,12 @@ impl<P: EventProcessor> Pump<P> {
         self.shared.store.store().capabilities().epochless_neighbours
     }
 
-    /// With which epoch a receiver is opened.
+    /// The epoch to open receivers with.
     pub(super) fn attaches_with(&self) -> Epoch {
         if self.has_neighbours() { Epoch::NONE } else { self.context.epoch() }
     }
 
-    /// Has the store confirm that the partition is ours, for as long as it takes.
+    /// Retries until the store confirms that the partition is ours, or that it is not.
     pub(super) async fn confirm_ownership(&mut self) -> Result<(), Ending> {
         let shared = self.shared.clone();
         let (store, manager) = (&shared.store, &shared.manager);
@@ -79,7 +81,8 @@ impl<P: EventProcessor> Pump<P> {
         Ok(())
     }
 
-    /// Another reader has our place at the hub. With epochs that is the end; without, the lease decides.
+    /// Handles another reader that has our place at the hub. With epochs that is the end; without
+    /// them, the lease decides.
     pub(super) async fn displaced(&mut self, epoch: Option<Epoch>, by: Option<String>) -> Result<(), Ending> {
         if !self.has_neighbours() {
             return Err(Ending::Displaced { epoch, by });

@@ -1,4 +1,4 @@
-//! The way in: where to begin, the processor, the receiver.
+//! The start of a pump: finds the position, opens the processor, attaches the receiver.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,17 +22,17 @@ use crate::host::planted;
 use crate::lease_state::Stage;
 use crate::processor::{CloseReason, EventProcessor};
 
-/// How long a partition is left alone after its processor did not open.
+/// The cooldown of a partition after its processor did not open.
 const OPEN_PAUSE: Duration = Duration::from_secs(5);
-/// How long the hub may take to answer a question.
+/// The timeout of a request to the hub.
 pub(crate) const HUB_ANSWERS_WITHIN: Duration = Duration::from_secs(15);
 
-/// The hub was made anew under our feet: start over, with its new name.
+/// The hub was deleted and created again meanwhile: start over, with its new log.
 const MADE_ANEW: Ending = Ending::Failed { reason: CloseReason::SourceFailed, pause: Duration::ZERO };
 
 impl<P: EventProcessor> Pump<P> {
-    /// Finds out where reading goes on: behind what is finished, behind the
-    /// checkpoint, or at the initial position.
+    /// Finds the position to resume from: after the progress made here, after the checkpoint, or
+    /// the initial position.
     pub(super) async fn find_start(&mut self) -> Result<StartPosition, Ending> {
         let properties = self.properties().await?;
         let context = &self.context;
@@ -62,7 +62,8 @@ impl<P: EventProcessor> Pump<P> {
             planted::rewind_without_proof(found, &properties, options.on_invalid_position)
         };
         match found {
-            // Processors that read our checkpoints would begin there instead of where they are told to.
+            // Not beside processors of other SDKs, which would start at this saved position instead
+            // of their own initial one.
             Ok(found) if known.is_none() && !self.has_neighbours() => {
                 self.doubt_if_beyond_the_end(&found.start, &properties);
                 self.begin_at(found.pinned(&properties)).await
@@ -75,7 +76,7 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// Begins elsewhere, since a position does not exist.
+    /// Starts at a replacement for a position that does not exist.
     pub(super) async fn begin_instead(
         &mut self,
         ground: LostGround,
@@ -88,7 +89,7 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// Reports what was lost, and writes down a start that moves with time.
+    /// Reports lost events, and saves a start that moves with time.
     async fn begin_at(&mut self, found: Resume) -> Result<StartPosition, Ending> {
         let Resume { start, lost, remember, rewind } = found;
         if let Some(ground) = lost {
@@ -106,7 +107,7 @@ impl<P: EventProcessor> Pump<P> {
         Ok(start)
     }
 
-    /// Writes a start down before anything is delivered from it, for as long as it takes.
+    /// Saves a start before anything is delivered from it, and retries until that succeeds.
     async fn remember(&mut self, start: &StartPosition, rewind: bool) -> Result<(), Ending> {
         for attempt in 1.. {
             let context = self.context.clone();
@@ -123,7 +124,7 @@ impl<P: EventProcessor> Pump<P> {
         Ok(())
     }
 
-    /// A start as it is written down. Processors beside us go by the offset of the last event that counts as done.
+    /// A start as it is saved. Processors of other SDKs use the offset of the last finished event.
     fn remembered(&self, start: &StartPosition) -> Position {
         let last = self.context.progress().last_enqueued.clone();
         match last.filter(|last| self.has_neighbours() && *start == StartPosition::after(last.sequence)) {
@@ -136,7 +137,8 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// The partition's properties; also makes sure that the hub is still the one we began with.
+    /// The partition's properties, with retries. Also checks that the hub is still the one with
+    /// which we began.
     pub(super) async fn properties(&mut self) -> Result<PartitionProperties, Ending> {
         loop {
             match self.ask_properties().await? {
@@ -146,7 +148,7 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// The same, asked once.
+    /// The same, without retries.
     pub(super) async fn ask_properties(
         &mut self,
     ) -> Result<Result<PartitionProperties, SourceError>, Ending> {
@@ -166,7 +168,7 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// Makes and opens a processor.
+    /// Creates and opens a processor.
     pub(super) async fn open_processor(&mut self) -> Result<(), Ending> {
         self.processor = None;
         let made = catch_unwind(AssertUnwindSafe(|| (self.factory)(&self.context)));
@@ -217,12 +219,13 @@ impl<P: EventProcessor> Pump<P> {
         Ending::Failed { reason: CloseReason::ProcessorFailed, pause: OPEN_PAUSE }
     }
 
-    /// Attaches a receiver in our epoch. None if it did not come about: where to begin is then asked anew.
+    /// Attaches a receiver in our epoch. `None` if that failed: the start position is then
+    /// determined again.
     pub(super) async fn attach(&mut self, start: StartPosition) -> Result<Option<Box<dyn Receiver>>, Ending> {
         let mut start = start;
         let mut replaced = false;
         loop {
-            // Never on behalf of a lease that is over.
+            // Never for a lease that is over.
             if let Some(Interrupt::Lost(reason)) = self.guard.check(Heed::Drain) {
                 return Err(self.ending(Interrupt::Lost(reason)));
             }
@@ -272,8 +275,9 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// Whether the receiver that was opened just now reads the log whose position it was given: a hub that was
-    /// made anew since then would be read from the middle. False if the hub was away.
+    /// True if the receiver that was opened just now reads the log for which its position was
+    /// found: a hub that was created again since then would be read from the middle. False if the
+    /// hub did not answer.
     async fn is_still_our_hub(&mut self) -> Result<bool, Ending> {
         if self.context.inner().log.is_none() {
             return Ok(true);
@@ -289,7 +293,7 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// Asks the hub something. A hub that does not answer in time is not available.
+    /// Sends a request to the hub. A hub that does not answer in time counts as unavailable.
     async fn ask_hub<T, E: From<SourceError>>(
         &mut self,
         question: impl Future<Output = Result<T, E>>,
@@ -299,8 +303,8 @@ impl<P: EventProcessor> Pump<P> {
         self.unless_stopped(answered).await
     }
 
-    /// Reports events that were removed before they could be read. Tells where
-    /// reading begins instead, if it does not just go on.
+    /// Reports events that were removed before they could be read. Returns the position to start
+    /// from instead, if reading does not just go on.
     pub(super) async fn lost_ground(&mut self, events: &[Event]) -> Result<Option<StartPosition>, Ending> {
         let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(None) };
         let wanted = self.expected.replace(last.sequence.next());
@@ -313,7 +317,8 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// Events were removed while we read. Tells where reading begins instead, if it does not just go on.
+    /// Handles events that were removed while we read. Returns the position to start from instead,
+    /// if reading does not just go on.
     async fn accept_lost_ground(&mut self, ground: LostGround) -> Result<Option<StartPosition>, Ending> {
         match self.shared.options.on_invalid_position {
             OnInvalidPosition::Earliest => {
@@ -328,7 +333,7 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// Holds the partition without reading, until somebody seeks or takes it.
+    /// Holds the partition without reading, until an operator seeks or another host takes it.
     async fn halt(&mut self, ground: LostGround) -> Ending {
         self.stage(Stage::Halted);
         let partition = self.context.partition();
@@ -338,7 +343,7 @@ impl<P: EventProcessor> Pump<P> {
     }
 }
 
-/// Awaits the hub's answer, for so long.
+/// Awaits the hub's answer, at most this long.
 pub(crate) async fn within_limit<T, E: From<SourceError>>(
     environment: &dyn Environment,
     limit: Duration,

@@ -1,4 +1,4 @@
-//! The events of one partition, and the places in it.
+//! The log of one partition, and positions in it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -9,13 +9,14 @@ use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 use ephor_core::source::{LastEnqueued, PartitionProperties};
 use ephor_core::time::Timestamp;
 
-/// Offsets count bytes from here on, so that none of them can be mistaken for a sequence number.
+/// The first offset. Offsets count bytes from here on, so that none is mistaken for a sequence
+/// number.
 const FIRST_OFFSET: u64 = 64;
 
-/// What every event takes beside its own bytes.
+/// The bytes that every event takes in addition to its own.
 const OFFSET_PER_EVENT: u64 = 32;
 
-/// An ordered log, of which the oldest events may be gone, and of which numbers may be passed over.
+/// An ordered log whose oldest events may be gone, and in which numbers may be passed over.
 pub(super) struct Log {
     events: VecDeque<Event>,
     next: u64,
@@ -23,10 +24,10 @@ pub(super) struct Log {
     last: Option<LastEnqueued>,
 }
 
-/// Where a receiver goes on.
+/// The position of a receiver.
 pub(super) struct Cursor {
     next: u64,
-    /// Older events are passed over: a start in the future has no event to point at yet.
+    /// Skips older events: a start in the future has no event to point at yet.
     not_before: Option<Timestamp>,
 }
 
@@ -37,11 +38,12 @@ impl Log {
 
     pub(super) fn append(&mut self, event: NewEvent, now: Timestamp) {
         let NewEvent { body, partition_key, properties, system_properties } = event;
-        // The first clone of a `Bytes` made from a `Vec` allocates its counter: here, and not under a reader.
+        // The first clone of a `Bytes` made from a `Vec` allocates its counter: here, and not when
+        // it is read.
         drop(body.clone());
         let sequence = SequenceNumber(self.next);
         let offset = Offset::number(self.next_offset);
-        // A clock that is set back does not put a later event before an earlier one.
+        // A clock that is set back does not make a later event older than an earlier one.
         let enqueued_at = self.last.as_ref().map_or(now, |last| last.enqueued_at.max(now));
         self.last = Some(LastEnqueued { sequence, offset: offset.clone(), enqueued_at });
         let event =
@@ -56,7 +58,7 @@ impl Log {
         self.events.drain(..count);
     }
 
-    /// Loses the newest events, and passes over so many numbers: none is given out twice.
+    /// Loses the newest events, and passes over this many numbers, so that none is used twice.
     pub(super) fn lose_newest(&mut self, events: usize, passed_over: u64) {
         let before = self.events.len();
         self.events.truncate(before.saturating_sub(events));
@@ -70,7 +72,7 @@ impl Log {
         }
     }
 
-    /// Loses the events of these numbers. The numbers are not given out again.
+    /// Loses the events with these numbers. The numbers are not used again.
     pub(super) fn lose(&mut self, numbers: &Range<SequenceNumber>) {
         self.events.retain(|event| !numbers.contains(&event.sequence));
     }
@@ -79,12 +81,12 @@ impl Log {
         PartitionProperties { id, first: self.first(), last: self.last.clone(), next: self.next() }
     }
 
-    /// The oldest event that is kept; the next one to come if none is.
+    /// The number of the oldest event that is kept; that of the next event to come if none is kept.
     fn first(&self) -> SequenceNumber {
         self.events.front().map_or(self.next(), |event| event.sequence)
     }
 
-    /// The next event to come.
+    /// The number of the next event to come.
     pub(super) fn next(&self) -> SequenceNumber {
         SequenceNumber(self.next)
     }
@@ -94,8 +96,8 @@ impl Log {
         self.last.as_ref()
     }
 
-    /// Appends at most `most` of the events from the cursor on; false if there is none.
-    /// A cursor that retention has overtaken goes on at the oldest event kept.
+    /// Appends at most `most` of the events from the cursor on; false if there are none. A cursor
+    /// that retention has overtaken goes on at the oldest event that is kept.
     pub(super) fn read(&self, cursor: &mut Cursor, into: &mut Vec<Event>, most: usize) -> bool {
         let mut from = self.index_of(cursor.next);
         if let Some(time) = cursor.not_before {
@@ -110,7 +112,7 @@ impl Log {
         true
     }
 
-    /// Why a replica that stands at these properties does not take this position, which exists.
+    /// The error of a replica with these properties that refuses this position, although it exists.
     pub(super) fn refused_by(
         &self,
         replica: &PartitionProperties,
@@ -128,7 +130,8 @@ impl Log {
         }
     }
 
-    /// Where this start position lies, or why it does not exist; with `any_number`, any sequence number is taken.
+    /// The cursor of this start position, or the error if it does not exist. With `any_number`, any
+    /// sequence number is accepted.
     pub(super) fn locate(&self, start: &StartPosition, any_number: bool) -> Result<Cursor, String> {
         let next = match start {
             StartPosition::Earliest => self.first().0,
@@ -162,18 +165,18 @@ impl Log {
             Some(event) if place(event) == wanted => {
                 Ok(if inclusive { event.sequence.0 } else { event.sequence.next().0 })
             }
-            // Older than all that is kept: nobody can tell any more whether an event lay there.
+            // Older than everything that is kept: nobody can tell whether there was an event.
             _ if index == 0 && wanted >= FIRST_OFFSET => Ok(self.first().0),
             _ => Err(unknown()),
         }
     }
 
-    /// The index of this event, or of the oldest behind it if it is not kept.
+    /// The index of this event, or of the next kept one if it is not kept.
     fn index_of(&self, sequence: u64) -> usize {
         self.events.partition_point(|event| event.sequence.0 < sequence)
     }
 
-    /// The number of the event at this index; of the next to come if there is none.
+    /// The number of the event at this index; of the next event to come if there is none.
     fn number_at(&self, index: usize) -> u64 {
         self.events.get(index).map_or(self.next, |event| event.sequence.0)
     }
@@ -183,7 +186,7 @@ impl Log {
     }
 }
 
-/// What a hub says of a sequence number that it has not reached.
+/// The message of a hub about a sequence number that it has not reached.
 fn beyond_the_end(number: SequenceNumber, last: Option<&LastEnqueued>) -> String {
     let last = last.map_or_else(|| "-1".to_owned(), |last| last.sequence.to_string());
     format!(

@@ -1,6 +1,5 @@
-//! A hub in memory, with the rules of the service: ordered partitions,
-//! consumer groups, epochs, retention. It can also fail on request, in the ways
-//! in which a real one does.
+//! A hub in memory, with the rules of Azure Event Hubs: ordered partitions, consumer groups,
+//! epochs, retention. It can also fail on request, in the ways in which a real one does.
 //!
 //!   send ─► LOG (one per partition) ─► receivers, by group and epoch
 
@@ -28,7 +27,7 @@ use ephor_core::time::Clock;
 use self::partition::Partition;
 use crate::environment::SystemClock;
 
-/// Where a hub lives that was given no namespace.
+/// The namespace of a hub that was given none.
 const DEFAULT_NAMESPACE: &str = "memory";
 
 /// A hub in memory. Clones share one hub.
@@ -53,7 +52,7 @@ pub struct MemoryHub {
 
 struct World {
     log: LogId,
-    /// How often the hub has been created.
+    /// The number of times that the hub has been created.
     lives: u64,
     groups: BTreeSet<ConsumerGroup>,
     partitions: Vec<Arc<Partition>>,
@@ -61,8 +60,8 @@ struct World {
 }
 
 impl MemoryHub {
-    /// A hub with this many empty partitions and the consumer group `$Default`,
-    /// in the namespace `memory`, on the system's clock.
+    /// A hub with this many empty partitions and the consumer group `$Default`, in the namespace
+    /// `memory`, on the system's clock.
     pub fn new(name: &str, partitions: u32) -> Result<Self, InvalidName> {
         let (name, namespace): (HubName, Namespace) = (name.parse()?, DEFAULT_NAMESPACE.parse()?);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -76,7 +75,7 @@ impl MemoryHub {
         Ok(Self { namespace, name, clock, world: Arc::new(RwLock::new(world)) })
     }
 
-    /// Takes enqueued times, and the log's id, from this clock. For a hub that nobody uses yet.
+    /// Takes enqueued times and the log id from this clock. For a hub that is not in use yet.
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         let mut world = self.change();
@@ -85,20 +84,20 @@ impl MemoryHub {
         self
     }
 
-    /// Puts the hub into another namespace. For a hub that nobody uses yet.
+    /// Puts the hub into another namespace. For a hub that is not in use yet.
     pub fn with_namespace(mut self, namespace: &str) -> Result<Self, InvalidName> {
         self.namespace = namespace.parse()?;
         Ok(self)
     }
 
-    /// Creates a consumer group, or finds the one that is there.
+    /// Creates a consumer group, or finds the existing one.
     pub fn create_group(&self, group: &str) -> Result<ConsumerGroup, InvalidName> {
         let group: ConsumerGroup = group.parse()?;
         self.change().groups.insert(group.clone());
         Ok(group)
     }
 
-    /// Appends an event to a partition, and tells its number.
+    /// Appends an event to a partition, and returns its number.
     pub fn send(
         &self,
         partition: PartitionId,
@@ -107,16 +106,16 @@ impl MemoryHub {
         self.send_event(partition, NewEvent::new(body))
     }
 
-    /// Appends an event with all that belongs to it, and tells its number.
+    /// Appends an event with its key and properties, and returns its number.
     pub fn send_event(&self, partition: PartitionId, event: NewEvent) -> Result<SequenceNumber, SourceError> {
         let world = self.read();
         world.answer()?;
         Ok(self.partition(&world, partition)?.append([event], self.clock.wall()))
     }
 
-    /// Appends an event to the partition that the key chooses, and tells which
-    /// one and the event's number. It is the one that the service would choose, and
-    /// always the same as long as the hub does not grow.
+    /// Appends an event to the partition of this key, and returns the partition and the event's
+    /// number. It is the partition that the service would choose, and always the same as long as
+    /// the hub does not grow.
     pub fn send_with_key(
         &self,
         key: &str,
@@ -127,27 +126,28 @@ impl MemoryHub {
         Ok((partition, self.send_event(partition, event)?))
     }
 
-    /// Appends events as one: no receiver sees a part of them. Tells the number
-    /// of the first one, and so where the next would go if there is none.
+    /// Appends events atomically: no receiver sees only a part of them. Returns the number of the
+    /// first one, or the number of the next event to come if there are none.
     pub fn send_batch(
         &self,
         partition: PartitionId,
         events: impl IntoIterator<Item = NewEvent>,
     ) -> Result<SequenceNumber, SourceError> {
-        // Gathered before anything is locked: the iterator is the caller's code.
+        // Collected before anything is locked, because the iterator is the caller's code.
         let events: Vec<NewEvent> = events.into_iter().collect();
         let world = self.read();
         world.answer()?;
         Ok(self.partition(&world, partition)?.append(events, self.clock.wall()))
     }
 
-    /// The newest event of each partition, in order, also while the hub answers nobody.
+    /// The newest event of each partition, in order, even during an outage.
     pub fn ends(&self) -> Vec<(PartitionId, Option<SequenceNumber>)> {
         let properties = self.true_properties().into_iter();
         properties.map(|one| (one.id, one.last.map(|last| last.sequence))).collect()
     }
 
-    /// How each partition stands, in order, whatever the hub says of itself ([`hold_properties`](Self::hold_properties)).
+    /// The true properties of each partition, in order, whatever the hub reports
+    /// ([`hold_properties`](Self::hold_properties)).
     pub fn true_properties(&self) -> Vec<PartitionProperties> {
         self.read().partitions.iter().map(|partition| partition.properties()).collect()
     }
@@ -160,16 +160,15 @@ impl MemoryHub {
         world.partitions.extend(new.map(|id| Partition::new(PartitionId(id), outage.clone())));
     }
 
-    /// Drops the events before this one, as retention does. A slow receiver
-    /// goes on at the oldest event that is left.
+    /// Drops the events before this one, as retention does. A slow receiver goes on at the oldest
+    /// event that is left.
     pub fn forget_before(&self, partition: PartitionId, sequence: SequenceNumber) -> Result<(), SourceError> {
         self.partition(&self.read(), partition)?.forget_before(sequence);
         Ok(())
     }
 
-    /// Deletes the hub and makes it anew: empty, with this many partitions and
-    /// another log id. Its consumer groups are made again too. All receivers
-    /// lose their links.
+    /// Deletes the hub and creates it again: empty, with this many partitions, the same consumer
+    /// groups and another log id. All receivers lose their links.
     pub fn recreate(&self, partitions: u32) {
         let mut world = self.change();
         world.cut(&format!("hub {:?} was created anew", self.name));
@@ -180,15 +179,15 @@ impl MemoryHub {
             (0..partitions).map(|id| Partition::new(PartitionId(id), outage.clone())).collect();
     }
 
-    /// Restarts the hub: all receivers lose their links, and with them their
-    /// epochs. Events and log id stay.
+    /// Restarts the hub: all receivers lose their links, and with them their epochs. Events and log
+    /// id stay.
     pub fn restart(&self) {
         self.change().cut("the hub was restarted");
     }
 
-    /// Plays a power failure of a hub that does not wait for its disk: each partition loses so many of its newest
-    /// events as `lost` says, and passes over as many numbers, so that none is given out twice. All receivers lose
-    /// their links.
+    /// Simulates a power failure of a hub that does not wait for its disk: each partition loses as
+    /// many of its newest events as `lost` says, and passes over as many numbers, so that none is
+    /// used twice. All receivers lose their links.
     pub fn lose_power(&self, lost: impl Fn(PartitionId) -> u64) {
         let world = self.change();
         world.cut("the hub lost its power");
@@ -198,34 +197,35 @@ impl MemoryHub {
         }
     }
 
-    /// From now on `partition_properties` answers as things stand now, whatever is sent and read, until this is
-    /// called with false: properties that lag behind the receivers.
+    /// Freezes the results of `partition_properties`, until this is called with false: properties
+    /// that lag behind the receivers.
     pub fn hold_properties(&self, hold: bool) {
         self.change().partitions.iter().for_each(|partition| partition.hold_properties(hold));
     }
 
-    /// From now on the hub answers as a replica that has not caught up: `partition_properties` stands still as with
-    /// [`hold_properties`](Self::hold_properties), and a receiver that wants to begin beyond the end that it shows is
-    /// refused. Receivers that are open get every event. Ends with `hold_properties(false)`.
+    /// Makes the hub behave as a replica that has not caught up: `partition_properties` is frozen
+    /// as with [`hold_properties`](Self::hold_properties), and a receiver that wants to start
+    /// beyond the end that it shows is refused. Open receivers get every event. Ends with
+    /// `hold_properties(false)`.
     pub fn hold_opens(&self) {
         self.change().partitions.iter().for_each(|partition| partition.hold_opens());
     }
 
-    /// Plays damage in the middle of a log: the events of these numbers are gone, in silence, and what follows them
-    /// stays where it is.
+    /// Simulates damage in the middle of a log: the events with these numbers are lost without a
+    /// report, and later events stay where they are.
     pub fn lose(&self, partition: PartitionId, numbers: Range<SequenceNumber>) -> Result<(), SourceError> {
         self.partition(&self.read(), partition)?.lose(&numbers);
         Ok(())
     }
 
-    /// From now on a receiver opens at any sequence number, and waits there for the log to reach it, until this is
-    /// called with false.
+    /// Opens receivers at any sequence number, where they wait for the log to reach it, until this
+    /// is called with false.
     pub fn take_any_position(&self, any: bool) {
         self.change().partitions.iter().for_each(|partition| partition.take_any_position(any));
     }
 
-    /// From now on the hub answers everyone that it is not available, until
-    /// this is called with none. Receivers keep their places meanwhile.
+    /// Simulates an outage: all calls fail as unavailable, until this is called with `None`.
+    /// Receivers stay attached meanwhile.
     pub fn fail(&self, message: Option<&str>) {
         let outage: Option<Arc<str>> = message.map(Arc::from);
         let mut world = self.change();
@@ -233,7 +233,7 @@ impl MemoryHub {
         world.partitions.iter().for_each(|partition| partition.fail(outage.clone()));
     }
 
-    /// Cuts the links of all receivers of a partition: they have to be opened anew.
+    /// Cuts the links of all receivers of a partition: they have to be opened again.
     pub fn disconnect(&self, partition: PartitionId) -> Result<(), SourceError> {
         self.partition(&self.read(), partition)?.cut(&Arc::from("the link was cut"));
         Ok(())
@@ -244,7 +244,7 @@ impl MemoryHub {
         found.ok_or_else(|| SourceError::NotFound { what: format!("partition {id} of hub {:?}", self.name) })
     }
 
-    // No method leaves the world half changed, so a panic elsewhere does not spoil it.
+    // No method leaves the state half changed, so a panic elsewhere does not corrupt it.
     fn read(&self) -> RwLockReadGuard<'_, World> {
         self.world.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -296,7 +296,7 @@ impl EventSource for MemoryHub {
 
     fn open(&self, request: OpenRequest) -> BoxFuture<'_, Result<Box<dyn Receiver>, OpenError>> {
         Box::pin(async move {
-            // Held until the receiver has its place, so that `recreate` cannot miss it.
+            // Held until the receiver is added, so that `recreate` cannot miss it.
             let world = self.read();
             world.answer()?;
             if !world.groups.contains(&request.group) {
@@ -315,12 +315,13 @@ impl fmt::Debug for MemoryHub {
     }
 }
 
-/// An answer of a hub that cannot be reached.
+/// The error of a hub that cannot be reached.
 fn unavailable(message: &str) -> SourceError {
     SourceError::Unavailable(message.into())
 }
 
-/// Made of the time of creation and not of chance, so that a simulated run can be repeated.
+/// Made from the time of creation and not from a random number, so that a simulated run can be
+/// repeated.
 fn log_id(name: &HubName, clock: &dyn Clock, lives: u64) -> LogId {
     LogId::new(&format!("{name}-{:x}-{lives}", clock.wall().0))
 }

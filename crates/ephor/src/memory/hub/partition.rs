@@ -1,7 +1,7 @@
-//! One partition: its log, its receivers, and how they learn of news.
+//! One partition: its log, its receivers, and their notifications.
 //!
-//! One lock guards the log and the receivers alike. So a receiver that was
-//! disconnected cannot take another event once its successor is in.
+//! One lock guards the log and the receivers alike, so that a disconnected receiver cannot take
+//! another event once its successor is attached.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,7 +22,7 @@ use super::unavailable;
 pub(super) struct Partition {
     id: PartitionId,
     state: Mutex<State>,
-    /// Rings for all receivers: after an event, an ending, or an outage.
+    /// Notifies all receivers of an event, an ending, or an outage.
     news: Notify,
 }
 
@@ -30,11 +30,11 @@ struct State {
     log: Log,
     groups: BTreeMap<ConsumerGroup, Receivers>,
     outage: Option<Arc<str>>,
-    /// What it says of itself while its properties stand still.
+    /// The properties that it reports while they are frozen.
     stale_properties: Option<PartitionProperties>,
-    /// While its properties stand still, nobody opens a receiver beyond the end that they show.
+    /// True if, while the properties are frozen, no receiver opens beyond the end that they show.
     opens_lag: bool,
-    /// Positions that do not exist are taken without a word.
+    /// True if positions that do not exist are accepted without an error.
     takes_any_position: bool,
 }
 
@@ -55,19 +55,19 @@ impl Partition {
         self.id
     }
 
-    /// How it stands.
+    /// The true properties.
     pub(super) fn properties(&self) -> PartitionProperties {
         self.state().log.properties(self.id)
     }
 
-    /// What it says of itself.
+    /// The reported properties.
     pub(super) fn told_properties(&self) -> PartitionProperties {
         let state = self.state();
         let now = || state.log.properties(self.id);
         state.stale_properties.clone().unwrap_or_else(now)
     }
 
-    /// Appends the events, and tells the number of the first one.
+    /// Appends the events, and returns the number of the first one.
     pub(super) fn append(
         &self,
         events: impl IntoIterator<Item = NewEvent>,
@@ -85,17 +85,17 @@ impl Partition {
         self.state().log.forget_before(sequence);
     }
 
-    /// Loses its newest events, and passes over so many numbers.
+    /// Loses its newest events, and passes over this many numbers.
     pub(super) fn lose_newest(&self, events: usize, passed_over: u64) {
         self.state().log.lose_newest(events, passed_over);
     }
 
-    /// Loses the events of these numbers.
+    /// Loses the events with these numbers.
     pub(super) fn lose(&self, numbers: &Range<SequenceNumber>) {
         self.state().log.lose(numbers);
     }
 
-    /// Its properties stand still as they are now, or follow its log again.
+    /// Freezes its properties as they are now, or lets them follow its log again.
     pub(super) fn hold_properties(&self, hold: bool) {
         let mut state = self.state();
         let now = state.log.properties(self.id);
@@ -103,7 +103,7 @@ impl Partition {
         state.opens_lag &= hold;
     }
 
-    /// The same, and receivers are opened no further than these properties say.
+    /// The same, and receivers open no further than these properties say.
     pub(super) fn hold_opens(&self) {
         self.hold_properties(true);
         self.state().opens_lag = true;
@@ -125,7 +125,7 @@ impl Partition {
         self.news.notify_waiters();
     }
 
-    /// Opens a receiver. A request that is refused disconnects nobody.
+    /// Opens a receiver. A refused request disconnects nobody.
     pub(super) fn open(
         self: &Arc<Self>,
         request: OpenRequest,
@@ -134,7 +134,7 @@ impl Partition {
         let OpenRequest { group, start, epoch, receiver: name, .. } = request;
         let mut state = self.state();
         let State { log, groups, takes_any_position, stale_properties, opens_lag, .. } = &mut *state;
-        // An outdated owner learns that it is outdated, wherever it wanted to begin.
+        // A former owner gets the error about its epoch first, whatever its start position.
         if let Some(receivers) = groups.get(&group) {
             receivers.admit(&name, epoch)?;
         }
@@ -162,12 +162,12 @@ impl Partition {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // No method leaves the state half changed, so a panic elsewhere does not spoil it.
+        // No method leaves the state half changed, so a panic elsewhere does not corrupt it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A reader of one partition in memory.
+/// A receiver of one partition in memory.
 pub(super) struct MemoryReceiver {
     partition: Arc<Partition>,
     group: ConsumerGroup,
@@ -177,7 +177,7 @@ pub(super) struct MemoryReceiver {
 }
 
 impl MemoryReceiver {
-    /// Takes what there is: events or an error, or none if there is nothing to tell yet.
+    /// Takes events or an error; `None` if there is neither yet.
     fn take(&mut self, into: &mut Vec<Event>, most: usize) -> Option<Result<(), ReceiveError>> {
         let state = self.partition.state();
         if let Some(error) = self.place.error() {
@@ -201,11 +201,12 @@ impl Receiver for MemoryReceiver {
         most: usize,
     ) -> BoxFuture<'a, Result<(), ReceiveError>> {
         Box::pin(async move {
-            // A long backlog is always ready; whoever reads it in a loop shall not starve other tasks.
+            // A long backlog is always ready; a task that reads it in a loop must not starve
+            // others.
             tokio::task::coop::consume_budget().await;
             let partition = self.partition.clone();
             loop {
-                // Listens before it looks, so that what happens in between still rings.
+                // Subscribes before it checks, so that nothing in between is missed.
                 let news = partition.news.notified();
                 if let Some(taken) = self.take(into, most) {
                     return taken;

@@ -1,4 +1,4 @@
-//! Damage and replicas that lag: what a hub in memory plays on request.
+//! Tests of faults that a hub in memory simulates: damage, and replicas that lag.
 
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::{SequenceNumber, StartPosition};

@@ -1,5 +1,5 @@
-//! What one group keeps in a [`MemoryStore`](super::MemoryStore), and whom a
-//! change of it wakes. No rule of ownership is decided here.
+//! The records of one group in a [`MemoryStore`](super::MemoryStore), and the wake-ups of its
+//! hosts. No rule of ownership is decided here.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use ephor_core::store::{
 use ephor_core::time::Timestamp;
 use tokio::sync::Notify;
 
-/// A host's record and when it was written.
+/// A host's record and the time at which it was written.
 #[derive(Clone, Debug)]
 struct HostRow {
     record: HostRecord,
@@ -30,18 +30,18 @@ pub(super) struct Records {
     pub(super) leases: BTreeMap<PartitionId, LeaseRecord>,
     pub(super) checkpoints: BTreeMap<PartitionId, CheckpointRecord>,
     hosts: BTreeMap<HostId, HostRow>,
-    /// Apart from the hosts, who write their records anew with every heartbeat.
+    /// Kept apart from the host records, which hosts replace with every heartbeat.
     orders: BTreeMap<HostId, HostOrders>,
     /// Oldest first, each with its number among all changes of the group.
     history: BTreeMap<PartitionId, VecDeque<(u64, OwnershipChange)>>,
     changes: u64,
-    /// One for each host that has a record or waits. A permit stays with it, so
-    /// that a change between two waits is not missed.
+    /// The waker of each host that has a record or waits. A permit stays in it, so that a change
+    /// between two waits is not missed.
     bells: BTreeMap<HostId, Arc<Notify>>,
 }
 
 impl Records {
-    /// Whether anything is stored.
+    /// True if anything is stored.
     pub(super) fn any(&self) -> bool {
         self.founding.is_some()
             || !self.leases.is_empty()
@@ -50,19 +50,19 @@ impl Records {
             || !self.history.is_empty()
     }
 
-    /// Whether nothing would be lost with it.
+    /// True if nothing would be lost with it.
     pub(super) fn is_unused(&self) -> bool {
         !self.any() && self.orders.is_empty() && self.bells.is_empty()
     }
 
-    /// All of it but the bells: whoever waits at one is a process, and in no backup.
+    /// A copy of everything but the wakers: the waiting hosts are processes, and in no backup.
     pub(super) fn copy(&self) -> Self {
         let mut copy = self.clone();
         copy.bells.clear();
         copy
     }
 
-    /// Becomes what `old` was.
+    /// Replaces everything by `old`, except for the wakers.
     pub(super) fn restore(&mut self, old: &Self) {
         let bells = std::mem::take(&mut self.bells);
         *self = Self { bells, ..old.copy() };
@@ -98,7 +98,7 @@ impl Records {
         self.checkpoints.entry(partition).or_default().checkpoint = Some(checkpoint);
     }
 
-    /// Writes the lease, the seal and the line of the history.
+    /// Writes the lease, the fence and the entry of the history.
     pub(super) fn apply(&mut self, change: Change) {
         let partition = change.lease.partition;
         self.leases.insert(partition, change.lease);
@@ -131,7 +131,7 @@ impl Records {
         self.orders.get(&record.id).copied().unwrap_or_default()
     }
 
-    /// Hosts long dead, and what is wanted of them.
+    /// Removes hosts that are long dead, and their orders.
     fn forget(&mut self, now: Timestamp) {
         let orders = &self.orders;
         self.hosts.retain(|host, row| {
@@ -146,7 +146,7 @@ impl Records {
         self.hosts.remove(host);
         self.orders.remove(host);
         if let Some(bell) = self.bells.remove(host) {
-            // Whoever waits at this bell would wait for ever.
+            // A host that waits for this waker would wait for ever.
             bell.notify_waiters();
         }
     }
@@ -160,7 +160,7 @@ impl Records {
         known
     }
 
-    /// What wakes a host; it is there from now on.
+    /// The waker of a host; created if there is none.
     pub(super) fn bell(&mut self, host: &HostId) -> Arc<Notify> {
         self.bells.entry(host.clone()).or_default().clone()
     }
@@ -177,7 +177,7 @@ impl Records {
         }
     }
 
-    /// How many bells hang, for the test that none are left behind.
+    /// The number of wakers, for the test that none are left over.
     #[cfg(test)]
     pub(super) fn bells(&self) -> usize {
         self.bells.len()

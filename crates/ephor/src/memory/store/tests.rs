@@ -1,4 +1,4 @@
-//! What is particular to the memory store. What every store promises is in the
+//! Tests of what is particular to the memory store. The promises of all stores are in the
 //! conformance suite.
 
 use std::sync::Barrier;
@@ -34,7 +34,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// The steps of this store never wait, so that its futures are ready when first polled.
+/// The steps of this store never wait, so its futures are ready when first polled.
 fn done<T>(future: StoreFuture<'_, T>) -> T {
     poll(future).expect("ready at once").unwrap()
 }
@@ -325,7 +325,7 @@ fn a_copy_that_is_restored_brings_back_what_was_stored_and_wakes_those_who_wait(
     assert_eq!(done(store.renew(&group, LEASE, &[old])), [Renewal::Renewed]);
 }
 
-/// Who is dead is for those who watch to say; the store makes nobody wait for it.
+/// The watching hosts decide who is dead; the store makes nobody wait for it.
 #[test]
 fn a_wall_clock_that_jumps_by_years_takes_no_lease_away_and_makes_nobody_wait() {
     const YEARS: i64 = 10 * 365 * 86_400_000;

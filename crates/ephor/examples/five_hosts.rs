@@ -1,8 +1,8 @@
-//! Sixteen partitions, five hosts: one is stopped, one dies, one joins.
+//! Sixteen partitions and five hosts: one host is stopped, one crashes, one joins.
 //!
-//! Everything runs in this process, in memory and in real time: a hub that
-//! sensors send to, a store that the hosts share, and the hosts. Watch who owns
-//! what, and that every event is processed whatever happens.
+//! Everything runs in this process, in memory and in real time: a hub to which sensors send, a
+//! store that the hosts share, and the hosts. The output shows the owner of each partition, and
+//! that every event is processed whatever happens.
 //!
 //! `cargo run -p ephor --example five_hosts`
 
@@ -33,7 +33,7 @@ fn quick() -> PartitionManagerOptions {
     }
 }
 
-/// What was processed, and how often.
+/// The events that were processed, and the number of repetitions.
 #[derive(Default)]
 struct Seen {
     events: BTreeSet<(PartitionId, SequenceNumber)>,
@@ -61,7 +61,7 @@ async fn main() -> Result<(), BoxError> {
     sleep(Duration::from_millis(500)).await;
     show(&format!("vm-1 is stopped: {report}"), &hosts);
 
-    // Dropped without a word, as if its machine had lost power.
+    // Dropped without a stop, as if its machine had lost power.
     hosts.remove("vm-3");
     sleep(Duration::from_secs(5)).await;
     show("vm-3 has died, its leases have run out", &hosts);
@@ -112,7 +112,7 @@ async fn start(
     Ok(host)
 }
 
-/// 500 events a second for eleven seconds, one after the other to all partitions.
+/// 500 events a second for eleven seconds, to all partitions in turn.
 async fn send(hub: MemoryHub) -> Result<(), BoxError> {
     for tick in 0..550_u32 {
         for n in 0..10 {

@@ -89,7 +89,8 @@ pub trait EventProcessor: Send + 'static {
         async {}
     }
 
-    /// Called once, after the last batch. If it fails, no final checkpoint is written.
+    /// Called once, after the last batch. If it fails, the host writes no final checkpoint by policy;
+    /// a checkpoint that was [deferred](crate::Checkpointed::Deferred) is still written.
     fn close(
         &mut self,
         context: &PartitionContext,

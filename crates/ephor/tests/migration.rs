@@ -1,4 +1,4 @@
-//! Whoever comes from another host finds every option of ours in docs/migration.md, with its default where it is a number.
+//! Tests that docs/migration.md has every option, with its default if that is a number.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 use std::fmt::Debug;
@@ -7,7 +7,7 @@ use ephor::{CheckpointPolicy, EventProcessorOptions, PartitionManagerOptions};
 
 const GUIDE: &str = include_str!("../../../docs/migration.md");
 
-/// The names of a struct's fields, as it shows itself.
+/// The names of a struct's fields, as its `Debug` prints them.
 fn fields(options: &impl Debug) -> Vec<String> {
     let shown = format!("{options:#?}");
     let top = shown

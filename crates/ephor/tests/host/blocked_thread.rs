@@ -1,6 +1,8 @@
-//! A call that blocks its thread cannot be given up. In real time: virtual time would stand still.
+//! Stuck calls: a call that blocks its thread cannot be given up. In real time, because virtual
+//! time would stand still.
 //!
-//! Its host says so, keeps the slot and lets the lease run out; another host goes on, fenced.
+//! The host reports it, keeps the slot and lets the lease expire; another host takes over, and the
+//! old one is fenced.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak, mpsc};
@@ -19,7 +21,7 @@ use ephor_core::store::Claim;
 use ephor_testkit::TestFleet;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
-/// Far more than anything here takes, even on a machine that is busy with other things.
+/// Far more than anything here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Blocks the thread of the first batch of one partition until it is opened.
@@ -28,7 +30,7 @@ struct Gate {
     taken: AtomicBool,
     open: Mutex<bool>,
     changed: Condvar,
-    /// Whether the checkpoint that the blocked call then tried was refused.
+    /// True if the checkpoint that the blocked call then tried was refused.
     refused: Mutex<Option<bool>>,
 }
 
@@ -50,7 +52,7 @@ impl Gate {
 
     fn block(&self) {
         let open = self.open.lock().unwrap();
-        // Not for ever, so that a test that fails also ends.
+        // Not for ever, so that a failing test also ends.
         drop(self.changed.wait_timeout_while(open, PATIENCE * 2, |open| !*open).unwrap());
     }
 
@@ -71,7 +73,7 @@ impl Gate {
     }
 }
 
-/// Opens the gate at the end of a test, however it ends: the runtime waits for its threads.
+/// Opens the gate at the end of a test, even if it fails: the runtime waits for its threads.
 struct OpenAtTheEnd(Arc<Gate>);
 
 impl Drop for OpenAtTheEnd {
@@ -96,7 +98,7 @@ fn quick(host: HostBuilder, recorder: &Recorder, process_timeout: Option<Duratio
         on_error: recorder.on_error(),
         ..EventProcessorOptions::default()
     };
-    // The environment of a program, and not that of a test: it is a part of what is tested.
+    // The real environment, and not that of a test, because it is part of what is tested.
     host.environment(Arc::new(TokioEnvironment)).options(options).manager_options(manager)
 }
 
@@ -112,14 +114,14 @@ fn owned(fleet: &TestFleet, host: &str, partition: PartitionId) -> Option<Partit
     fleet.snapshot(host).partitions.into_iter().find(|owned| owned.partition == partition)
 }
 
-/// Newest first.
+/// The changes of ownership, newest first.
 async fn history(fleet: &TestFleet, partition: PartitionId) -> Vec<OwnershipChange> {
     fleet.admin().history(Some(partition), 100).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_blocked_call_is_reported_and_another_host_takes_over_fenced_while_all_else_goes_on() {
-    // The one that the plan would move first, if the host asked for one of its fair share.
+    // The partition that the plan would move first, if the second host asked for its share.
     let blocked = PartitionId(2);
     let gate = Gate::new(blocked);
     let _open = OpenAtTheEnd(gate.clone());
@@ -148,8 +150,8 @@ async fn a_blocked_call_is_reported_and_another_host_takes_over_fenced_while_all
     let after = owned(&fleet, name(second), blocked).unwrap();
     assert!(after.epoch > before.epoch);
 
-    // While the call is blocked, for several leases: the first host neither takes the partition
-    // again nor gives it back, and everything else goes on.
+    // While the call is blocked, for several leases: the first host neither claims the partition
+    // again nor releases it, and everything else goes on.
     let finished = |partition: u32| -> usize {
         recorders.iter().map(|recorder| recorder.finished(partition).len()).sum()
     };
@@ -237,7 +239,7 @@ async fn a_blocked_call_is_given_to_another_host_while_its_own_still_waits_to_st
         async move { host.stop(PATIENCE * 2).await }
     });
     until(&fleet, "reported", || recorder.reports("Stuck") == 1).await;
-    // Nobody asks for it: its lease runs out.
+    // Nobody asks for it: its lease expires.
     fleet.pass(MILLISECOND * 4_000).await;
     let lease = fleet.admin().leases().await.unwrap().remove(0);
     assert!(lease.age > lease.duration.unwrap(), "{lease:?}");
@@ -276,7 +278,7 @@ async fn a_host_that_was_robbed_during_a_blocked_call_does_not_claim_again_befor
             break;
         }
     }
-    // Without a process_timeout: the call goes on although its partition is lost.
+    // Without a `process_timeout`: the call goes on although its partition is lost.
     until(&fleet, "reported", || recorder.reports("Stuck") == 1).await;
     fleet.pass(MILLISECOND * 2_000).await;
     assert_eq!(history(&fleet, blocked).await[0].to, Some(robber), "free for long, and not claimed");
@@ -300,7 +302,7 @@ async fn an_error_handler_may_look_at_its_own_host_while_it_hears_of_a_blocked_c
         if let HostError::Stuck { .. } = error {
             let host = looks_at.get().and_then(Weak::upgrade).unwrap();
             let (sender, answer) = mpsc::channel();
-            // On a thread of its own, so that a test that fails also ends.
+            // On a thread of its own, so that a failing test also ends.
             std::thread::spawn(move || drop(sender.send(host.snapshot())));
             notes.lock().unwrap().push(answer.recv_timeout(MILLISECOND * 5_000).ok().flatten());
         }

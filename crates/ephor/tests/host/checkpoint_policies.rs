@@ -1,4 +1,4 @@
-//! Checkpoints that the host writes by policy: when, up to where, and what a crash repeats.
+//! Checkpoints by policy: their times, their positions, and the events that a crash repeats.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,12 +11,13 @@ use ephor::{CheckpointPolicy, EventProcessorOptions, FailurePolicy};
 use ephor_testkit::TestFleet;
 
 fn policy(ledger: &Ledger, checkpoint: CheckpointPolicy) -> EventProcessorOptions {
-    // Each is written at once: how they are spaced out is tested in `spaced_checkpoints.rs`.
+    // Each is written at once; the rate limit is tested in `spaced_checkpoints.rs`.
     let checkpoint = checkpoint.spaced(Duration::ZERO);
     EventProcessorOptions { checkpoint, max_batch_size: 5, ..ledger.options() }
 }
 
-/// When the store took checkpoints, in whole seconds since `ledger` began.
+/// The times at which the store saved checkpoints, in whole seconds since `ledger` began, and their
+/// events.
 fn saved_at(ledger: &Ledger) -> Vec<(u64, u64)> {
     let entries = ledger.entries().into_iter();
     entries
@@ -61,7 +62,7 @@ async fn every_so_many_events_means_at_the_end_of_the_batch_that_completes_them(
     start(&mut fleet, "a", policy(&ledger, CheckpointPolicy::every_events(8)), &ledger.scribe()).await;
     until_finished(&fleet, &ledger, P0, 36).await;
     fleet.pass(seconds(60)).await;
-    // Batches of five: 8 events are full with the second, counted anew from there.
+    // Batches of five: the second one completes 8 events, and counting starts again there.
     assert_eq!(ledger.saved(P0), [9, 19, 29]);
     fleet.stop("a").await;
     assert_eq!(ledger.saved(P0), [9, 19, 29, 36]);
@@ -260,7 +261,7 @@ async fn a_final_checkpoint_that_fails_is_tried_again_while_there_is_time() {
     let report = fleet.stop("a").await;
     assert!(report.is_clean(), "{report}");
     assert_eq!(ledger.saved(P0), [4]);
-    // And when it cannot be written at all, the report says so.
+    // If it cannot be written at all, the report says so.
     start(&mut fleet, "b", ledger.options(), &ledger.scribe()).await;
     send(&fleet, P0, 5);
     until_finished(&fleet, &ledger, P0, 9).await;

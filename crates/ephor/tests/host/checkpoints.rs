@@ -1,4 +1,5 @@
-//! Checkpoints that a processor writes itself: what they cover, and when they are refused.
+//! Checkpoints that a processor writes itself: the events that they cover, and the cases in which
+//! they are refused.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use ephor_core::lease::{ClaimCause, ClaimRequest};
 use ephor_testkit::TestFleet;
 
 fn by_hand(ledger: &Ledger) -> EventProcessorOptions {
-    // Each is written at once: how they are spaced out is tested in `spaced_checkpoints.rs`.
+    // Each is written at once; the rate limit is tested in `spaced_checkpoints.rs`.
     let checkpoint = CheckpointPolicy::by_hand().spaced(Duration::ZERO);
     EventProcessorOptions { checkpoint, ..ledger.options() }
 }
@@ -132,7 +133,7 @@ async fn nothing_is_saved_for_an_owner_whose_lease_another_has_claimed() {
         cause: ClaimCause::Silent,
     };
     fleet.store().claim(fleet.group(), &request).await.unwrap();
-    // The host has not looked since, and would still believe its lease.
+    // The host has not scanned since, and would still trust its lease.
     assert!(!context.is_cancelled());
     assert_eq!(context.checkpoint().await.unwrap(), Checkpointed::Refused);
     assert!(context.is_cancelled(), "whoever is refused knows that it is no longer the owner");
@@ -155,7 +156,8 @@ async fn a_context_that_is_kept_after_stop_is_refused() {
     context.cancelled().await;
     assert_eq!(context.checkpoint().await.unwrap(), Checkpointed::Refused);
     assert_eq!(stored_sequence(&fleet, P0).await, None);
-    // The same host, started again, owns the partition in another epoch: the old context stays refused.
+    // The same host, started again, owns the partition in another epoch: the old context stays
+    // refused.
     start(&mut fleet, "a", by_hand(&ledger), &ledger.scribe()).await;
     fleet.until("no new epoch", || ledger.context(P0).epoch() > context.epoch()).await.unwrap();
     assert_eq!(context.checkpoint().await.unwrap(), Checkpointed::Refused);

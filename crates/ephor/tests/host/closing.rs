@@ -1,4 +1,4 @@
-//! Why a partition closes, as its processor hears it, and what is accepted meanwhile.
+//! The close reasons that a processor receives, and the checkpoints that are accepted meanwhile.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,10 +18,10 @@ use ephor_testkit::TestFleet;
 const P0: PartitionId = PartitionId(0);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What became of a checkpoint that was tried in `close`.
+/// The outcome of a checkpoint that was tried in `close`.
 type Saves = Arc<Mutex<Vec<(CloseReason, bool)>>>;
 
-/// A processor that does not checkpoint before `close`, and notes whether that is accepted.
+/// A processor that does not checkpoint before `close`, and notes whether it is accepted there.
 fn saves_in_close() -> (Recorder, Saves) {
     let saves = Saves::default();
     let log = saves.clone();
@@ -67,7 +67,7 @@ async fn stored(fleet: &TestFleet) -> Option<u64> {
     stored.first().and_then(|(_, checkpoint)| checkpoint.position.finished()).map(|sequence| sequence.0)
 }
 
-/// Takes the partition as another host would that found its owner silent.
+/// Steals the partition, as a host that found its owner unresponsive would.
 async fn robbed(fleet: &TestFleet) -> Epoch {
     let view = fleet.store().view(fleet.group()).await.unwrap();
     let request = ClaimRequest {
@@ -124,7 +124,7 @@ async fn a_claim_by_another_closes_with_lease_lost_and_refuses_checkpoints() {
     assert_eq!(saved(&saves), [(CloseReason::LeaseLost, false)]);
     assert_eq!(stored(&fleet).await, None);
     assert!(fleet.snapshot("a").partitions.is_empty());
-    // The robber does not renew: the partition comes back, and what was not saved comes again.
+    // The thief does not renew: the partition comes back, and unsaved events are delivered again.
     fleet.until("back", || recorder.finished(0) == [0, 1, 2, 0, 1, 2]).await.unwrap();
     let epochs: Vec<Epoch> = recorder.entries().iter().map(|entry| entry.epoch).collect();
     assert!(epochs.is_sorted() && epochs.first() < epochs.last(), "{epochs:?}");
@@ -210,7 +210,7 @@ async fn a_processor_that_runs_into_a_seek_by_saving_still_hears_that_it_was_a_s
         let (clock, log) = (clock.clone(), log.clone());
         async move {
             if matches!(call, Call::Batch(_)) {
-                // Busy, and saving, more often than the host looks at the store.
+                // Busy, and saving more often than the host scans the store.
                 sleep(&clock, Duration::from_millis(1)).await;
                 *log.lock().unwrap() |= context.checkpoint().await?.is_refused();
             }

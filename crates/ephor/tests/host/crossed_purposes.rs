@@ -1,5 +1,5 @@
-//! Things that happen at the same moment: askers that leave, stops during handovers, pauses
-//! around a claim, names used again. And orders that make no sense.
+//! Races: askers that leave, stops during handovers, pauses around a claim, reused names. And
+//! contradictory orders.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -85,7 +85,8 @@ async fn a_partition_that_closes_for_a_host_that_left_is_not_handed_to_it_either
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_right_after_a_handover_to_us_leaves_nothing_that_is_ours() {
-    // Nobody wakes the receiver: it finds out by looking, and it is stopped before that.
+    // Nothing wakes the receiver: it learns of the handover by its next scan, and is stopped before
+    // that.
     let (mut fleet, ledger) = without_wakes(2);
     start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
     fleet.until_balanced().await.unwrap();
@@ -103,7 +104,7 @@ async fn a_stop_right_after_a_handover_to_us_leaves_nothing_that_is_ours() {
     assert!(took <= seconds(6), "{took:?}: a slow scan, and not a lease");
 }
 
-/// Tells when a task is spawned, right before it is.
+/// Calls `tell` right before a task is spawned.
 struct Spawning {
     inner: Arc<dyn Environment>,
     spawned: AtomicUsize,
@@ -135,13 +136,13 @@ impl Environment for Spawning {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
     BeforeTheStart,
-    /// The store has just taken the claim, and has not answered yet.
+    /// The store has just carried out the claim, and has not answered yet.
     DuringTheClaim,
-    /// The host knows that it owns the partition; nobody else does.
+    /// Only the host knows that it owns the partition.
     WhileThePumpStarts,
 }
 
-/// The manager and the renewer come first.
+/// The manager and the renewer are spawned before.
 const THE_PUMP: usize = 3;
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Processors that fail: what is tried again, what is given up, and who hears of it.
+//! Processors that fail: retries, skipped events, and the reports.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ fn with_failure(recorder: &Recorder, failure: FailurePolicy) -> EventProcessorOp
     EventProcessorOptions { failure, ..options(recorder) }
 }
 
-/// Batches that contain this event fail this many times, by a panic or an error.
+/// Batches that contain this event fail this many times, with a panic or an error.
 fn fails_at(event: u64, times: u32, panics: bool) -> Recorder {
     let left = Arc::new(AtomicU32::new(times));
     Recorder::scripted(move |_, call| {
@@ -124,7 +124,7 @@ async fn a_failed_batch_comes_again_with_growing_pauses_and_nothing_is_skipped()
     fleet.until_caught_up().await.unwrap();
     let attempts = recorder.times(0, |call| *call == Call::Batch(vec![0, 1, 2, 3]));
     let pauses: Vec<u128> = attempts.windows(2).map(|pair| (pair[1] - pair[0]).as_millis()).collect();
-    // Half a second, doubled each time, up to a quarter less.
+    // Half a second, doubled each time, minus up to a quarter.
     let due = [500, 1_000, 2_000, 4_000, 8_000];
     assert_eq!(pauses.len(), due.len());
     assert!(pauses.iter().zip(due).all(|(p, due)| (due * 3 / 4..=due + 1).contains(p)), "{pauses:?}");
@@ -313,7 +313,7 @@ async fn an_error_handler_that_panics_is_survived_wherever_it_is_called() {
         })),
         ..EventProcessorOptions::default()
     };
-    // The manager reports that the hub is away; later a pump reports a failed batch.
+    // The manager reports that the hub is unreachable; later a pump reports a failed batch.
     fleet.hub().fail(Some("away"));
     fleet.start("a", |host| host.options(options).processor(recorder.make())).await.unwrap();
     fleet.pass(SECOND * 20).await;

@@ -1,4 +1,4 @@
-//! Planned changes of owner: nothing is repeated, nothing is lost, and it does not take long.
+//! Handovers: no event is repeated, none is lost, and they are quick.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ async fn load(fleet: &TestFleet, times: u64) {
     }
 }
 
-/// Every event was delivered once, and its call returned `Ok`.
+/// Checks that every event was delivered once, and that its call returned `Ok`.
 fn assert_each_event_once(ledger: &Ledger, sent: u64) {
     for partition in (0..PARTITIONS).map(PartitionId) {
         let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
@@ -179,7 +179,8 @@ async fn a_short_call_is_waited_for_and_not_given_up() {
     }
 }
 
-/// Waits until this host has opened so many partitions since `began`, and tells how long that took.
+/// Waits until this host has opened this many partitions since `began`, and returns the time that
+/// it took.
 async fn opened_since(
     fleet: &TestFleet,
     ledger: &Ledger,
@@ -202,7 +203,7 @@ fn without_wakes(partitions: u32) -> (TestFleet, Ledger) {
     (fleet.with_store(Arc::new(store)), ledger)
 }
 
-/// Two hosts that have been still for a while, with half of the partitions each.
+/// Two hosts that have been stable for a while, with half of the partitions each.
 async fn two_still_hosts(fleet: &mut TestFleet, ledger: &Ledger) {
     for name in ["a", "b"] {
         start(fleet, name, ledger.options(), &ledger.scribe()).await;

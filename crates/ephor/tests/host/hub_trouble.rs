@@ -1,4 +1,5 @@
-//! A hub that hangs does not silence its host, and receivers that move into a new log by themselves skip nothing.
+//! A hub that hangs does not stop the heartbeats of its host, and receivers that reconnect to a new
+//! log by themselves skip nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +20,8 @@ use ephor_testkit::TestFleet;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A hub that hangs when it is asked for the properties of a partition, if told to, and whose receivers open their link
-/// again by themselves when it breaks.
+/// A hub that can hang on requests for partition properties, and whose receivers reconnect by
+/// themselves when their link breaks.
 #[derive(Clone)]
 struct Odd {
     hub: MemoryHub,
@@ -54,7 +55,7 @@ impl EventSource for Odd {
     }
 }
 
-/// A receiver that goes on where it was, whatever the hub is by then.
+/// A receiver that reconnects at its position, even if the hub is another one by then.
 struct Reattaching {
     hub: MemoryHub,
     request: OpenRequest,
@@ -107,7 +108,7 @@ async fn a_hub_that_hangs_does_not_keep_a_host_from_its_heartbeat() {
     let running =
         || host.snapshot().unwrap().partitions.iter().filter(|it| it.stage == ephor::Stage::Running).count();
     fleet.until("owns all", || running() == PARTITIONS as usize).await.unwrap();
-    // Paused, and so their ends are asked for.
+    // Paused, so that the host asks for their ends.
     (0..PARTITIONS).for_each(|partition| host.pause(PartitionId(partition)));
     fleet.pass(SECOND * 20).await;
     source.hangs.store(true, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! The life of a processor: made, opened, fed batch by batch, closed.
+//! The life cycle of a processor: created, opened, called batch by batch, closed.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -152,7 +152,7 @@ async fn a_closure_that_checkpoints_at_each_event_saves_up_to_that_event_and_not
         .start("a", |host| {
             host.for_each_event(move |context, event| async move {
                 if event.sequence.0 == 2 {
-                    // Hangs with two events finished by hand and two more in the same batch.
+                    // Hangs with two events checkpointed by hand and two more in the same batch.
                     return std::future::pending().await;
                 }
                 let _ = context.checkpoint().await?;

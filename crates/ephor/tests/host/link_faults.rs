@@ -1,5 +1,5 @@
-//! A bad line to the hub: links that break, a hub that restarts or is away for a while.
-//! Nothing is lost, and as long as the owner stays the same nothing is repeated.
+//! An unreliable connection to the hub: links that break, a hub that restarts or is unreachable for
+//! a while. No event is lost, and as long as the owner stays the same none is repeated.
 
 use std::time::Duration;
 
@@ -33,7 +33,8 @@ fn working(fleet: &TestFleet) -> Recorder {
     })
 }
 
-/// Sends for a while, with a fault every so often, and checks that each event came once and in order.
+/// Sends for a while, with a fault at regular intervals, and checks that each event came once and
+/// in order.
 async fn through(fault: impl Fn(&TestFleet, u32)) {
     for every in [1, 2, 3, 5, 8, 13] {
         let mut fleet = TestFleet::new(2).unwrap();
@@ -44,7 +45,7 @@ async fn through(fault: impl Fn(&TestFleet, u32)) {
             if n % every == 0 {
                 fault(&fleet, n);
             }
-            // Shorter and longer than a batch, so that faults fall everywhere.
+            // Shorter and longer than a batch, so that faults hit all moments.
             fleet.pass(MILLISECOND * (n * n % 17)).await;
         }
         fleet.until_caught_up().await.unwrap();

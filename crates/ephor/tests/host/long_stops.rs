@@ -1,4 +1,4 @@
-//! Stops that take long, among several hosts, and stops while the store hangs: calls in flight get their time.
+//! Long stops, among several hosts and while the store hangs: calls in flight get their time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 const P0: PartitionId = PartitionId(0);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Whether the store tells hosts of changes, or they have to look for themselves.
+/// With and without a store that wakes hosts.
 const WAKES: [bool; 2] = [true, false];
 
 fn fleet(partitions: u32, wakes: bool) -> (TestFleet, TroubledStore) {
@@ -72,7 +72,7 @@ async fn nobody_takes_a_partition_from_a_host_that_stops_for_two_minutes() {
             "{report}, wakes: {wakes}"
         );
         assert_eq!(recorder.finished(0), [0]);
-        // Where nobody is woken, it goes to whoever has asked meanwhile.
+        // If nobody is woken, it goes to the host that has asked meanwhile.
         let reason = if wakes { CloseReason::Shutdown } else { CloseReason::Handover };
         assert_eq!(recorder.closes(0), [reason]);
         fleet.pass(SECOND * 60).await;
@@ -116,13 +116,13 @@ async fn a_stop_while_the_store_hangs_leaves_the_call_in_flight_its_time() {
         fleet.start("a", |host| host.processor(recorder.make())).await.unwrap();
         fleet.until("in a call", || recorder.running() == 1).await.unwrap();
         store.trouble_all(Trouble::Hangs);
-        // The next scan hangs in the middle.
+        // The next scan hangs half-way.
         fleet.pass(SECOND * 6).await;
         let (finished, report) = {
             let mut stop = Box::pin(fleet.host("a").stop(SECOND * 15));
             assert!((&mut stop).now_or_never().is_none());
             fleet.pass(SECOND * 3).await;
-            // From now on nothing new begins.
+            // From now on nothing new starts.
             let begun = recorder.delivered(0).len();
             for n in 0..5 {
                 fleet.hub().send(PartitionId(1), format!("late {n}")).unwrap();

@@ -1,4 +1,5 @@
-//! Positions that do not exist any more: retention, a hub that was made anew, a log that ends too early.
+//! Positions that no longer exist: retention, a hub that was created again, a log that ends too
+//! early.
 
 use std::sync::Arc;
 
@@ -45,7 +46,7 @@ async fn what_retention_took_is_counted_and_reading_goes_on_at_the_earliest() {
     let reports = ledger.reports("Partition");
     assert!(reports.len() == 1 && reports[0].text.contains("7 events are gone"), "{reports:?}");
     assert_eq!(told(&ledger), 1, "the processor hears of it too");
-    // It is no news the next time.
+    // It is not reported again the next time.
     fleet.stop("a").await;
     ledger.clear();
     send(&fleet, P0, 1);
@@ -65,7 +66,7 @@ async fn reading_may_go_on_at_the_end_instead_and_the_end_is_found_once() {
     let reports = ledger.reports("Partition");
     assert!(reports.len() == 1 && reports[0].text.contains("7 events are gone"), "{reports:?}");
     fleet.kill("a");
-    // These arrive behind the end that was found: they are not skipped a second time.
+    // These arrive after the end that was found: they are not skipped a second time.
     send(&fleet, P0, 3);
     start(&mut fleet, "b", options, &ledger.scribe()).await;
     until_finished(&fleet, &ledger, P0, 22).await;
@@ -218,7 +219,7 @@ async fn a_hub_that_was_made_anew_while_nobody_read_is_noticed_and_read_from_its
     until_finished(&fleet, &ledger, P0, 9).await;
     fleet.stop("a").await;
     fleet.hub().recreate(1);
-    // Longer than the old log: numbers alone would not tell.
+    // Longer than the old log: sequence numbers alone would not show the difference.
     send(&fleet, P0, 20);
     ledger.clear();
     start(&mut fleet, "b", ledger.options(), &ledger.scribe()).await;
@@ -270,7 +271,7 @@ async fn a_checkpoint_beyond_the_end_is_reported_and_reading_begins_at_the_earli
     assert!(reports[0].text.contains("should go on at 101, but the log ends before 5"), "{reports:?}");
     fleet.stop("a").await;
     assert_eq!(stored_sequence(&fleet, P0).await, Some(4), "the position that does not exist is gone");
-    // The log grows past where the checkpoint was: nothing in between is skipped.
+    // The log grows past the old checkpoint: nothing in between is skipped.
     send(&fleet, P0, 2);
     ledger.clear();
     start(&mut fleet, "b", ledger.options(), &ledger.scribe()).await;
@@ -292,7 +293,7 @@ async fn a_checkpoint_beyond_the_end_that_names_no_log_is_replaced_by_one_that_d
     assert_eq!(stored_sequence(&fleet, P0).await, Some(4), "the policy counts too");
 }
 
-/// A checkpoint that no host of ours has written.
+/// Writes a checkpoint that comes from no host of ours.
 pub(crate) async fn save_by_other_means(fleet: &TestFleet, sequence: u64, log: Option<LogId>) {
     let (store, group) = (fleet.store(), fleet.group());
     let request = ClaimRequest {

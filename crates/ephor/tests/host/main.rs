@@ -1,4 +1,5 @@
-//! The host on a memory hub and virtual time, a file for each matter. One program, so that it is built once.
+//! Tests of the host on a memory hub and virtual time, one file per subject. One program, so that
+//! it is built once.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 

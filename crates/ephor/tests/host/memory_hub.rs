@@ -1,4 +1,4 @@
-//! The hub in memory keeps the rules of every source, and fails as it is told to.
+//! The hub in memory passes the conformance suite, and simulates faults on request.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use ephor_core::source::{EventSource, OpenError, OpenRequest, ReceiveError, Rece
 use ephor_core::time::{Clock, Monotonic, Timestamp};
 use ephor_testkit::conformance::source::{SourceFixture, check};
 
-/// A clock that moves on by a millisecond whenever it is looked at, or stands where it is put.
+/// A clock that advances by a millisecond whenever it is read, or stands where it is set.
 struct Ticking(AtomicI64);
 
 impl Clock for Ticking {
@@ -83,7 +83,7 @@ async fn open(hub: &MemoryHub, start: StartPosition) -> Box<dyn Receiver> {
     hub.open(request(start, Some(5))).await.unwrap()
 }
 
-/// What is there now: none while there is nothing to tell.
+/// The events that are there now; `None` if there are none and no error.
 fn now(receiver: &mut Box<dyn Receiver>) -> Option<Result<Vec<Event>, ReceiveError>> {
     let mut events = Vec::new();
     let polled = receiver.receive(&mut events, 100).as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -336,8 +336,8 @@ async fn a_waiting_receiver_is_woken_by_every_fault() {
     }
 }
 
-/// Every event is sent just when its receivers, on another thread, are about
-/// to wait for it. A single one that is slept through stops the whole test.
+/// Every event is sent just when its receivers, on another thread, are about to wait for it. A
+/// single missed wake-up stops the whole test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_sleeps_through_news_on_several_threads() {
     const ROUNDS: u64 = 20_000;

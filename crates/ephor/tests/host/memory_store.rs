@@ -1,5 +1,5 @@
-//! The memory store keeps every promise of a store: with wakes and without, on
-//! a clock that is set and on the machine's own.
+//! The memory store passes the conformance suite: with and without wake-ups, on a manual clock and
+//! on the machine's own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -60,7 +60,7 @@ impl StoreFixture for MemoryFixture {
     }
 }
 
-/// The machine's own clock, as a backend with a server of its own has it.
+/// The machine's own clock, as for a backend with its own server.
 #[derive(Default)]
 struct RealTimeFixture(MemoryStore);
 

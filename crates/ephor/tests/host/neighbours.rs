@@ -1,5 +1,5 @@
-//! Beside processors that know no epochs: everybody reads with epoch 0, the last that came is served, and the lease says
-//! whose partition it is.
+//! Beside processors that know no epochs: all read with epoch 0, the last one that attached is
+//! served, and the lease decides who owns the partition.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use ephor_core::store::{Claim, Renewal};
 use ephor_testkit::TestFleet;
 use futures_util::FutureExt;
 
-/// A fleet of one partition whose store says that others share it, and a way to make that store fail.
+/// A fleet of one partition whose store is shared with other SDKs, and that store, to make it fail.
 fn mixed() -> (TestFleet, Ledger, TroubledStore) {
     let fleet = TestFleet::new(1).unwrap();
     let ledger = Ledger::new(&fleet);
@@ -41,23 +41,23 @@ async fn open(fleet: &TestFleet, epoch: Option<u64>) -> Result<Box<dyn Receiver>
     fleet.hub().open(request).await
 }
 
-/// The neighbour reads, as all of its kind do.
+/// Attaches the other SDK's processor, with epoch 0.
 async fn attach(fleet: &TestFleet) -> Box<dyn Receiver> {
     open(fleet, Some(0)).await.unwrap()
 }
 
-/// Whether somebody has its place there.
+/// True if another reader has taken its place.
 fn disconnected(receiver: &mut dyn Receiver) -> bool {
     let received = receiver.receive(&mut vec![], 1).now_or_never();
     matches!(received, Some(Err(ReceiveError::Disconnected { .. })))
 }
 
-/// Whether anybody reads with an epoch, be it 0. Asking disturbs nobody.
+/// True if any receiver reads with an epoch, even with 0. The check disconnects nobody.
 async fn is_read(fleet: &TestFleet) -> bool {
     open(fleet, None).await.is_err()
 }
 
-/// The neighbour takes the lease and asks nobody.
+/// The other SDK's processor takes the lease without asking.
 async fn take(fleet: &TestFleet, partition: PartitionId) {
     let view = fleet.store().view(fleet.group()).await.unwrap();
     let request = ClaimRequest {

@@ -1,4 +1,4 @@
-//! What a host tells of itself: snapshots, ownership changes, and the context of a partition.
+//! Observing a host: snapshots, ownership changes, and the context of a partition.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a person does to a fleet: seek, drain and pause.
+//! Operating a fleet: seek, drain and pause.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -158,7 +158,7 @@ async fn a_seek_while_no_host_runs_is_where_the_next_one_begins() {
     start(&mut fleet, "b", ledger.options(), &ledger.scribe()).await;
     until_finished(&fleet, &ledger, P0, 9).await;
     assert_eq!(ledger.delivered_to("b", P0), events(6, 9));
-    // Back it went by a person's will, and from there it advances again.
+    // The seek moved it back, and from there it advances again.
     fleet.stop("b").await;
     assert_eq!(stored(&fleet, P0).await.unwrap().position.finished(), Some(SequenceNumber(9)));
 }
@@ -170,7 +170,7 @@ async fn a_drained_host_hands_everything_over_takes_nothing_and_comes_back() {
     let began = ledger.now();
     fleet.until("b is not drained", || fleet.snapshot("b").partitions.is_empty()).await.unwrap();
     let took = ledger.now().since(began);
-    // It is woken and says so at once; the others see it at their next scan.
+    // It is woken and reports it at once; the others see it at their next scan.
     assert!(took < seconds(5) + millis(500), "{took:?}");
     fleet.pass(seconds(5)).await;
     assert_eq!(fleet.snapshot("b").state, HostState::Draining);
@@ -181,7 +181,7 @@ async fn a_drained_host_hands_everything_over_takes_nothing_and_comes_back() {
     }
     fleet.until_caught_up().await.unwrap();
     assert!(all(9).all(|partition| ledger.delivered(partition) == events(10, 14)), "nothing is repeated");
-    // Not even what nobody has.
+    // Not even partitions without an owner.
     fleet.kill("a");
     fleet.pass(seconds(60)).await;
     assert_eq!(fleet.snapshot("c").partitions.len(), 9);

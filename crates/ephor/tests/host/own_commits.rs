@@ -1,4 +1,4 @@
-//! Checkpoints that processors write by themselves: side by side, and in transactions of their own.
+//! Checkpoints that processors write themselves: concurrently, and in their own transactions.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn by_hand() -> EventProcessorOptions {
     EventProcessorOptions { checkpoint, ..EventProcessorOptions::default() }
 }
 
-/// A host that has finished three events and saved none; with its context, and the events.
+/// A host that has finished three events and saved none, with its context and the events.
 async fn three_are_finished() -> (TestFleet, TroubledStore, PartitionContext, Vec<Event>) {
     let fleet = TestFleet::new(1).unwrap();
     let store = TroubledStore::new(Arc::new(MemoryStore::new(fleet.environment())));
@@ -42,7 +42,7 @@ async fn three_are_finished() -> (TestFleet, TroubledStore, PartitionContext, Ve
     }
     fleet.until("read", || recorder.finished(0).len() == 3).await.unwrap();
     let context = contexts.lock().unwrap()[0].clone();
-    // The host's own group takes no other reader.
+    // The host's own group admits no other reader.
     fleet.hub().create_group("others").unwrap();
     let probe = OpenRequest::probe(&"others".parse().unwrap(), P0, "reader");
     let request = OpenRequest { start: StartPosition::Earliest, ..probe };
@@ -94,7 +94,8 @@ async fn a_partition_that_its_claimant_never_claims_is_taken_by_another() {
     can.start().await.unwrap();
     fleet.pass(SECOND * 60).await;
     let served = |host: &EventProcessorHost| host.snapshot().unwrap().partitions.len();
-    // Whoever cannot claim may well be handed its share by the one who has claimed it all.
+    // The host that cannot claim may still get its share by a handover from the one that has
+    // claimed everything.
     assert_eq!(served(&cannot) + served(&can), 2);
 }
 

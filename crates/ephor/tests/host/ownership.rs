@@ -1,4 +1,4 @@
-//! Who owns what, on a fleet in memory and virtual time.
+//! Tests of ownership, on a fleet in memory and virtual time.
 
 use ephor::PartitionId;
 use ephor_testkit::TestFleet;

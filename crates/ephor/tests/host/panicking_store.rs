@@ -1,4 +1,4 @@
-//! A store that panics: the task that called it reports that, and goes on.
+//! A store that panics: the task that called it reports the panic, and goes on.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn fleet_with_store(partitions: u32) -> (TestFleet, Ledger, TroubledStore) {
     (fleet, ledger, store)
 }
 
-/// Everything that a host calls, and what it waits for.
+/// All operations that a host uses, and the wait for changes.
 fn all_ops() -> impl Iterator<Item = Op> {
     HOST_OPS.into_iter().chain([Op::Changed])
 }

@@ -1,4 +1,4 @@
-//! The bugs that the simulation plants are real: each of them, and the same without it.
+//! The deliberate bugs of the simulation are real: each test runs with the bug and without it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ async fn start(fleet: &mut TestFleet, name: &str, rules: Rules, recorder: &Recor
     fleet.start(name, |host| host.rules(rules).processor(recorder.make())).await.unwrap();
 }
 
-/// How often a partition was claimed on this ground.
+/// The number of claims with this cause.
 async fn claims(fleet: &TestFleet, cause: ClaimCause) -> usize {
     let changes = fleet.admin().history(None, 1_000).await.unwrap();
     changes.iter().filter(|change| change.reason == ChangeReason::Claimed(cause)).count()

@@ -1,6 +1,7 @@
-//! Processors in trouble: calls that hang, panics before the first await, batches that keep failing.
+//! Processors in trouble: calls that hang, panics before the first await, batches that keep
+//! failing.
 //!
-//! What was finished before is safe meanwhile, and whoever looks is told how far behind it is.
+//! Earlier progress is saved meanwhile, and snapshots show the lag.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -66,7 +67,7 @@ async fn a_batch_that_only_works_in_pieces_is_over_its_failure_with_the_first_pi
     assert_eq!((owned(&fleet).stage, owned(&fleet).failing.is_none()), (Stage::Running, true));
 }
 
-/// Panics while a future is made, before anything could be polled; each so many times.
+/// Panics while a future is created, before it could be polled; each this many times.
 #[derive(Default)]
 struct Panics {
     open: AtomicU32,
@@ -120,7 +121,7 @@ impl EventProcessor for Sudden {
     }
 }
 
-/// A host with a sudden processor, and three events.
+/// A host whose processor panics that way, and three events.
 async fn sudden(panics: Panics) -> (TestFleet, Ledger, Arc<Panics>) {
     let (mut fleet, ledger) = Ledger::with_fleet(1);
     let panics = Arc::new(panics);
@@ -140,7 +141,7 @@ fn changes(ledger: &Ledger) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_before_the_first_await_is_a_panic_like_any_other() {
-    // The handler of errors does the same: that is its own business.
+    // A panic of the error handler has no further effect.
     let panics = Panics { batch: 1.into(), error: 1.into(), ..Panics::default() };
     let (fleet, ledger, panics) = sudden(panics).await;
     fleet.until_caught_up().await.unwrap();

@@ -1,4 +1,5 @@
-//! Where a partition begins to be read: initial positions, checkpoints, and partitions that come later.
+//! The position at which reading starts: initial positions, checkpoints, and partitions that are
+//! added later.
 
 use crate::common::ledger::Ledger;
 use crate::common::ledger::{P0, events, seconds, send, start, stored, stored_sequence, until_finished};
@@ -16,7 +17,7 @@ fn beginning(ledger: &Ledger, position: StartPosition) -> EventProcessorOptions 
     }
 }
 
-/// What is delivered of ten events that were there and three that come later.
+/// The events that are delivered, of ten that were there and three that come later.
 async fn delivered_from(fleet: &mut TestFleet, ledger: &Ledger, options: EventProcessorOptions) -> Vec<u64> {
     start(fleet, "a", options, &ledger.scribe()).await;
     fleet.pass(seconds(5)).await;
@@ -67,7 +68,7 @@ async fn the_initial_position_may_be_a_sequence_number() {
 async fn the_initial_position_may_be_an_offset() {
     let (mut fleet, ledger) = Ledger::with_fleet(1);
     send(&fleet, P0, 10);
-    // A look at the offsets first, as somebody has who writes one into a configuration.
+    // Reads the offsets first, as a user who writes one into a configuration does.
     let scribe = ledger.scribe().working(|context, batch| async move {
         let _ = context.checkpoint_at(&batch[6]).await?;
         Ok(())
@@ -161,7 +162,7 @@ async fn the_end_is_found_once_and_what_arrives_while_nobody_reads_is_not_lost()
     fleet.pass(seconds(5)).await;
     assert_eq!(ledger.delivered(P0), []);
     fleet.kill("a");
-    // Nobody owns the partition now, and nobody has ever finished an event of it.
+    // Nobody owns the partition now, and no event of it was ever finished.
     send(&fleet, P0, 4);
     start(&mut fleet, "b", beginning(&ledger, StartPosition::Latest), &ledger.scribe()).await;
     until_finished(&fleet, &ledger, P0, 13).await;
@@ -215,7 +216,7 @@ async fn a_partition_that_came_while_no_host_ran_is_read_from_its_first_event() 
     start(&mut fleet, "b", beginning(&ledger, StartPosition::Latest), &ledger.scribe()).await;
     fleet.pass(seconds(5)).await;
     assert_eq!(ledger.delivered(PartitionId(2)), events(0, 2));
-    // And once more, by a third host that never saw it grow.
+    // Once more, with a third host that never saw the hub grow.
     fleet.kill("b");
     start(&mut fleet, "c", beginning(&ledger, StartPosition::Latest), &ledger.scribe()).await;
     fleet.pass(seconds(60)).await;

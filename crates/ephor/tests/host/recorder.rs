@@ -1,4 +1,4 @@
-//! A processor that writes down every call, and does what a script says.
+//! A processor that records every call, and follows a script.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
@@ -16,7 +16,7 @@ use ephor::{
 use ephor_core::BoxFuture;
 use tokio::time::Instant;
 
-/// What a processor is asked to do, and that it did it.
+/// A call of a processor, or its success.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Call {
     Made,
@@ -34,7 +34,7 @@ pub(crate) struct Entry {
     pub(crate) host: String,
     pub(crate) partition: PartitionId,
     pub(crate) epoch: Epoch,
-    /// Which instance of the processor, from 1.
+    /// The number of the processor's instance, from 1.
     pub(crate) instance: u64,
     pub(crate) at: Instant,
     pub(crate) call: Call,
@@ -42,7 +42,7 @@ pub(crate) struct Entry {
 
 type Script = Arc<dyn Fn(PartitionContext, Call) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
 
-/// Makes processors that share one log.
+/// Creates processors that share one log.
 #[derive(Clone)]
 pub(crate) struct Recorder {
     log: Arc<Mutex<Log>>,
@@ -53,7 +53,7 @@ pub(crate) struct Recorder {
 #[derive(Default)]
 struct Log {
     entries: Vec<Entry>,
-    /// What the host reported: the kind with all its fields, and the text for people.
+    /// The reports of the host: the `Debug` text with all fields, and the text for people.
     reports: Vec<(String, String)>,
     running: BTreeMap<PartitionId, usize>,
     most_in_one_partition: usize,
@@ -61,12 +61,12 @@ struct Log {
 }
 
 impl Recorder {
-    /// Everything goes well at once.
+    /// All calls succeed at once.
     pub(crate) fn new() -> Self {
         Self::scripted(|_, _| async { Ok(()) })
     }
 
-    /// The script is asked at each call. A [`Call::Batch`] that it lets pass is finished.
+    /// The script runs at each call. A [`Call::Batch`] for which it returns `Ok` is finished.
     pub(crate) fn scripted<F, Fut>(script: F) -> Self
     where
         F: Fn(PartitionContext, Call) -> Fut + Send + Sync + 'static,
@@ -115,7 +115,7 @@ impl Recorder {
         self.entries().into_iter().filter(move |entry| entry.partition == PartitionId(partition))
     }
 
-    /// The events of all batches that began, in order, repetitions among them.
+    /// The events of all batches that began, in order, including repetitions.
     pub(crate) fn delivered(&self, partition: u32) -> Vec<u64> {
         let batch = |call| if let Call::Batch(events) = call { events } else { vec![] };
         self.calls(partition).into_iter().flat_map(batch).collect()
@@ -127,44 +127,44 @@ impl Recorder {
         self.calls(partition).into_iter().flat_map(batch).collect()
     }
 
-    /// Why the partition was closed, each time.
+    /// The reason of each close.
     pub(crate) fn closes(&self, partition: u32) -> Vec<CloseReason> {
         let reason = |call| if let Call::Close(reason) = call { Some(reason) } else { None };
         self.calls(partition).into_iter().filter_map(reason).collect()
     }
 
-    /// What `process_error` heard.
+    /// The errors that `process_error` received.
     pub(crate) fn heard(&self, partition: u32) -> Vec<String> {
         let text = |call| if let Call::Error(text) = call { Some(text) } else { None };
         self.calls(partition).into_iter().filter_map(text).collect()
     }
 
-    /// When each matching call was made.
+    /// The time of each matching call.
     pub(crate) fn times(&self, partition: u32, matches: impl Fn(&Call) -> bool) -> Vec<Instant> {
         self.of(partition).filter(|entry| matches(&entry.call)).map(|entry| entry.at).collect()
     }
 
-    /// How often `kind` was reported to `on_error`, such as `Stuck`.
+    /// The number of reports of this kind to `on_error`, such as `Stuck`.
     pub(crate) fn reports(&self, kind: &str) -> usize {
         self.log().reports.iter().filter(|(debug, _)| debug.starts_with(kind)).count()
     }
 
-    /// The texts of everything that was reported to `on_error`.
+    /// The texts of all reports to `on_error`.
     pub(crate) fn report_texts(&self) -> Vec<String> {
         self.log().reports.iter().map(|(_, text)| text.clone()).collect()
     }
 
-    /// The most calls for one partition that ran at the same time; more than one is wrong.
+    /// The most concurrent calls for one partition; more than one is wrong.
     pub(crate) fn most_in_one_partition(&self) -> usize {
         self.log().most_in_one_partition
     }
 
-    /// The most calls that ran at the same time.
+    /// The most concurrent calls.
     pub(crate) fn most_at_once(&self) -> usize {
         self.log().most_at_once
     }
 
-    /// Calls that run now.
+    /// The number of calls in progress.
     pub(crate) fn running(&self) -> usize {
         self.log().running.values().sum()
     }
@@ -195,7 +195,7 @@ impl Recording {
     }
 }
 
-/// Counts a call for as long as it lives, also if it is dropped half-way.
+/// Counts a call for as long as it lives, even if it is dropped half-way.
 struct InCall {
     recorder: Recorder,
     partition: PartitionId,
@@ -232,7 +232,7 @@ impl EventProcessor for Recording {
     }
 
     async fn process_error(&mut self, context: &PartitionContext, error: &PartitionError) {
-        // What it returns does not matter; it may panic.
+        // Its result does not matter; it may panic.
         let _ = self.act(context, Call::Error(error.to_string())).await;
     }
 

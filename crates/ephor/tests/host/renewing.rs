@@ -1,4 +1,4 @@
-//! Renewals whose leases are answered one by one: only what is unknown is asked again, and not too often.
+//! Renewals with an answer for each lease: only unknown ones are retried, and not too often.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -76,14 +76,14 @@ async fn a_pause_that_the_store_asks_for_is_kept_as_far_as_the_leases_allow() {
         fleet.pass(millis(4_500)).await;
         assert_eq!(sizes(&store), [8], "{asked:?}: not before");
         fleet.pass(seconds(5)).await;
-        // A third of what is left of the lease, and no more.
+        // A third of the rest of the lease, and no more.
         assert_eq!(sizes(&store)[..2], [8, 1], "{asked:?}");
         fleet.pass(seconds(30)).await;
         assert!(ledger.closings(P0).is_empty(), "{asked:?}, {times} times: {:?}", sizes(&store));
     }
 }
 
-/// What matters most comes first, for a store that cannot renew everything in time.
+/// The most urgent leases come first, for a store that cannot renew everything in time.
 #[tokio::test(start_paused = true)]
 async fn the_leases_that_end_first_are_renewed_first() {
     let (fleet, _ledger, store) = just_renewed().await;
@@ -94,7 +94,7 @@ async fn the_leases_that_end_first_are_renewed_first() {
     assert_eq!(whole[0], last, "{:?}", store.renewed());
 }
 
-/// Why a lease was lost is in a view, and one view shows it for all of them.
+/// A view shows why a lease was lost, and one view is enough for all of them.
 #[tokio::test(start_paused = true)]
 async fn partitions_that_are_lost_together_are_explained_by_one_view() {
     let (fleet, ledger, store) = just_renewed().await;
@@ -104,7 +104,7 @@ async fn partitions_that_are_lost_together_are_explained_by_one_view() {
     let closed: BTreeSet<u32> =
         (0..PARTITIONS).filter(|number| !ledger.closings(PartitionId(*number)).is_empty()).collect();
     assert_eq!(closed.len(), 8);
-    // Scans come between.
+    // Scans come in between.
     let views = store.calls(Op::View);
     assert!(views <= 5, "{views} views");
 }

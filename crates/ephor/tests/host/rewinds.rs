@@ -1,4 +1,4 @@
-//! A checkpoint is written over only on proof that its position does not exist.
+//! Rewinds: a checkpoint is overwritten only on proof that its position does not exist.
 
 use crate::common::ledger::{
     Ledger, P0, events, seconds, send, start, stored, stored_sequence, until_finished,
@@ -61,7 +61,7 @@ async fn a_host_whose_checkpoint_is_ahead_of_lagging_properties_starts_behind_it
 #[tokio::test(start_paused = true)]
 async fn a_power_failure_that_lost_what_was_read_does_not_repeat_the_log() {
     let (fleet, ledger) = ten_are_finished(OnInvalidPosition::Earliest).await;
-    // Events 6 to 9 are gone, and 10 to 13 will never be.
+    // Events 6 to 9 are lost, and the numbers 10 to 13 will never be used.
     fleet.hub().lose_power(|_| 4);
     fleet.pass(seconds(120)).await;
     assert_eq!(stored_sequence(&fleet, P0).await, Some(9), "{:?}", stored(&fleet, P0).await);
@@ -126,7 +126,7 @@ async fn a_position_that_is_refused_once_is_tried_again_before_anything_is_writt
     start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
     fleet.pass(seconds(1)).await;
     assert_eq!(stored_sequence(&fleet, P0).await, Some(9));
-    // The node that refused it was behind the others.
+    // The node that refused it lagged behind the others.
     send(&fleet, P0, 6);
     until_finished(&fleet, &ledger, P0, 10).await;
     assert_eq!(ledger.delivered(P0), [10]);

@@ -1,4 +1,4 @@
-//! Checkpoints that follow each other closely: few of them reach the store, and the last one always does.
+//! Rate-limited checkpoints: few of them reach the store, and the last one always does.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn by_hand(ledger: &Ledger) -> EventProcessorOptions {
     EventProcessorOptions { checkpoint, max_batch_size: 1, ..ledger.options() }
 }
 
-/// Takes so long for each event, and then writes a checkpoint; the answers are kept.
+/// Takes this long for each event, and then writes a checkpoint; the results are kept.
 fn eager(fleet: &TestFleet, ledger: &Ledger, each: Duration) -> (Scribe, Arc<Mutex<Vec<Checkpointed>>>) {
     let (environment, answers) = (fleet.environment(), Arc::<Mutex<Vec<Checkpointed>>>::default());
     let log = answers.clone();
@@ -49,7 +49,7 @@ async fn checkpoints_for_every_event_cost_the_store_no_more_than_their_rate_and_
     let saves = saves(&ledger);
     let apart: Vec<_> = saves.windows(2).map(|pair| pair[1].at.since(pair[0].at)).collect();
     assert!(apart.iter().all(|apart| *apart >= SPACING), "{apart:?}");
-    // 1,000 events of 3 ms take three seconds: about thirty turns, of which none is left unused.
+    // 1,000 events of 3 ms take three seconds: about thirty turns, all of which are used.
     assert!((25..=32).contains(&saves.len()), "{} saves", saves.len());
     let answers = answers.lock().unwrap();
     assert!(matches!(answers[0], Checkpointed::Saved(_)), "a quiet partition's first is written at once");

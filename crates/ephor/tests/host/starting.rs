@@ -1,4 +1,4 @@
-//! Building and starting a host: what is refused and in which words, and what only waits.
+//! Building and starting a host: the errors and their texts, and the faults that only delay it.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn build_error(builder: HostBuilder) -> String {
     builder.for_each_event(|_, _| async { Ok(()) }).unwrap_err().to_string()
 }
 
-/// A host of the fleet that is not kept by it.
+/// A host of the fleet's group that the fleet does not own.
 fn host_of(fleet: &TestFleet, name: &str, recorder: &Recorder) -> EventProcessorHost {
     let options = EventProcessorOptions { on_error: recorder.on_error(), ..EventProcessorOptions::default() };
     EventProcessorHost::builder_from(Arc::new(fleet.hub().clone()), fleet.store().clone())
@@ -136,7 +136,7 @@ async fn a_second_start_is_refused_and_disturbs_nothing() {
     assert_eq!(fleet.snapshot("a").host, me);
 }
 
-/// A hub that does not answer before it is told to.
+/// A hub that does not answer until it is notified.
 struct Slow {
     hub: MemoryHub,
     answers: Arc<tokio::sync::Notify>,
@@ -260,7 +260,7 @@ async fn a_host_with_nothing_to_own_stands_by() {
     assert_eq!(fleet.snapshot(standby).state, HostState::Active);
 }
 
-/// Does not run: it is enough that it compiles.
+/// Never runs: it is enough that it compiles.
 #[expect(dead_code, reason = "checked by the compiler")]
 fn everything_may_move_between_threads(host: &EventProcessorHost, context: &PartitionContext) {
     fn sendable<T: Send>(_: T) {}

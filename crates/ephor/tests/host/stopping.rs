@@ -1,4 +1,4 @@
-//! Stop means stopped: drained, closed, saved, released; and the report says what was not.
+//! Graceful shutdown: drained, closed, saved, released; and the report lists the exceptions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -204,7 +204,7 @@ async fn a_stop_that_nobody_waits_for_is_carried_out_and_the_host_can_start_agai
     send(&fleet, P0, 1);
     fleet.start("a", |host| host.processor(recorder.make())).await.unwrap();
     fleet.until("in a call", || recorder.running() == 1).await.unwrap();
-    // As somebody does who is out of patience.
+    // A second stop with less time.
     assert!(fleet.host("a").stop(SECOND * 20).now_or_never().is_none());
     fleet.until("closed", || recorder.closes(0) == [CloseReason::Shutdown]).await.unwrap();
     fleet.pass(SECOND).await;
@@ -275,7 +275,7 @@ async fn a_host_that_is_dropped_releases_nothing_and_its_tasks_end() {
     while let Some(change) = changes.next().now_or_never().expect("the stream ends with the host") {
         assert!(change.to.is_some(), "{change}");
     }
-    // Nobody renews: the lease runs out, and the next host takes over.
+    // Nobody renews: the lease expires, and the next host takes over.
     let before = fleet.admin().leases().await.unwrap()[0].epoch;
     let began = Instant::now();
     fleet.start("b", |host| host.for_each_event(|_, _| async { Ok(()) })).await.unwrap();

@@ -1,4 +1,4 @@
-//! How often a host calls its store, which somebody pays for.
+//! The number of calls that a host makes to its store, which cost money.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use ephor_testkit::{CountingStore, TestFleet};
 
 type Calls = BTreeMap<&'static str, usize>;
 
-/// The calls that a still host makes in ten minutes if it owns `owned` of
-/// `partitions`, and another host owns the rest.
+/// The calls that an idle host makes in ten minutes if it owns `owned` of `partitions`, and another
+/// host owns the rest.
 async fn calls_of_a_still_host(owned: u32, partitions: u32) -> Calls {
     let mut fleet = TestFleet::new(partitions).unwrap();
     let ledger = Ledger::new(&fleet);
@@ -44,7 +44,7 @@ async fn calls_of_a_still_host(owned: u32, partitions: u32) -> Calls {
     calls
 }
 
-/// The same calls about as often: when exactly a host looks is left to chance.
+/// Checks that the counts are about equal: the exact times of scans are random.
 fn assert_alike(some: &Calls, others: &Calls) {
     assert!(some.keys().eq(others.keys()), "{some:?} {others:?}");
     for (call, count) in some {
@@ -67,7 +67,7 @@ async fn a_still_host_makes_as_many_calls_however_many_partitions_it_owns() {
         assert_alike(&few, &calls_of_a_still_host(partitions, partitions).await);
     }
     assert_eq!(few["renew"], 60, "one renewal for all, every ten seconds");
-    // A look every 5 s less up to a quarter; a heartbeat with the first look after ten seconds.
+    // A scan every 5 s less up to a quarter; a heartbeat with the first scan after ten seconds.
     assert!((120..=160).contains(&few["view"]), "{few:?}");
     assert!(few["heartbeat"] <= 60, "{few:?}");
     assert_eq!(few.len(), 3, "and nothing else: {few:?}");

@@ -1,4 +1,4 @@
-//! A store that fails, hangs and tells untruths: the host survives, stops in time, and comes back.
+//! A store that fails, hangs and lies: the host survives, stops in time, and recovers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn every_two(ledger: &Ledger) -> EventProcessorOptions {
     EventProcessorOptions { checkpoint: CheckpointPolicy::every_events(2), ..ledger.options() }
 }
 
-/// No epoch of a partition was opened twice, by anybody.
+/// Checks that no epoch of a partition was opened twice, by any host.
 fn assert_no_epoch_is_served_twice(ledger: &Ledger) {
     let mut served = BTreeSet::new();
     for entry in ledger.entries().into_iter().filter(|entry| entry.what == What::Opened) {
@@ -100,7 +100,7 @@ async fn a_store_that_is_away_for_less_than_a_lease_stops_nothing_and_moves_noth
         fleet.pass(seconds(60)).await;
         let changes = ledger.entries().len();
         store.trouble_all(trouble);
-        // Wherever in its interval the store goes away, a lease has at least 17 s left.
+        // Wherever in the interval the outage begins, a lease has at least 17 s left.
         load(&fleet, 4, 15).await;
         store.heal();
         load(&fleet, 4, 30).await;
@@ -131,7 +131,7 @@ async fn a_store_that_is_away_for_longer_makes_the_host_stop_before_its_lease_en
         let calls = ledger.entries().into_iter().filter(|e| matches!(e.what, What::Delivered(_)));
         let last = calls.map(|entry| entry.at).max().unwrap();
         assert!(last < deadline, "{trouble:?}: delivered at {last:?}, past {deadline:?}");
-        // A checkpoint that hangs holds a batch up for the 5 s that a store call may take.
+        // A checkpoint that hangs delays a batch by the 5 s that a store call may take.
         assert!(last + seconds(6) > deadline, "{trouble:?}: it did not work for as long as it could");
         assert!(all(2).all(|partition| ledger.closings(partition) == [CloseReason::LeaseLost]));
         let healed = ledger.now();
@@ -145,7 +145,7 @@ async fn a_store_that_is_away_for_longer_makes_the_host_stop_before_its_lease_en
     }
 }
 
-/// Whoever is back first does not take the others for dead: they had no store either.
+/// The first host that recovers does not declare the others dead: they had no store, either.
 #[tokio::test(start_paused = true)]
 async fn when_the_store_is_back_nobody_takes_more_than_its_share() {
     for trouble in [Trouble::Fails, Trouble::Hangs] {
@@ -166,7 +166,7 @@ async fn when_the_store_is_back_nobody_takes_more_than_its_share() {
         let lines = &history[..history.len() - before];
         let moved = lines.iter().filter(|line| line.reason == ChangeReason::HandedOver).count();
         assert_eq!(moved, 0, "{trouble:?}: {lines:#?}");
-        // Given back by its last owner, and taken by one.
+        // Released by its last owner, and claimed by one.
         assert!(lines.len() <= 12, "{trouble:?}: {lines:#?}");
     }
 }
@@ -183,7 +183,7 @@ async fn the_host_says_what_is_wrong_with_the_store_and_for_how_long() {
         assert!(well.store_failing_for.is_none() && well.store_error.is_none(), "{well:?}");
         store.trouble_all(trouble);
         fleet.pass(seconds(60)).await;
-        // The first call after that is a scan's, within 5 s, and may hang for 5 s more.
+        // The first call after that belongs to a scan within 5 s, and may hang for 5 s more.
         let failing = fleet.snapshot("a");
         let time = failing.store_failing_for.unwrap();
         assert!(time > seconds(49) && time <= seconds(60), "{trouble:?}: {time:?}");
@@ -200,7 +200,7 @@ async fn the_host_says_what_is_wrong_with_the_store_and_for_how_long() {
         fleet.pass(seconds(10)).await;
         let well = fleet.snapshot("a");
         assert!(well.store_failing_for.is_none() && well.store_error.is_none(), "{trouble:?}: {well:?}");
-        // From now on it is another time that it fails.
+        // From now on it is a new outage.
         store.trouble_all(trouble);
         fleet.pass(seconds(20)).await;
         let time = fleet.snapshot("a").store_failing_for.unwrap();
@@ -376,7 +376,7 @@ async fn a_store_clock_that_jumps_by_five_minutes_moves_nothing() {
             assert_eq!(fleet.admin().history(None, 1_000).await.unwrap(), before, "by {jump} ms: it moved");
             assert!(all(6).all(|partition| ledger.delivered(partition) == events(0, 119)));
             assert_eq!(ledger.reports("ClockSkew").len(), 3, "each host says so once");
-            // Whoever really dies is found to be dead all the same.
+            // A host that really dies is declared dead all the same.
             fleet.kill("b");
             let died = ledger.now();
             fleet.until_balanced().await.unwrap();

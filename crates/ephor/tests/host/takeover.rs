@@ -1,4 +1,4 @@
-//! Partitions that are taken, not given: from owners that are silent, from foreign readers, up to a maximum.
+//! Takeovers: from unresponsive owners, from foreign readers, up to a maximum.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -18,8 +18,8 @@ use ephor_core::source::OpenRequest;
 use ephor_core::store::{Claim, Renewal};
 use ephor_testkit::TestFleet;
 
-/// A host that renews and beats, and never answers anybody. Tells when each
-/// of its leases was last renewed.
+/// A host that renews and writes heartbeats, but never answers requests. Reports the time of the
+/// last renewal of each of its leases.
 struct Silent {
     renewed: Arc<Mutex<BTreeMap<PartitionId, Monotonic>>>,
     _task: TaskHandle,
@@ -110,7 +110,7 @@ async fn an_owner_that_never_answers_is_robbed_and_its_time_is_waited_out() {
     assert_eq!(thefts, 1, "each has its share now, and nothing more is stolen");
 }
 
-/// A reader that is none of ours.
+/// Opens a foreign reader.
 async fn intrude(fleet: &TestFleet, epoch: u64) -> Box<dyn Receiver> {
     let request = OpenRequest {
         group: fleet.group().group.clone(),
@@ -144,7 +144,7 @@ async fn a_foreign_reader_is_named_and_the_partition_claimed_back_above_its_epoc
     send(&fleet, P0, 5);
     until_finished(&fleet, &ledger, P0, 9).await;
     drop(intruder);
-    // Peace: after a minute the trouble is forgotten.
+    // Afterwards it is quiet: after a minute the failures are forgotten.
     fleet.pass(seconds(120)).await;
     assert_eq!(ledger.reports("ForeignReader").len(), 1);
 }
@@ -157,7 +157,7 @@ async fn a_foreign_reader_that_insists_is_fought_five_times_and_then_left_alone_
     let mut intruders = vec![];
     let mut taken = vec![];
     let mut last = Epoch::NONE;
-    // Whenever the host is back, the intruder comes again with a higher epoch.
+    // Whenever the host is back, the foreign reader comes again with a higher epoch.
     let end = ledger.now() + seconds(110);
     while ledger.now() < end {
         let epoch = ledger.context(P0).epoch();
@@ -217,7 +217,8 @@ async fn the_highest_foreign_epoch_that_counts_leaves_room_for_hosts_for_ever() 
     let above = Epoch::from_stored((1 << 62) + 1);
     fleet.until("not claimed back", || ledger.context(P0).epoch() == above).await.unwrap();
     fleet.pass(millis(50)).await;
-    // Equal to the owner's, and beyond what is climbed over; but the next epoch is above it anyway.
+    // Equal to the owner's, and beyond the limit for foreign epochs; but the next epoch is above it
+    // anyway.
     intruders.push(intrude(&fleet, above.get()).await);
     fleet.until("not claimed back", || ledger.context(P0).epoch() > above).await.unwrap();
     assert!(ledger.reports("ForeignReaderBeyondReach").is_empty(), "{:?}", ledger.all_reports());
@@ -245,7 +246,7 @@ async fn no_host_owns_more_than_its_maximum_and_what_is_left_over_is_reported() 
     fleet.pass(seconds(60)).await;
     assert_eq!(fleet.snapshot("b").partitions.len(), 3, "not even when another dies");
     start(&mut fleet, "c", ledger.options(), &ledger.scribe()).await;
-    // Two are free; the three of the dead are believed to be so after half a lease of watching.
+    // Two are free; the three of the dead host count as expired after half a lease of watching.
     fleet.pass(seconds(20)).await;
     assert_eq!(["b", "c"].map(|name| fleet.snapshot(name).partitions.len()), [3, 5]);
     for partition in (0..8).map(PartitionId) {

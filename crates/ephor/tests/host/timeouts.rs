@@ -1,4 +1,5 @@
-//! Calls that hang at an await: given up after `process_timeout`, and in the end somebody else's turn.
+//! Calls that hang at an await: given up after `process_timeout`, and in the end the partition is
+//! released.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +12,7 @@ use ephor_testkit::TestFleet;
 const P0: PartitionId = PartitionId(0);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The first so many batches with an event hang.
+/// The first `times` batches with an event hang.
 fn hangs(times: u32) -> Recorder {
     let left = Arc::new(AtomicU32::new(times));
     Recorder::scripted(move |_, call| {

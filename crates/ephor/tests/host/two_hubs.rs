@@ -1,4 +1,5 @@
-//! Hubs of one name, and a hub that was made anew: hosts that share a store read one hub.
+//! Hubs with the same name, and a hub that was created again: hosts that share a store must read
+//! one hub.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use ephor_core::BoxFuture;
 use ephor_core::source::{HubProperties, OpenError, OpenRequest, PartitionProperties, SourceError};
 use ephor_testkit::TestFleet;
 
-/// A hub that can be reached at an address of its own.
+/// A hub with an address of its own.
 struct At(&'static str, MemoryHub);
 
 impl EventSource for At {
@@ -44,7 +45,7 @@ impl EventSource for At {
     }
 }
 
-/// Another hub of the same name, with another log.
+/// Another hub with the same name and another log.
 fn namesake(fleet: &TestFleet) -> MemoryHub {
     let hub = MemoryHub::new(fleet.hub().hub().as_str(), 2).unwrap();
     let hub = hub.with_clock(Arc::new(ephor_testkit::VirtualEnvironment::new()));
@@ -80,7 +81,7 @@ async fn a_host_does_not_start_beside_one_that_reads_another_hub_of_that_name() 
     let begun = ledger.now();
     let error = second.start().await.unwrap_err();
     let took = ledger.now().since(begun);
-    // The others have 90 s to look at the hub again, and a heartbeat comes every 10 s.
+    // The others have 90 s to ask the hub again, and a heartbeat comes every 10 s.
     assert!(took >= seconds(90) && took < seconds(120), "{took:?}");
     let StartError::AnotherHub { host: HostId { name, .. }, .. } = &error else { panic!("{error}") };
     assert_eq!(name.as_str(), "a");
@@ -174,7 +175,7 @@ async fn a_shutdown_is_heard_while_a_start_waits_for_the_others() {
     let took = ledger.now().since(begun);
     assert!(took <= seconds(13), "{took:?}");
     assert!(second.snapshot().is_none());
-    // It may be started again: the start that was given up is not in the way.
+    // It may be started again: the cancelled start is not in the way.
     first.stop(seconds(5)).await.unwrap();
     second.start().await.unwrap();
 }

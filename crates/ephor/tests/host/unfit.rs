@@ -1,4 +1,4 @@
-//! Partitions that do not open: on one host, or anywhere.
+//! Partitions that do not open: on one host, or on all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use ephor_testkit::TestFleet;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// `open` fails where this says so.
+/// `open` fails for contexts for which this returns true.
 fn does_not_open(fails: impl Fn(&PartitionContext) -> bool + Send + Sync + 'static) -> Recorder {
     Recorder::scripted(move |context, call| {
         let failed = call == Call::Open && fails(&context);
@@ -77,7 +77,7 @@ async fn a_partition_that_opens_nowhere_moves_no_other_and_is_tried_ever_less_of
 #[tokio::test(start_paused = true)]
 async fn a_partition_that_does_not_open_on_one_host_is_opened_by_another() {
     let mut fleet = TestFleet::new(4).unwrap();
-    // Whichever host is asked first is the one that cannot.
+    // The first host that opens is the one that cannot.
     let unable: Arc<std::sync::OnceLock<String>> = Arc::default();
     let first = unable.clone();
     let recorder = does_not_open(move |context| {

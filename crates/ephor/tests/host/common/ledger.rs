@@ -1,4 +1,5 @@
-//! What processors, hosts and the store did, in one order: the ledger that tests read afterwards.
+//! A ledger of everything that processors, hosts and the store did, in one order, for tests to
+//! read.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
@@ -37,13 +38,13 @@ pub enum What {
     Delivered(Vec<u64>),
     /// It returned `Ok`.
     Finished(Vec<u64>),
-    /// `process_error` heard of this.
+    /// `process_error` received this.
     Told(String),
     /// `close` was called.
     Closing(CloseReason),
     /// `close` returned `Ok`.
     Closed(CloseReason),
-    /// The store took a checkpoint up to this event.
+    /// The store saved a checkpoint up to this event.
     Saved(Option<u64>),
     /// The store changed the owner.
     Changed(ChangeReason),
@@ -52,20 +53,20 @@ pub enum What {
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub at: Monotonic,
-    /// Who did it; for changes of owner, the new one.
+    /// The host that did it; for changes of owner, the new owner.
     pub host: String,
     pub partition: PartitionId,
     pub epoch: Epoch,
     pub what: What,
 }
 
-/// Something that a host reported to its error handler.
+/// An error that a host reported to its error handler.
 #[derive(Clone, Debug)]
 pub struct Report {
     pub at: Monotonic,
-    /// As it is written in code: begins with the name of the variant.
+    /// Its `Debug` text, which begins with the name of the variant.
     pub kind: String,
-    /// As a person reads it.
+    /// Its `Display` text.
     pub text: String,
 }
 
@@ -87,7 +88,7 @@ impl Ledger {
         Self { environment: fleet.environment(), pages: Arc::default() }
     }
 
-    /// A fleet of so many partitions whose store writes into the ledger too.
+    /// A fleet of this many partitions whose store writes into the ledger, too.
     pub fn with_fleet(partitions: u32) -> (TestFleet, Self) {
         let fleet = TestFleet::new(partitions).unwrap();
         let ledger = Self::new(&fleet);
@@ -153,12 +154,12 @@ impl Ledger {
         self.pages().entries.clone()
     }
 
-    /// What happened to one partition.
+    /// The entries of one partition.
     pub fn of(&self, partition: PartitionId) -> Vec<Entry> {
         self.entries().into_iter().filter(|entry| entry.partition == partition).collect()
     }
 
-    /// When this happened first.
+    /// The first entry that matches.
     pub fn first(&self, mut wanted: impl FnMut(&Entry) -> bool) -> Option<Entry> {
         self.entries().into_iter().find(|entry| wanted(entry))
     }
@@ -171,7 +172,7 @@ impl Ledger {
         })
     }
 
-    /// The same, to one host only.
+    /// The same, for one host only.
     pub fn delivered_to(&self, host: &str, partition: PartitionId) -> Vec<u64> {
         let entries = self.of(partition).into_iter().filter(|entry| entry.host == host);
         entries
@@ -187,7 +188,7 @@ impl Ledger {
         })
     }
 
-    /// The checkpoints that the store took, in order.
+    /// The checkpoints that the store saved, in order.
     pub fn saved(&self, partition: PartitionId) -> Vec<u64> {
         self.flat(partition, |what| match what {
             What::Saved(Some(sequence)) => vec![sequence],
@@ -207,18 +208,18 @@ impl Ledger {
         self.of(partition).into_iter().flat_map(|entry| pick(entry.what)).collect()
     }
 
-    /// What was reported under this name.
+    /// The reports of this kind.
     pub fn reports(&self, kind: &str) -> Vec<Report> {
         let reports = self.pages().reports.clone();
         reports.into_iter().filter(|report| report.kind.starts_with(kind)).collect()
     }
 
-    /// Everything that was reported.
+    /// All reports.
     pub fn all_reports(&self) -> Vec<Report> {
         self.pages().reports.clone()
     }
 
-    /// The newest context of a partition, kept as a careless processor might.
+    /// The newest context of a partition, kept for too long as a careless processor might.
     pub fn context(&self, partition: PartitionId) -> PartitionContext {
         self.pages().contexts.get(&partition).cloned().unwrap()
     }
@@ -235,7 +236,7 @@ type Work =
 type Closing =
     Arc<dyn Fn(PartitionContext, CloseReason) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
 
-/// A processor that writes everything down.
+/// A processor that records everything.
 #[derive(Clone)]
 pub struct Scribe {
     ledger: Ledger,
@@ -244,7 +245,7 @@ pub struct Scribe {
 }
 
 impl Scribe {
-    /// Does this with every batch.
+    /// Runs this for every batch.
     pub fn working<F>(self, work: impl Fn(PartitionContext, Vec<Event>) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<(), BoxError>> + Send + 'static,
@@ -252,7 +253,7 @@ impl Scribe {
         Self { work: Arc::new(move |context, events| Box::pin(work(context, events))), ..self }
     }
 
-    /// Does this in `close`.
+    /// Runs this in `close`.
     pub fn closing<F>(
         self,
         closing: impl Fn(PartitionContext, CloseReason) -> F + Send + Sync + 'static,
@@ -263,7 +264,7 @@ impl Scribe {
         Self { closing: Arc::new(move |context, reason| Box::pin(closing(context, reason))), ..self }
     }
 
-    /// Takes so long for every batch.
+    /// Takes this long for every batch.
     pub fn taking(self, time: Duration) -> Self {
         let environment = self.ledger.environment.clone();
         self.working(move |_, _| {
@@ -322,31 +323,31 @@ pub async fn start_with(
     fleet.start(name, finish).await.unwrap();
 }
 
-/// Sends so many events as one, and gives back the last one's number.
+/// Sends this many events as one batch, and returns the number of the last one.
 pub fn send(fleet: &TestFleet, partition: PartitionId, events: u64) -> u64 {
     let first =
         fleet.hub().send_batch(partition, (0..events).map(|n| NewEvent::new(format!("{n}")))).unwrap();
     first.0 + events - 1
 }
 
-/// Waits until this event and those before it are finished by an owner.
+/// Waits until an owner has finished this event and those before it.
 pub async fn until_finished(fleet: &TestFleet, ledger: &Ledger, partition: PartitionId, sequence: u64) {
     let what = format!("event {sequence} of partition {partition} was not finished");
     fleet.until(&what, || ledger.finished(partition).contains(&sequence)).await.unwrap();
 }
 
-/// The checkpoint that the store has.
+/// The stored checkpoint.
 pub async fn stored(fleet: &TestFleet, partition: PartitionId) -> Option<Checkpoint> {
     let view = fleet.store().view(fleet.group()).await.unwrap();
     view.checkpoint(partition).cloned()
 }
 
-/// The last event that is finished by the checkpoint that the store has.
+/// The last finished event by the stored checkpoint.
 pub async fn stored_sequence(fleet: &TestFleet, partition: PartitionId) -> Option<u64> {
     stored(fleet, partition).await?.position.finished().map(|SequenceNumber(number)| number)
 }
 
-/// The name of the owner, by the store.
+/// The name of the owner in the store.
 pub async fn owner(fleet: &TestFleet, partition: PartitionId) -> Option<String> {
     let view = fleet.store().view(fleet.group()).await.unwrap();
     Some(view.lease(partition)?.owner.as_ref()?.name.to_string())

@@ -1,4 +1,4 @@
-//! What several test files share.
+//! Helpers that several test files share.
 
 pub mod ledger;
 pub mod troubled_store;

@@ -32,11 +32,11 @@ pub enum Op {
     Save,
     Seek,
     History,
-    /// Only panics, and is not counted: it is no question that is answered.
+    /// Only panics, and is not counted, because it is a wait and not a request.
     Changed,
 }
 
-/// What a host calls in the course of its life.
+/// All operations that a host uses.
 pub const HOST_OPS: [Op; 9] = [
     Op::Found,
     Op::View,
@@ -51,17 +51,17 @@ pub const HOST_OPS: [Op; 9] = [
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// An error, and nothing happened.
+    /// An error, and nothing is carried out.
     Fails,
-    /// No answer, and nothing happened.
+    /// No answer, and nothing is carried out.
     Hangs,
-    /// An error, although it happened.
+    /// An error, although it is carried out.
     LandsAndFails,
-    /// No answer, although it happened.
+    /// No answer, although it is carried out.
     LandsAndHangs,
-    /// It happens at once, and the answer takes this long.
+    /// It is carried out at once, and the answer takes this long.
     AnswersAfter(Duration),
-    /// A panic, and nothing happened.
+    /// A panic, and nothing is carried out.
     Panics,
 }
 
@@ -71,13 +71,13 @@ type RenewalRule = Box<dyn FnMut(PartitionId) -> Option<Renewal> + Send>;
 struct State {
     troubles: BTreeMap<Op, (Trouble, usize)>,
     calls: BTreeMap<Op, usize>,
-    /// What is answered instead, for each lease by itself; then nothing happens to it.
+    /// The answers for single leases instead of a renewal, which is then not carried out.
     renewals: Option<RenewalRule>,
     /// The partitions of each renewal.
     renewed: Vec<Vec<PartitionId>>,
 }
 
-/// Clones share their troubles.
+/// A store with faults. Clones share them.
 #[derive(Clone)]
 pub struct TroubledStore {
     inner: Arc<dyn Store>,
@@ -93,22 +93,22 @@ impl TroubledStore {
         self.state.lock().unwrap()
     }
 
-    /// From now on, until [`heal`](Self::heal).
+    /// Injects a fault until [`heal`](Self::heal).
     pub fn trouble(&self, op: Op, trouble: Trouble) {
         self.trouble_times(op, trouble, usize::MAX);
     }
 
-    /// The next so many times.
+    /// Injects a fault the next `times` times.
     pub fn trouble_times(&self, op: Op, trouble: Trouble, times: usize) {
         self.state().troubles.insert(op, (trouble, times));
     }
 
-    /// Everything that a host calls.
+    /// Injects a fault into all operations that a host uses.
     pub fn trouble_all(&self, trouble: Trouble) {
         HOST_OPS.iter().for_each(|op| self.trouble(*op, trouble));
     }
 
-    /// From now on these answers stand for the renewals of single leases.
+    /// From now on these are the answers to renewals of single leases.
     pub fn answer_renewals(&self, rule: impl FnMut(PartitionId) -> Option<Renewal> + Send + 'static) {
         self.state().renewals = Some(Box::new(rule));
     }
@@ -173,7 +173,7 @@ impl TroubledStore {
     }
 }
 
-/// Lets time pass, as hosts in tests count it.
+/// Lets virtual time pass.
 #[expect(clippy::disallowed_methods, reason = "these tests run on virtual time")]
 pub async fn pass(time: Duration) {
     tokio::time::sleep(time).await;

@@ -1,7 +1,7 @@
-//! An Azurite of our own: the emulator of Azure Blob Storage, in a folder of its own, on a free port.
+//! Starts Azurite, the emulator of Azure Blob Storage, in a folder of its own, on a free port.
 //!
-//! It is stopped when the process that started it is gone, however that ended: a shell waits for the end of its
-//! input, which only that process can write to.
+//! It is stopped when the process that started it is gone, however that ended: a shell waits for
+//! the end of its input, to which only that process can write.
 
 #![allow(clippy::unwrap_used, reason = "a test whose server does not start shall fail right there")]
 
@@ -22,7 +22,7 @@ pub const ACCOUNT: &str = "devstoreaccount1";
 pub const KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-/// Runs the program behind its folder, and ends it and removes the folder when the input ends.
+/// Runs the program with its folder; when the input ends, kills it and removes the folder.
 const SCRIPT: &str = r#"
 folder=$1; shift
 "$@" --location "$folder" </dev/null >/dev/null & program=$!
@@ -33,13 +33,13 @@ kill -CONT $program; kill -KILL $program; wait $program
 rm -rf "$folder"
 "#;
 
-/// An Azurite that runs; it panics when the machine does not let it do what it should.
+/// A running Azurite. It panics when the machine does not let it do its work.
 #[derive(Debug)]
 pub struct Azurite {
     /// Ends the server when its input ends.
     keeper: Child,
     server: Pid,
-    /// Where it listens, on the loopback interface.
+    /// The port on which it listens, on the loopback interface.
     pub port: u16,
 }
 
@@ -49,12 +49,13 @@ fn program() -> PathBuf {
 }
 
 impl Azurite {
-    /// A new one, with nothing in it.
+    /// A new, empty one.
     pub fn start() -> Self {
         Self::with_time(vec![])
     }
 
-    /// The same, with a clock that is this many seconds ahead of this machine's, or behind it.
+    /// The same, with a clock that is this many seconds ahead of this machine's, or behind it if
+    /// negative.
     pub fn start_ahead(seconds: i64) -> Self {
         Self::with_time(other_time::variables(seconds))
     }
@@ -85,7 +86,7 @@ impl Azurite {
         format!("http://127.0.0.1:{}/{ACCOUNT}", self.port)
     }
 
-    /// What an application is given.
+    /// The connection string for an application.
     pub fn connection_string(&self) -> String {
         let endpoint = self.endpoint();
         format!(
@@ -93,12 +94,12 @@ impl Azurite {
         )
     }
 
-    /// Stops it in its tracks.
+    /// Suspends it.
     pub fn pause(&self) {
         kill_process(self.server, Signal::STOP).unwrap();
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub fn resume(&self) {
         kill_process(self.server, Signal::CONT).unwrap();
     }
@@ -112,7 +113,7 @@ fn run(folder: &Path, port: u16, time: Vec<(&'static str, String)>) -> (Child, P
     command.args(["--silent", "--disableTelemetry", "--skipApiVersionCheck", "--blobHost", "127.0.0.1"]);
     command.args(["--blobPort", &port.to_string()]).envs(time);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).current_dir("/");
-    // A key pressed to end the tests ends the group of the tests, and not this.
+    // A key pressed to end the tests signals the process group of the tests, and not this one.
     command.process_group(0);
     let mut keeper = command.spawn().expect("a shell starts");
     let mut line = String::new();

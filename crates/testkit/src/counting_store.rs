@@ -1,4 +1,4 @@
-//! A store that counts what it is asked, and leaves the answers to another one.
+//! A store that counts its calls, and forwards them to another one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use ephor_core::store::{
     StoreFuture, View,
 };
 
-/// Counts the calls of a host by their names: `renew`, `view`, … Clones count together.
+/// Counts the calls of a host by their names: `renew`, `view`, … Clones share the counts.
 #[derive(Clone)]
 pub struct CountingStore {
     inner: Arc<dyn Store>,
@@ -22,7 +22,7 @@ pub struct CountingStore {
 }
 
 impl CountingStore {
-    /// In front of another store.
+    /// Counts the calls to this store.
     pub fn new(inner: Arc<dyn Store>) -> Self {
         Self { inner, calls: Arc::default() }
     }
@@ -32,7 +32,7 @@ impl CountingStore {
         self.calls().clone()
     }
 
-    /// Counts anew.
+    /// Resets the counts.
     pub fn reset(&self) {
         self.calls().clear();
     }
@@ -120,7 +120,7 @@ impl Store for CountingStore {
     }
 
     fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()> {
-        // A wait, and no call.
+        // Not counted, because it is a wait and not a call.
         self.inner.changed(group, host)
     }
 }

@@ -16,12 +16,12 @@ use ephor_core::ids::{ConsumerGroup, GroupId};
 
 use crate::virtual_time::VirtualEnvironment;
 
-/// How often a condition is looked at.
+/// The interval at which a condition is checked.
 const LOOK: Duration = Duration::from_millis(10);
-/// How long to wait for a condition before giving up.
+/// The time after which a wait for a condition fails.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// A condition that did not come about.
+/// The error of a condition that did not become true.
 #[derive(thiserror::Error)]
 #[error("{what} within {PATIENCE:?}:\n{state}")]
 pub struct GaveUp {
@@ -30,7 +30,7 @@ pub struct GaveUp {
 }
 
 impl fmt::Debug for GaveUp {
-    /// As people read it: a test that fails shows this.
+    /// The same as `Display`: a test that fails prints this.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -68,7 +68,7 @@ pub struct TestFleet {
 }
 
 impl TestFleet {
-    /// A hub of so many partitions, and no hosts yet. Use it in a test with
+    /// A hub with this many partitions, and no hosts yet. Use it in a test with
     /// `#[tokio::test(start_paused = true)]`.
     pub fn new(partitions: u32) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let environment = VirtualEnvironment::new();
@@ -89,7 +89,7 @@ impl TestFleet {
         Self { store, ..self }
     }
 
-    /// The hub, to send to.
+    /// The hub, to which a test sends.
     pub fn hub(&self) -> &MemoryHub {
         &self.hub
     }
@@ -99,17 +99,17 @@ impl TestFleet {
         &self.store
     }
 
-    /// The consumer group that all hosts work for.
+    /// The consumer group of all hosts.
     pub fn group(&self) -> &GroupId {
         &self.group
     }
 
-    /// The clock, the tasks and the chance that everything runs on.
+    /// The clock, the tasks and the random numbers on which everything runs.
     pub fn environment(&self) -> Arc<dyn Environment> {
         Arc::new(self.environment.clone())
     }
 
-    /// Tools for this group.
+    /// Administration of this group.
     pub fn admin(&self) -> Admin {
         Admin::new(self.store.clone(), Arc::new(self.hub.clone()), self.group.clone(), "a test")
     }
@@ -141,7 +141,7 @@ impl TestFleet {
         self.hosts.get(name).unwrap_or_else(|| panic!("no host {name:?}, there are {names:?}"))
     }
 
-    /// What a host owns and does right now.
+    /// The partitions and the activity of a host at this moment.
     ///
     /// # Panics
     /// If there is no such host.
@@ -149,7 +149,7 @@ impl TestFleet {
         self.host(name).snapshot().unwrap_or_else(|| panic!("the host {name:?} does not run"))
     }
 
-    /// Stops a host in good order.
+    /// Stops a host gracefully.
     ///
     /// # Panics
     /// If there is no such host.
@@ -211,8 +211,8 @@ impl TestFleet {
             && owned.iter().all(|&n| n >= partitions / hosts && n <= partitions.div_ceil(hosts))
     }
 
-    /// The last event of each owned partition that need not be read any more:
-    /// finished, or before the place where reading began.
+    /// The last event of each owned partition that need not be read any more: finished, or before
+    /// the position at which reading started.
     pub fn finished(&self) -> BTreeMap<PartitionId, SequenceNumber> {
         let partitions = self.snapshots().flat_map(|snapshot| snapshot.partitions);
         partitions
@@ -228,7 +228,7 @@ impl TestFleet {
     }
 }
 
-/// The event that reading goes on behind.
+/// The event after which reading resumes.
 fn behind(position: &Position) -> Option<SequenceNumber> {
     match position.start() {
         StartPosition::Sequence { number, inclusive: false } => Some(number),
@@ -259,10 +259,10 @@ impl fmt::Debug for TestFleet {
     }
 }
 
-/// Why a host of the fleet did not start.
+/// The error of a host of the fleet that did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
-    /// It was put together wrongly.
+    /// It was built with invalid settings.
     #[error(transparent)]
     Build(#[from] BuildError),
     /// It did not start.

@@ -1,11 +1,11 @@
-//! For Ephor and for its users.
+//! Test tools for Ephor and for its users.
 //!
 //! | to | use |
 //! |---|---|
 //! | test your processor on virtual time: kill hosts, catch up, rebalance | [`TestFleet`] |
 //! | prove that a store or a source keeps the rules | [`conformance`] |
-//! | count what a host asks of its store | [`CountingStore`] |
-//! | search for the fault that your processor or store does not survive (cargo feature `simulation`) | `simulation` |
+//! | count the calls of a host to its store | [`CountingStore`] |
+//! | search for faults that your processor or store does not survive (cargo feature `simulation`) | `simulation` |
 //! | start an emulator of Azure Blob Storage for a test (cargo feature `azurite-server`) | `azurite_server` |
 //! | start a PostgreSQL server for a test (cargo feature `postgres-server`) | `postgres_server` |
 

@@ -1,7 +1,7 @@
-//! A PostgreSQL server in a folder of its own, on a free port.
+//! Starts a PostgreSQL server in a folder of its own, on a free port.
 //!
-//! It is stopped when the process that started it is gone, however that ended: a shell waits for the end of its
-//! input, which only that process can write to.
+//! It is stopped when the process that started it is gone, however that ended: a shell waits for
+//! the end of its input, to which only that process can write.
 
 #![allow(clippy::unwrap_used, reason = "a test whose server does not start shall fail right there")]
 
@@ -14,28 +14,28 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The user that owns everything.
+/// The superuser.
 pub const ADMIN: &str = "admin";
 
-/// The password of [`ADMIN`]: easy to find wherever it does not belong.
+/// The password of [`ADMIN`], with a text that is easy to find where it must not appear.
 pub const PASSWORD: &str = "canary-pass";
 
-/// This one is only let in over TLS.
+/// A user that may connect over TLS only.
 pub const TLS_ONLY: &str = "tls_only";
 
-/// An address that a server on the loopback interface answers at, although it does not count as loopback: Linux
-/// connects it to this machine. For what holds between machines.
+/// An address at which a server on the loopback interface answers, although it does not count as
+/// loopback: Linux connects it to this machine. For rules that apply between machines.
 pub const ELSEWHERE: &str = "0.0.0.0";
 
-/// A server that runs; it panics when the machine does not let it do what it should.
+/// A running server. It panics when the machine does not let it do its work.
 #[derive(Debug)]
 pub struct Server {
     folder: PathBuf,
     bin: PathBuf,
     user: Option<(u32, u32)>,
-    /// What makes its clock another than this machine's.
+    /// The variables that make its clock differ from this machine's.
     clock: Vec<(&'static str, String)>,
-    /// Where it listens, on the loopback interface.
+    /// The port on which it listens, on the loopback interface.
     pub port: u16,
     /// Ends the server when its input ends.
     _keeper: Child,
@@ -54,7 +54,7 @@ fn binaries() -> Option<PathBuf> {
     found.pop().map(|(_, newest)| newest)
 }
 
-/// The server refuses to run as root: then another user's ids are taken.
+/// The ids of another user, because the server refuses to run as root.
 fn other_user() -> Option<(u32, u32)> {
     if !rustix::process::geteuid().is_root() {
         return None;
@@ -73,17 +73,18 @@ fn free_port() -> u16 {
 }
 
 impl Server {
-    /// Whether there is one that could be started.
+    /// True if a server is installed.
     pub fn is_installed() -> bool {
         binaries().is_some()
     }
 
-    /// A new one, with nothing in it but the admin. What it answers survives its end, and no power cut.
+    /// A new server with nothing but the superuser. Its data survives a crash of the process, but
+    /// not a power failure.
     pub fn start() -> Self {
         Self::start_with("")
     }
 
-    /// The same, with lines of a configuration file that count more than ours: `fsync = on`.
+    /// The same, with lines of a configuration file that override ours, such as `fsync = on`.
     pub fn start_with(settings: &str) -> Self {
         let mut server = Self::empty();
         server.write("password", PASSWORD);
@@ -94,7 +95,7 @@ impl Server {
         server
     }
 
-    /// A folder for one, and somebody who takes care that nothing of it is left.
+    /// An empty folder for a server, and a process that cleans up afterwards.
     fn empty() -> Self {
         let bin = binaries().expect("PostgreSQL is installed: apt-get install postgresql");
         let user = other_user();
@@ -110,7 +111,7 @@ impl Server {
             if self.try_run() {
                 break;
             }
-            // Somebody else may have taken the port.
+            // Another process may have taken the port.
             assert!(attempt < 5, "the server does not start: {}", self.log());
         }
     }
@@ -121,7 +122,7 @@ impl Server {
         self.write("data/server.crt", &certified.cert.pem());
         self.write("data/server.key", &certified.signing_key.serialize_pem());
         let configuration = fs::read_to_string(self.data().join("postgresql.conf")).unwrap();
-        // Nothing survives a power cut here, everything a kill.
+        // Nothing survives a power failure here, everything survives a kill.
         let ours = "\nfsync = off\nfull_page_writes = off\nmax_connections = 150\nshared_buffers = 32MB\n\
                     ssl = on\nlisten_addresses = '127.0.0.1'\nmax_wal_size = 200MB\n";
         self.write("data/postgresql.conf", &format!("{configuration}{ours}{settings}\n"));
@@ -132,7 +133,7 @@ impl Server {
         self.write("data/pg_hba.conf", &access);
     }
 
-    /// The certificate that it presents, of its own making, for `localhost` and [`ELSEWHERE`].
+    /// The path of its self-signed certificate, for `localhost` and [`ELSEWHERE`].
     pub fn certificate(&self) -> PathBuf {
         self.data().join("server.crt")
     }
@@ -183,7 +184,7 @@ impl Server {
         self.tool("pg_ctl", &["stop", "-m", "immediate"]);
     }
 
-    /// Stops it in good order: whoever is connected is sent away.
+    /// Stops it gracefully: clients are disconnected.
     pub fn stop(&self) {
         self.tool("pg_ctl", &["stop", "-m", "fast"]);
     }
@@ -193,12 +194,12 @@ impl Server {
         assert!(self.try_run(), "{}", self.log());
     }
 
-    /// The admin's URL of a database.
+    /// The superuser's URL of a database.
     pub fn url(&self, database: &str) -> String {
         self.url_of(ADMIN, PASSWORD, database)
     }
 
-    /// Somebody's URL of a database.
+    /// A user's URL of a database.
     pub fn url_of(&self, user: &str, password: &str, database: &str) -> String {
         format!("postgres://{user}:{password}@127.0.0.1:{}/{database}?sslmode=disable", self.port)
     }
@@ -216,7 +217,7 @@ fn keep(bin: &Path, folder: &Path, user: Option<(u32, u32)>) -> Child {
     let mut command = Command::new("sh");
     command.arg("-c").arg(script).arg(bin).arg(folder).current_dir("/");
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    // A key pressed to end the tests ends the group of the tests, and not this.
+    // A key pressed to end the tests signals the process group of the tests, and not this one.
     command.process_group(0);
     if let Some((user, group)) = user {
         command.uid(user).gid(group);

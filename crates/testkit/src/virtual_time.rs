@@ -1,4 +1,5 @@
-//! Time as tokio has it: virtual under `#[tokio::test(start_paused = true)]`, real otherwise.
+//! An environment on tokio's time: virtual under `#[tokio::test(start_paused = true)]`, real
+//! otherwise.
 
 use std::sync::Arc;
 
@@ -6,11 +7,11 @@ use ephor::environment::{Environment, TaskHandle};
 use ephor_core::BoxFuture;
 use ephor_core::time::{Clock, Monotonic, Timestamp};
 
-/// Midnight of 2026-01-01, where virtual time begins.
+/// The begin of virtual time: midnight of 2026-01-01.
 const BEGINNING: Timestamp = Timestamp(1_767_225_600_000);
 
-/// An environment whose clock is tokio's. With paused time, hours pass in an
-/// instant as soon as every task waits.
+/// An environment whose clock is tokio's. With paused time, hours pass in an instant as soon as
+/// every task waits.
 #[derive(Clone, Debug)]
 pub struct VirtualEnvironment {
     start: tokio::time::Instant,
@@ -18,7 +19,7 @@ pub struct VirtualEnvironment {
 }
 
 impl VirtualEnvironment {
-    /// An environment that begins now. Must be made inside a tokio runtime.
+    /// An environment that starts now. Must be created inside a tokio runtime.
     #[expect(
         clippy::new_without_default,
         reason = "it reads the runtime's clock, which a default should not"
@@ -50,7 +51,7 @@ impl Environment for VirtualEnvironment {
         TaskHandle::new(move || handle.abort())
     }
 
-    /// The same numbers in every run: a test that passes goes on passing.
+    /// The same numbers in every run, so that tests are repeatable.
     fn random(&self) -> u64 {
         let mut state = self.chance.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);

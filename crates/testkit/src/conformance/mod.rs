@@ -1,4 +1,4 @@
-//! What every backend of a seam must keep, as suites that it runs in one line.
+//! Conformance suites: the promises that every store and every source must keep, run in one line.
 
 pub mod source;
 pub mod store;

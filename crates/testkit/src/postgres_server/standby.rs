@@ -1,4 +1,4 @@
-//! A second server that follows the first and can take its place, on a clock of its own.
+//! A standby server that replicates the first one and can be promoted, with a clock of its own.
 
 use std::fs;
 
@@ -6,8 +6,9 @@ use super::{ADMIN, PASSWORD, Server};
 use crate::other_time;
 
 impl Server {
-    /// A standby that has everything this server has acknowledged: from now on, this server waits for it with
-    /// every commit. Its clock is this many seconds ahead of this machine's, or behind it.
+    /// A synchronous standby with everything that this server has acknowledged: from now on, this
+    /// server waits for it with every commit. Its clock is this many seconds ahead of this
+    /// machine's, or behind it if negative.
     pub fn standby(&self, ahead_seconds: i64) -> Self {
         let mut standby = Self::empty();
         let port = self.port.to_string();
@@ -21,7 +22,7 @@ impl Server {
         standby
     }
 
-    /// Makes a standby the server that takes writes.
+    /// Promotes a standby to the server that accepts writes.
     pub fn promote(&self) {
         self.tool("pg_ctl", &["promote", "-w", "-t", "60"]);
     }

@@ -1,4 +1,4 @@
-//! A processor of a user's own, and a store of a user's own, in fleets under faults: what is wrong with them is found.
+//! A user's processor and a user's store in fleets under faults: the simulation finds their bugs.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
@@ -18,7 +18,7 @@ use ephor_testkit::simulation::{self, Fault};
 use table::Table;
 use user_store::UserStore;
 
-/// The recorder of the example, put right.
+/// The recorder of the example, without its bug.
 struct Careful {
     table: Table,
     environment: Arc<dyn Environment>,
@@ -120,7 +120,7 @@ fn a_write_that_nobody_waits_for_is_found_with_any_policy() {
 
 #[test]
 fn every_event_is_counted_once_where_nothing_goes_wrong() {
-    // One that reads from the earliest event: others leave out what came before them.
+    // A seed that reads from the earliest event: others skip earlier events.
     let report = simulation::seeds(2..3).play(|world| {
         world.faults(|_| false);
         world.events(100);
@@ -187,7 +187,7 @@ fn a_store_that_fences_keeps_all_promises() {
     assert_eq!(report.seeds, 40);
 }
 
-/// The example in the document is the one that is tested, to the letter.
+/// Checks that the example in the document is the tested one, word for word.
 #[test]
 fn the_document_shows_what_is_tested() {
     let document = include_str!("../../../../docs/simulation.md");

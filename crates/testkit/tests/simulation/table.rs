@@ -16,7 +16,7 @@ impl Table {
         self.0.lock().unwrap().contains(event.text().unwrap())
     }
 
-    /// Writes an event. It is there when this returns, and not before.
+    /// Writes an event. It is visible only when this returns.
     pub(crate) async fn write(&self, environment: &dyn Environment, event: &Event) {
         environment.sleep_until(environment.now() + Duration::from_millis(20)).await;
         self.0.lock().unwrap().insert(event.text().unwrap().to_owned());

@@ -1,4 +1,4 @@
-//! A user's store: one in memory, and if it does not fence, whoever saves a position may do so, owner or not.
+//! A user's store in memory. Without fencing it accepts saves from anybody, owner or not.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl Store for UserStore {
             let view = self.inner.view(group).await?;
             let owner = view.lease(request.token.partition).and_then(Lease::token);
             match owner.filter(|owner| !self.fences && *owner != request.token) {
-                // The bug: whoever comes too late writes in the name of whoever owns it now.
+                // The bug: a late save is written in the name of the current owner.
                 Some(token) => {
                     let late = SaveRequest { token, rewind: true, ..request.clone() };
                     self.inner.save(group, &late).await

@@ -1,4 +1,4 @@
-//! How the properties ask a source, and how they wait for its answers.
+//! Helpers of the source suite: opens receivers, sends, and waits for results.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use super::SourceFixture;
 /// The partition of those properties that need one.
 pub(super) const HERE: PartitionId = PartitionId(0);
 
-/// So often a change is looked for that takes effect soon.
+/// The number of checks for a change that takes effect soon.
 const LOOKS: usize = 10_000;
 
-/// More than any property has waiting.
+/// More events than any property leaves waiting.
 const PLENTY: usize = 1_000;
 
-/// Asks for a receiver of `$Default` on the first partition, from the earliest event on.
+/// A request for a receiver of `$Default` on the first partition, from the earliest event on.
 pub(super) fn request(receiver: &str, epoch: Option<u64>) -> OpenRequest {
     OpenRequest {
         group: ConsumerGroup::default_group(),
@@ -36,7 +36,7 @@ pub(super) fn request(receiver: &str, epoch: Option<u64>) -> OpenRequest {
     }
 }
 
-/// Opens what must open.
+/// Opens a receiver that must open.
 pub(super) async fn open<F: SourceFixture>(fixture: &F, request: OpenRequest) -> Box<dyn Receiver> {
     let asked = format!("{request:?}");
     match fixture.source().open(request).await {
@@ -50,7 +50,7 @@ pub(super) async fn open_at<F: SourceFixture>(fixture: &F, start: StartPosition)
     open(fixture, OpenRequest { start, ..request("reader", None) }).await
 }
 
-/// Asks for what must not open.
+/// Opens a receiver that must be refused, and returns the error.
 pub(super) async fn refusal<F: SourceFixture>(fixture: &F, request: OpenRequest) -> OpenError {
     let asked = format!("{request:?}");
     match fixture.source().open(request).await {
@@ -59,7 +59,7 @@ pub(super) async fn refusal<F: SourceFixture>(fixture: &F, request: OpenRequest)
     }
 }
 
-/// Opens what must open soon: the hub learns of a dropped receiver a little later.
+/// Opens a receiver that must open soon: the hub learns of a dropped receiver a little later.
 pub(super) async fn open_soon<F: SourceFixture>(fixture: &F, request: OpenRequest) -> Box<dyn Receiver> {
     for _ in 0..LOOKS {
         match fixture.source().open(request.clone()).await {
@@ -84,7 +84,7 @@ pub(super) fn numbers(events: &[Event]) -> Vec<u64> {
     events.iter().map(|event| number(event).expect("the body is a number")).collect()
 }
 
-/// Receives until there are this many.
+/// Receives until there are this many events.
 pub(super) async fn receive(receiver: &mut Box<dyn Receiver>, count: usize) -> Vec<Event> {
     let mut events = Vec::new();
     while events.len() < count {
@@ -96,7 +96,7 @@ pub(super) async fn receive(receiver: &mut Box<dyn Receiver>, count: usize) -> V
     events
 }
 
-/// Receives until the receiver is told its end. What it had fetched ahead may come before.
+/// Receives until the receiver gets its final error. Prefetched events may come before.
 pub(super) async fn ending(receiver: &mut Box<dyn Receiver>) -> (Vec<Event>, ReceiveError) {
     let mut events = Vec::new();
     loop {
@@ -107,7 +107,7 @@ pub(super) async fn ending(receiver: &mut Box<dyn Receiver>) -> (Vec<Event>, Rec
     }
 }
 
-/// The parts of a disconnection: the other's epoch and name, and what the hub said.
+/// The parts of a disconnection: the other's epoch and name, and the hub's message.
 pub(super) fn disconnected(error: ReceiveError) -> (Option<u64>, Option<String>, String) {
     match error {
         ReceiveError::Disconnected { epoch, by, message } => (epoch.map(Epoch::get), by, message),
@@ -115,7 +115,7 @@ pub(super) fn disconnected(error: ReceiveError) -> (Option<u64>, Option<String>,
     }
 }
 
-/// The parts of a refusal: the epoch and name of the one that is there, and what the hub said.
+/// The parts of a refusal: the epoch and name of the present receiver, and the hub's message.
 pub(super) fn refused(error: OpenError) -> (Option<u64>, Option<String>, String) {
     match error {
         OpenError::Refused { epoch, by, message } => (epoch.map(Epoch::get), by, message),
@@ -123,14 +123,14 @@ pub(super) fn refused(error: OpenError) -> (Option<u64>, Option<String>, String)
     }
 }
 
-/// The hub may put tracking ids behind what it says.
+/// Checks the beginning of a message, because the hub may append tracking ids.
 #[track_caller]
 pub(super) fn assert_says(message: &str, expected: &str) {
     assert!(message.starts_with(expected), "the hub says    {message:?}\nand should say  {expected:?}");
 }
 
-/// A waker that can be listened to: it tells whether someone was woken,
-/// instead of looking again anyway.
+/// A waker that can be awaited: it shows that a future was really woken, because the test does not
+/// poll it otherwise.
 pub(super) struct Alarm(Arc<Bell>);
 
 struct Bell(Notify);
@@ -146,7 +146,7 @@ impl Alarm {
         Self(Arc::new(Bell(Notify::new())))
     }
 
-    /// Polls once. From then on the alarm rings when there is a reason to poll again.
+    /// Polls once. From then on the alarm is notified when there is a reason to poll again.
     pub(super) fn poll<T>(&self, future: &mut Pin<Box<dyn Future<Output = T> + Send + '_>>) -> Poll<T> {
         let waker = Waker::from(self.0.clone());
         future.as_mut().poll(&mut Context::from_waker(&waker))

@@ -1,4 +1,4 @@
-//! Who may read beside whom, who gives way, and who is told what.
+//! Properties of epochs: concurrent receivers, disconnections, and their messages.
 
 use ephor_core::ids::PartitionId;
 use ephor_core::position::{SequenceNumber, StartPosition};
@@ -14,7 +14,7 @@ fn named(name: &str) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// Five receivers without epoch, called a to e.
+/// Five receivers without an epoch, named a to e.
 async fn five<F: SourceFixture>(fixture: &F) -> Vec<Box<dyn Receiver>> {
     let mut receivers = Vec::new();
     for name in ["a", "b", "c", "d", "e"] {
@@ -23,7 +23,7 @@ async fn five<F: SourceFixture>(fixture: &F) -> Vec<Box<dyn Receiver>> {
     receivers
 }
 
-/// Zero too: the SDKs' processors all come with it.
+/// Zero, too: the SDKs' processors all use it.
 pub async fn any_epoch_opens_where_nobody_reads<F: SourceFixture>() {
     for epoch in [0, 1, 7, 636_730_203_068_015_448] {
         let fixture = F::new(1).await;
@@ -49,7 +49,7 @@ pub async fn a_higher_epoch_disconnects_the_owner_and_says_who<F: SourceFixture>
     assert_eq!(numbers(&receive(&mut new, 1).await), [0]);
 }
 
-/// The way in which the SDKs' processors hand over to each other.
+/// The SDKs' processors hand over to each other in this way.
 pub async fn an_equal_epoch_disconnects_the_owner_too<F: SourceFixture>() {
     let fixture = F::new(1).await;
     let mut old = open(&fixture, request("old", Some(0))).await;
@@ -63,7 +63,7 @@ pub async fn an_equal_epoch_disconnects_the_owner_too<F: SourceFixture>() {
     );
 }
 
-/// And the owner goes on as if nobody had asked.
+/// The owner is not affected.
 pub async fn a_lower_epoch_is_refused_and_told_who_is_there<F: SourceFixture>() {
     let fixture = F::new(1).await;
     let mut owner = open(&fixture, request("owner", Some(23))).await;
@@ -79,7 +79,7 @@ pub async fn a_lower_epoch_is_refused_and_told_who_is_there<F: SourceFixture>() 
     assert_eq!(numbers(&receive(&mut owner, 1).await), [0]);
 }
 
-/// Whoever waits for news of an idle partition learns of its end all the same.
+/// An owner that waits on an idle partition learns of its disconnection all the same.
 pub async fn a_waiting_owner_is_woken_when_it_is_disconnected<F: SourceFixture>() {
     let fixture = F::new(1).await;
     let mut old = open(&fixture, request("old", Some(1))).await;
@@ -108,7 +108,7 @@ pub async fn a_disconnected_receiver_stays_disconnected<F: SourceFixture>() {
     }
 }
 
-/// The fence: the old owner sees none of it.
+/// Fencing: the old owner receives none of it.
 pub async fn what_comes_after_a_takeover_reaches_only_the_new_owner<F: SourceFixture>() {
     let fixture = F::new(1).await;
     send_numbers(&fixture, 0..3).await;
@@ -122,7 +122,7 @@ pub async fn what_comes_after_a_takeover_reaches_only_the_new_owner<F: SourceFix
     assert_eq!(numbers(&receive(&mut new, 5).await), [1, 2, 3, 4, 5]);
 }
 
-/// Its place is no longer its own to give up.
+/// The close must not remove the successor.
 pub async fn closing_a_disconnected_receiver_leaves_its_successor_alone<F: SourceFixture>() {
     let fixture = F::new(1).await;
     let mut old = open(&fixture, request("old", Some(5))).await;
@@ -134,7 +134,7 @@ pub async fn closing_a_disconnected_receiver_leaves_its_successor_alone<F: Sourc
     assert_eq!(numbers(&receive(&mut new, 1).await), [0]);
 }
 
-/// A lower one too: the hub remembers no epoch of receivers that are gone.
+/// A lower one, too: the hub remembers no epoch of receivers that are gone.
 pub async fn a_closed_owner_leaves_room_for_any_epoch<F: SourceFixture>() {
     let fixture = F::new(1).await;
     open(&fixture, request("first", Some(9))).await.close().await;
@@ -144,7 +144,7 @@ pub async fn a_closed_owner_leaves_room_for_any_epoch<F: SourceFixture>() {
     owner.close().await;
 }
 
-/// As a crash of its process would.
+/// As after a crash of its process.
 pub async fn a_dropped_owner_leaves_room_for_any_epoch<F: SourceFixture>() {
     let fixture = F::new(1).await;
     let mut owner = open(&fixture, request("first", Some(9))).await;
@@ -153,7 +153,7 @@ pub async fn a_dropped_owner_leaves_room_for_any_epoch<F: SourceFixture>() {
     open_soon(&fixture, request("second", Some(2))).await.close().await;
 }
 
-/// They share the partition, not the events.
+/// Each of them receives all events.
 pub async fn five_receivers_without_epoch_each_receive_everything<F: SourceFixture>() {
     let fixture = F::new(1).await;
     let mut receivers = five(&fixture).await;
@@ -163,7 +163,7 @@ pub async fn five_receivers_without_epoch_each_receive_everything<F: SourceFixtu
     }
 }
 
-/// And none of the five is disturbed.
+/// None of the five is affected.
 pub async fn a_sixth_receiver_without_epoch_is_refused_and_told_the_five<F: SourceFixture>() {
     let fixture = F::new(1).await;
     let mut receivers = five(&fixture).await;
@@ -191,7 +191,7 @@ pub async fn closing_one_of_five_lets_another_in<F: SourceFixture>() {
     assert!(matches!(error, OpenError::TooManyReceivers { .. }), "{error}");
 }
 
-/// Owners come first, and are not disturbed.
+/// Owners have priority, and are not affected.
 pub async fn a_receiver_without_epoch_is_refused_beside_an_owner<F: SourceFixture>() {
     let fixture = F::new(1).await;
     let mut owner = open(&fixture, request("owner", Some(0))).await;
@@ -208,7 +208,7 @@ pub async fn a_receiver_without_epoch_is_refused_beside_an_owner<F: SourceFixtur
     assert_eq!(numbers(&receive(&mut owner, 1).await), [0]);
 }
 
-/// At once, when it closed.
+/// At once, if the owner closed.
 pub async fn a_receiver_without_epoch_opens_once_the_owner_has_left<F: SourceFixture>() {
     let fixture = F::new(1).await;
     send_numbers(&fixture, [0]).await;
@@ -217,7 +217,7 @@ pub async fn a_receiver_without_epoch_opens_once_the_owner_has_left<F: SourceFix
     assert_eq!(numbers(&receive(&mut reader, 1).await), [0]);
 }
 
-/// Each of them learns by whom.
+/// Each of them learns the name and epoch of the owner.
 pub async fn an_epoch_disconnects_all_receivers_without_one<F: SourceFixture>() {
     let fixture = F::new(1).await;
     let mut receivers = five(&fixture).await;
@@ -234,7 +234,7 @@ pub async fn an_epoch_disconnects_all_receivers_without_one<F: SourceFixture>() 
     assert_eq!(numbers(&receive(&mut owner, 1).await), [0]);
 }
 
-/// An owner here is nobody there.
+/// Owners of one group or partition do not affect others.
 pub async fn groups_and_partitions_have_owners_of_their_own<F: SourceFixture>() {
     let fixture = F::new(2).await;
     let mut owner = open(&fixture, request("owner", Some(9))).await;
@@ -246,7 +246,7 @@ pub async fn groups_and_partitions_have_owners_of_their_own<F: SourceFixture>() 
     assert_eq!(numbers(&receive(&mut owner, 1).await), [0]);
 }
 
-/// In every text, and no name is told.
+/// In every message, and the error has no name.
 pub async fn a_receiver_without_a_name_is_shown_as_nil<F: SourceFixture>() {
     let fixture = F::new(1).await;
     let mut old = open(&fixture, request("", Some(1))).await;
@@ -273,14 +273,14 @@ pub async fn a_receiver_without_a_name_is_shown_as_nil<F: SourceFixture>() {
     assert!(message.contains("List of connected receivers - nil, nil, nil, nil, nil"), "{message}");
 }
 
-/// An owner is not lost to a mistake of another.
+/// A wrong request of another receiver does not disconnect the owner.
 pub async fn a_start_that_does_not_exist_disconnects_nobody<F: SourceFixture>() {
     let fixture = F::new(1).await;
     let mut owner = open(&fixture, request("owner", Some(1))).await;
     let start = StartPosition::at(SequenceNumber(1_000));
     let error = refusal(&fixture, OpenRequest { start: start.clone(), ..request("lost", Some(2)) }).await;
     assert!(matches!(error, OpenError::InvalidPosition { .. }), "{error}");
-    // Who is outdated learns that first, wherever it wanted to begin.
+    // A former owner gets the error about its epoch first, whatever its start position.
     refused(refusal(&fixture, OpenRequest { start, ..request("late", Some(0)) }).await);
     send_numbers(&fixture, [0]).await;
     assert_eq!(numbers(&receive(&mut owner, 1).await), [0]);

@@ -1,10 +1,9 @@
-//! What every event source must keep.
+//! The conformance suite for event sources.
 //!
 //! A backend writes a [`SourceFixture`] and runs the whole suite with
-//! [`source_conformance!`](crate::source_conformance): one test per property,
-//! named as a sentence. The properties do not look at a clock, and they allow a
-//! source to fetch ahead; so they hold for a hub in memory and for one behind a
-//! network alike.
+//! [`source_conformance!`](crate::source_conformance): one test per property, named as a sentence.
+//! The properties read no clock, and they allow a source to prefetch, so they hold for a hub in
+//! memory and for one across a network alike.
 
 mod asking;
 pub mod epochs;
@@ -20,10 +19,10 @@ use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::SequenceNumber;
 use ephor_core::source::EventSource;
 
-/// A property that takes longer than this hangs: somebody was not woken.
+/// A property that takes longer than this hangs: a task was not woken.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A hub to try the properties on. Every property makes its own.
+/// A hub on which the properties run. Every property creates its own.
 pub trait SourceFixture: Sized {
     /// A hub with this many empty partitions.
     fn new(partitions: u32) -> impl Future<Output = Self>;
@@ -31,16 +30,16 @@ pub trait SourceFixture: Sized {
     /// The source under test.
     fn source(&self) -> &dyn EventSource;
 
-    /// A consumer group that exists beside `$Default`.
+    /// A consumer group that exists besides `$Default`.
     fn second_group(&self) -> ConsumerGroup;
 
-    /// Stores an event in this partition. When it returns, the event is there to be received.
+    /// Stores an event in this partition. When it returns, the event can be received.
     fn send(&self, partition: PartitionId, event: NewEvent) -> impl Future<Output = ()>;
 
     /// Stores an event in the partition that its key chooses.
     fn send_with_key(&self, key: &str, body: Bytes) -> impl Future<Output = ()>;
 
-    /// Whether [`forget_before`](Self::forget_before) works here.
+    /// True if [`forget_before`](Self::forget_before) works here.
     fn can_forget(&self) -> bool {
         false
     }
@@ -50,13 +49,13 @@ pub trait SourceFixture: Sized {
         async move { panic!("this fixture cannot forget what lies before {sequence:?} of {partition:?}") }
     }
 
-    /// Passes the time between two looks at something that takes effect soon.
+    /// Waits between two checks of something that takes effect soon.
     fn pause(&self) -> impl Future<Output = ()> {
         tokio::task::yield_now()
     }
 }
 
-/// Runs one property; a receiver that is never woken fails it instead of hanging the run.
+/// Runs one property. A receiver that is never woken fails it instead of hanging the run.
 #[expect(clippy::disallowed_methods, reason = "bounds a test that hangs; no property depends on it")]
 pub async fn check(property: impl Future<Output = ()>) {
     if tokio::time::timeout(PATIENCE, property).await.is_err() {
@@ -64,8 +63,8 @@ pub async fn check(property: impl Future<Output = ()>) {
     }
 }
 
-/// Runs every property of an event source on a [`SourceFixture`]: one
-/// `#[tokio::test]` each. The calling crate needs tokio with `macros` and `rt`.
+/// Runs every property of an event source on a [`SourceFixture`]: one `#[tokio::test]` each. The
+/// calling crate needs tokio with `macros` and `rt`.
 #[macro_export]
 macro_rules! source_conformance {
     ($fixture:ty) => {

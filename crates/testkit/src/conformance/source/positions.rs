@@ -1,4 +1,4 @@
-//! Where a reader begins.
+//! Properties of start positions.
 
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 use ephor_core::source::{OpenError, OpenRequest};
@@ -6,7 +6,7 @@ use ephor_core::source::{OpenError, OpenRequest};
 use super::SourceFixture;
 use super::asking::{numbers, open_at, receive, refusal, request, send_numbers};
 
-/// So many events lie in the partition of these properties.
+/// The number of events in the partition of these properties.
 const COUNT: u64 = 8;
 
 async fn filled<F: SourceFixture>() -> F {
@@ -15,8 +15,8 @@ async fn filled<F: SourceFixture>() -> F {
     fixture
 }
 
-/// Opens at this position, and checks that exactly the events from `first` on come.
-/// An event that is sent afterwards shows where they end.
+/// Opens at this position, and checks that exactly the events from `first` on come. An event that
+/// is sent afterwards shows where they end.
 async fn begins_at<F: SourceFixture>(fixture: &F, start: StartPosition, first: u64, next: &mut u64) {
     let mut receiver = open_at(fixture, start.clone()).await;
     send_numbers(fixture, [*next]).await;
@@ -26,12 +26,12 @@ async fn begins_at<F: SourceFixture>(fixture: &F, start: StartPosition, first: u
     receiver.close().await;
 }
 
-/// The log's own beginning.
+/// The first event of the log.
 pub async fn earliest_begins_at_the_first_event<F: SourceFixture>() {
     begins_at(&filled::<F>().await, StartPosition::Earliest, 0, &mut COUNT.clone()).await;
 }
 
-/// What lay there when the receiver was opened does not come.
+/// Events from before the receiver was opened do not come.
 pub async fn latest_yields_only_news<F: SourceFixture>() {
     let fixture = filled::<F>().await;
     let mut receiver = open_at(&fixture, StartPosition::Latest).await;
@@ -62,7 +62,7 @@ pub async fn every_offset_can_be_started_at_and_after<F: SourceFixture>() {
     }
 }
 
-/// However the end is named.
+/// For all ways to name the end.
 pub async fn a_start_behind_the_last_event_yields_only_news<F: SourceFixture>() {
     let (fixture, mut next) = (filled::<F>().await, COUNT);
     begins_at(&fixture, StartPosition::at(SequenceNumber(next)), next, &mut next.clone()).await;
@@ -74,7 +74,7 @@ pub async fn a_start_behind_the_last_event_yields_only_news<F: SourceFixture>() 
     begins_at(&fixture, StartPosition::Offset { offset, inclusive: false }, next, &mut next.clone()).await;
 }
 
-/// A checkpoint of another log, perhaps: never passed over in silence.
+/// It may be a checkpoint of another log, so it must be an error.
 pub async fn a_start_beyond_the_end_does_not_exist<F: SourceFixture>() {
     let fixture = filled::<F>().await;
     for start in [
@@ -86,7 +86,7 @@ pub async fn a_start_beyond_the_end_does_not_exist<F: SourceFixture>() {
     }
 }
 
-/// Text that no hub writes, and a number far behind the end.
+/// Text that no hub writes, and a number far beyond the end.
 pub async fn an_offset_that_is_none_does_not_exist<F: SourceFixture>() {
     let fixture = filled::<F>().await;
     for text in ["no offset", "", "9223372036854775807"] {
@@ -101,7 +101,7 @@ async fn does_not_exist<F: SourceFixture>(fixture: &F, start: StartPosition) {
     assert!(matches!(error, OpenError::InvalidPosition { .. }), "{start}: {error}");
 }
 
-/// Events of one time come together: none of them is passed over.
+/// Events with the same time come together: none of them is skipped.
 pub async fn a_start_by_time_begins_at_the_first_event_of_that_time_or_later<F: SourceFixture>() {
     let (fixture, mut next) = (filled::<F>().await, COUNT);
     let events = receive(&mut open_at(&fixture, StartPosition::Earliest).await, COUNT as usize).await;
@@ -115,7 +115,7 @@ pub async fn a_start_by_time_begins_at_the_first_event_of_that_time_or_later<F: 
     }
 }
 
-/// A new owner of a new partition has nothing to stand on yet.
+/// A new owner of a new partition has no event to refer to yet.
 pub async fn an_empty_partition_can_be_started_at_its_next_event<F: SourceFixture>() {
     let starts = [StartPosition::Earliest, StartPosition::Latest, StartPosition::at(SequenceNumber(0))];
     for start in starts {

@@ -1,4 +1,4 @@
-//! What a reader gets: everything, in order, unchanged, and nothing lost on the way.
+//! Properties of reading: all events arrive, in order, unchanged, and none is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use ephor_core::time::Timestamp;
 use super::SourceFixture;
 use super::asking::{Alarm, HERE, numbers, open, open_at, receive, refusal, request, send_numbers};
 
-/// The hub names its partitions from 0 on, and its log by one name while it lives.
+/// The hub numbers its partitions from 0 on, and keeps the id of its log.
 pub async fn the_hub_lists_its_partitions_in_order_and_keeps_its_log_id<F: SourceFixture>() {
     let fixture = F::new(3).await;
     let before = fixture.source().hub_properties().await.expect("the hub answers");
@@ -23,7 +23,7 @@ pub async fn the_hub_lists_its_partitions_in_order_and_keeps_its_log_id<F: Sourc
     assert_eq!(after, before);
 }
 
-/// Nothing was stored, and 0 is the next number to come.
+/// Nothing was stored, and 0 is the next number.
 pub async fn an_empty_partition_begins_at_zero_and_has_no_last_event<F: SourceFixture>() {
     let fixture = F::new(2).await;
     let properties = fixture.source().partition_properties(PartitionId(1)).await.expect("it exists");
@@ -32,7 +32,7 @@ pub async fn an_empty_partition_begins_at_zero_and_has_no_last_event<F: SourceFi
     assert_eq!(properties.last, None);
 }
 
-/// The last event is described as its receiver sees it.
+/// The properties describe the last event as its receiver sees it.
 pub async fn a_filled_partition_tells_its_first_and_its_last_event<F: SourceFixture>() {
     let fixture = F::new(1).await;
     send_numbers(&fixture, 0..5).await;
@@ -45,7 +45,7 @@ pub async fn a_filled_partition_tells_its_first_and_its_last_event<F: SourceFixt
     assert_eq!(last.enqueued_at, events[4].enqueued_at);
 }
 
-/// Numbers count from 0 without a gap, offsets never repeat, time never goes back.
+/// Numbers have no gap and start at 0, offsets never repeat, time never goes back.
 pub async fn events_come_complete_and_in_order<F: SourceFixture>() {
     let fixture = F::new(1).await;
     send_numbers(&fixture, 0..100).await;
@@ -57,7 +57,7 @@ pub async fn events_come_complete_and_in_order<F: SourceFixture>() {
     assert!(events.is_sorted_by_key(|event| event.enqueued_at));
 }
 
-/// Every partition counts for itself, and yields its own events only.
+/// Every partition has its own numbers, and yields its own events only.
 pub async fn partitions_do_not_mix<F: SourceFixture>() {
     let fixture = F::new(2).await;
     for number in 0..10_u32 {
@@ -71,7 +71,7 @@ pub async fn partitions_do_not_mix<F: SourceFixture>() {
     }
 }
 
-/// The caller's bound holds, whatever is waiting.
+/// The caller's limit holds, however many events wait.
 pub async fn no_more_events_come_than_were_asked_for<F: SourceFixture>() {
     let fixture = F::new(1).await;
     send_numbers(&fixture, 0..20).await;
@@ -88,7 +88,7 @@ pub async fn no_more_events_come_than_were_asked_for<F: SourceFixture>() {
     assert_eq!(numbers(&events), Vec::from_iter(0..20));
 }
 
-/// What the caller has gathered so far stays in front.
+/// The caller's earlier events stay in front.
 pub async fn a_receive_only_appends<F: SourceFixture>() {
     let fixture = F::new(1).await;
     send_numbers(&fixture, 0..2).await;
@@ -98,7 +98,7 @@ pub async fn a_receive_only_appends<F: SourceFixture>() {
     assert_eq!(numbers(&events), [0, 1]);
 }
 
-/// Nobody has to look again: the receiver calls its waker.
+/// Without polling: the receiver calls its waker.
 pub async fn a_waiting_receive_is_woken_by_news<F: SourceFixture>() {
     let fixture = F::new(1).await;
     let mut receiver = open_at(&fixture, StartPosition::Earliest).await;
@@ -113,7 +113,7 @@ pub async fn a_waiting_receive_is_woken_by_news<F: SourceFixture>() {
     assert_eq!(numbers(&events), Vec::from_iter(0..5));
 }
 
-/// Before the event is there, and when it has come but was not looked at.
+/// Before the event is there, and after it has come but was not polled for.
 pub async fn dropping_a_waiting_receive_loses_nothing<F: SourceFixture>() {
     let fixture = F::new(1).await;
     let mut receiver = open_at(&fixture, StartPosition::Earliest).await;
@@ -152,7 +152,7 @@ pub async fn dropping_a_ready_receive_loses_nothing<F: SourceFixture>() {
     assert_eq!(numbers(&events), Vec::from_iter(0..50));
 }
 
-/// Empty, large, and with every byte there is.
+/// Empty, large, and with all byte values.
 pub async fn bodies_are_kept_byte_for_byte<F: SourceFixture>() {
     let fixture = F::new(1).await;
     let bodies = [Bytes::new(), (0..=255).collect(), vec![0xab; 200_000].into(), "☃ ünïcode".into()];
@@ -164,7 +164,7 @@ pub async fn bodies_are_kept_byte_for_byte<F: SourceFixture>() {
     assert!(events.iter().all(|event| event.partition_key.is_none() && event.properties.is_empty()));
 }
 
-/// Every kind of value.
+/// Every type of value.
 pub async fn properties_are_kept_with_names_values_and_order<F: SourceFixture>() {
     let fixture = F::new(1).await;
     let properties = Properties::from_iter([
@@ -187,7 +187,7 @@ pub async fn properties_are_kept_with_names_values_and_order<F: SourceFixture>()
     assert_eq!(events[0].properties, properties);
 }
 
-/// The fields of a message and its annotations come back; where each stood does not matter.
+/// The fields of a message and its annotations come back; their sections do not matter.
 pub async fn system_properties_are_kept_with_names_and_values<F: SourceFixture>() {
     let fixture = F::new(1).await;
     let system_properties = Properties::from_iter([
@@ -205,7 +205,7 @@ pub async fn system_properties_are_kept_with_names_and_values<F: SourceFixture>(
     assert_eq!(events[0].properties, event.properties, "the two kinds do not mix");
 }
 
-/// Whoever sends with one key gets one order.
+/// Events with one key keep their order.
 pub async fn keys_are_kept_and_choose_one_partition<F: SourceFixture>() {
     let fixture = F::new(4).await;
     for number in 0..6_u32 {
@@ -223,7 +223,8 @@ pub async fn keys_are_kept_and_choose_one_partition<F: SourceFixture>() {
     assert!(events.iter().all(|event| event.partition_key.as_deref() == Some("höme 7")));
 }
 
-/// Producers that choose by themselves, and those that leave it to the hub, meet in one partition.
+/// Producers that compute the partition themselves, and those that leave it to the hub, send to the
+/// same one.
 pub async fn a_key_chooses_the_partition_that_the_service_would_choose<F: SourceFixture>() {
     let fixture = F::new(5).await;
     let chosen: [(u32, &[&str]); 5] = [
@@ -247,7 +248,7 @@ pub async fn a_key_chooses_the_partition_that_the_service_would_choose<F: Source
     }
 }
 
-/// A group is a view of its own.
+/// Groups read independently.
 pub async fn two_groups_each_receive_everything<F: SourceFixture>() {
     let fixture = F::new(1).await;
     send_numbers(&fixture, 0..10).await;
@@ -259,7 +260,7 @@ pub async fn two_groups_each_receive_everything<F: SourceFixture>() {
     assert_eq!(numbers(&receive(&mut first, 3).await), [7, 8, 9]);
 }
 
-/// It may lag behind what has come since, but not behind what was handed out.
+/// It may be older than the newest event, but not than the last received one.
 pub async fn the_newest_event_is_told_truthfully_or_not_at_all<F: SourceFixture>() {
     let fixture = F::new(1).await;
     let mut receiver = open_at(&fixture, StartPosition::Earliest).await;
@@ -275,7 +276,7 @@ pub async fn the_newest_event_is_told_truthfully_or_not_at_all<F: SourceFixture>
     }
 }
 
-/// A mistake in a name is not a hub that is busy.
+/// A wrong name is not reported as a busy hub.
 pub async fn unknown_groups_and_partitions_do_not_exist<F: SourceFixture>() {
     let fixture = F::new(2).await;
     let group = "nobody-made-this".parse().expect("a valid name");

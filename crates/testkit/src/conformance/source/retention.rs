@@ -1,11 +1,11 @@
-//! What remains when the oldest events are gone. Only for fixtures that can forget.
+//! Properties of retention, when the oldest events are gone. Only for fixtures that can forget.
 
 use ephor_core::position::{SequenceNumber, StartPosition};
 
 use super::SourceFixture;
 use super::asking::{HERE, numbers, open_at, receive, send_numbers};
 
-/// A partition with events 0 to 9; none if the fixture cannot forget.
+/// A partition with events 0 to 9; `None` if the fixture cannot forget.
 async fn filled<F: SourceFixture>() -> Option<F> {
     let fixture = F::new(1).await;
     if !fixture.can_forget() {
@@ -15,7 +15,7 @@ async fn filled<F: SourceFixture>() -> Option<F> {
     Some(fixture)
 }
 
-/// The end of the log is where it was.
+/// The end of the log is unchanged.
 pub async fn forgetting_moves_the_first_event_and_not_the_last<F: SourceFixture>() {
     let Some(fixture) = filled::<F>().await else { return };
     let before = fixture.source().partition_properties(HERE).await.expect("it exists");
@@ -34,7 +34,7 @@ pub async fn earliest_begins_at_the_oldest_event_kept<F: SourceFixture>() {
     assert_eq!(events[0].sequence, SequenceNumber(7));
 }
 
-/// The reader sees by the numbers that there is a gap.
+/// The sequence numbers show the reader that there is a gap.
 pub async fn a_forgotten_start_begins_at_the_oldest_event_kept<F: SourceFixture>() {
     let Some(fixture) = filled::<F>().await else { return };
     let events = receive(&mut open_at(&fixture, StartPosition::Earliest).await, 10).await;
@@ -53,7 +53,7 @@ pub async fn a_forgotten_start_begins_at_the_oldest_event_kept<F: SourceFixture>
     }
 }
 
-/// What it had fetched ahead may still come; what is kept comes in any case.
+/// Prefetched events may still come; kept events come in any case.
 pub async fn an_overtaken_receiver_goes_on_at_the_oldest_event_kept<F: SourceFixture>() {
     let Some(fixture) = filled::<F>().await else { return };
     let mut receiver = open_at(&fixture, StartPosition::Earliest).await;

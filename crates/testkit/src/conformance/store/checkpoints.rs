@@ -1,4 +1,4 @@
-//! Checkpoints: they never move back, and an earlier owner cannot write them.
+//! Properties of checkpoints: they never move back, and an earlier owner cannot write them.
 
 #![allow(missing_docs, reason = "a property is named by what it promises")]
 
@@ -13,10 +13,10 @@ use ephor_core::store::{Claim, GiveAway, Save, SaveRequest};
 use super::StoreFixture;
 use super::scene::{P, Scene, at_once, finished, timeless};
 
-/// How often saves and a claim race each other.
+/// The number of races between saves and a claim.
 const ROUNDS: u32 = 8;
 
-/// How many saves race one claim.
+/// The number of saves that race one claim.
 const SAVES: u64 = 6;
 
 pub async fn the_owner_saves_and_everybody_reads(fixture: &dyn StoreFixture) {
@@ -55,7 +55,7 @@ pub async fn a_save_never_moves_back(fixture: &dyn StoreFixture) {
     scene.saved(&next, finished(11)).await;
 }
 
-/// An owner may write over a position that does not exist, and nobody but the owner.
+/// The owner may overwrite a position that does not exist, but nobody else.
 pub async fn a_rewind_moves_back_for_the_owner_alone(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;
     let token = scene.claim(P, "a").await;
@@ -128,13 +128,13 @@ pub async fn a_save_leaves_the_lease_alone(fixture: &dyn StoreFixture) {
     let takeover = scene.request(P, "b", ClaimCause::Expired).await;
     scene.saved(&token, finished(1)).await;
     assert_eq!(Some(scene.lease(P).await.version), takeover.seen);
-    // An owner that saves but no longer renews can still be taken over from.
+    // An owner that saves but no longer renews can still be taken over.
     assert!(matches!(scene.try_claim(&takeover).await, Claim::Won { .. }));
 }
 
 async fn assert_fenced(scene: &Scene, token: &LeaseToken, why: &str) {
     let before = scene.view().await;
-    // Ahead of, equal to and behind what is stored: the fence stands before all.
+    // Ahead of, equal to and behind the stored position: the fence is checked first.
     for sequence in [1_000, 50, 1] {
         let outcome = scene.save(token, &finished(sequence)).await;
         let Save::Fenced { epoch } = outcome else { panic!("{why}: {outcome:?}") };
@@ -215,7 +215,7 @@ pub async fn after_a_release_its_epoch_still_saves_until_the_next_claim(fixture:
     let token = scene.claim(P, "a").await;
     scene.saved(&token, finished(49)).await;
     assert_eq!(scene.release(&token).await, GiveAway::Done);
-    // A save that was under way when the lease was given back.
+    // A save that was in flight when the lease was released.
     scene.saved(&token, finished(50)).await;
     let request = scene.request(P, "b", ClaimCause::Unowned).await;
     let Claim::Won { checkpoint, .. } = scene.try_claim(&request).await else {
@@ -227,8 +227,8 @@ pub async fn after_a_release_its_epoch_still_saves_until_the_next_claim(fixture:
     }
 }
 
-/// Saves of the old owner race the claim of the new one. Whichever landed, the
-/// claim has seen it: afterwards the stored position is the one it was given.
+/// Saves of the old owner race the claim of the new one. Whichever saves succeed, the claim has
+/// seen them: the stored position is the one that it returned.
 pub async fn a_claim_reads_the_checkpoint_after_the_fence(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;
     if !scene.capabilities().fences_checkpoints {

@@ -1,4 +1,4 @@
-//! Claims: who wins, who loses, and how long the winner must keep quiet.
+//! Properties of claims: races, epochs, and the time that a new owner must wait.
 
 #![allow(missing_docs, reason = "a property is named by what it promises")]
 
@@ -13,10 +13,10 @@ use ephor_core::store::{Claim, GiveAway, Renewal, SeekRequest, StoreError};
 use super::StoreFixture;
 use super::scene::{LEASE, P, Scene, at_once, finished, host};
 
-/// How many hosts run a race.
+/// The number of hosts in a race.
 const RUNNERS: usize = 16;
 
-/// How often a race of two is run: either may be faster.
+/// The number of races of two: either may be faster.
 const ROUNDS: u32 = 8;
 
 pub async fn a_first_claim_wins_in_epoch_one_or_more(fixture: &dyn StoreFixture) {
@@ -73,7 +73,7 @@ pub async fn a_claim_that_saw_a_record_where_there_is_none_loses(fixture: &dyn S
 
 pub async fn a_claim_goes_above_the_epoch_it_is_told(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;
-    // The last is a number that a detour through floating point rounds down.
+    // The last is a number that a conversion to floating point would round down.
     for above in [7, 1_000_000, (1 << 53) + 1] {
         let above = Epoch::from_stored(above);
         let request = ClaimRequest { above, ..scene.request(P, "a", ClaimCause::Foreign).await };
@@ -91,7 +91,8 @@ pub async fn a_claim_goes_above_the_epoch_it_is_told(fixture: &dyn StoreFixture)
     assert!(matches!(&outcome, Claim::Won { token, .. } if token.epoch > highest), "{outcome:?}");
 }
 
-/// Above the highest epoch that a hub can be told there is none, and a partition that came so far stays whose it is.
+/// There is no epoch above the highest one that fits the protocol, and a partition that reached it
+/// keeps its owner.
 pub async fn no_owner_and_no_seek_has_an_epoch_beyond_the_highest(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;
     let claim_above = async |above: u64| {
@@ -134,7 +135,7 @@ pub async fn a_host_may_claim_its_own_partition_anew(fixture: &dyn StoreFixture)
     assert_eq!(scene.renew(&new).await, Renewal::Renewed);
 }
 
-/// All hosts claim what they saw at the same time; says which won.
+/// All hosts claim what they saw at the same time; returns the claim that won.
 async fn race(scene: &Scene, cause: ClaimCause) -> Claim {
     let mut calls: Vec<BoxFuture<'static, Claim>> = Vec::new();
     for runner in 0..RUNNERS {

@@ -1,4 +1,4 @@
-//! Groups: what a view shows, how a group began, and that no group sees another's records.
+//! Properties of groups: views, the origin of a group, and isolation between groups.
 
 #![allow(missing_docs, reason = "a property is named by what it promises")]
 
@@ -35,7 +35,7 @@ pub async fn groups_with_records_are_listed(fixture: &dyn StoreFixture) {
 
 pub async fn a_view_is_sorted(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;
-    // Neither the order of writing nor the order of the numbers as text.
+    // Neither in the order of writing nor in the order of the numbers as text.
     for partition in [10, 2, 31, 0, 9, 100].map(PartitionId) {
         let token = scene.claim(partition, "a").await;
         scene.saved(&token, finished(1)).await;
@@ -87,11 +87,11 @@ pub async fn of_many_foundings_at_once_one_stays(fixture: &dyn StoreFixture) {
     }
 }
 
-/// Fills a group and gives back what it shows then.
+/// Fills a group and returns its view.
 async fn fill(scene: &Scene, sequence: u64) -> Result<View, StoreError> {
     let count = u32::try_from(sequence).unwrap();
     let founding = Founding { partitions: (0..count).map(PartitionId).collect(), log: None };
-    // The first write is where a store may refuse a group that it could not tell from another.
+    // At the first write a store may refuse a group that it could not distinguish from another.
     scene.store.found(&scene.group, &founding).await?;
     scene.introduce(&["a"]).await;
     let token = scene.claim(P, "a").await;
@@ -99,7 +99,7 @@ async fn fill(scene: &Scene, sequence: u64) -> Result<View, StoreError> {
     Ok(scene.view().await)
 }
 
-/// Each group must be told from all others, or be refused if the store may refuse it.
+/// Each group must be distinct from all others, or be refused if the store may refuse it.
 async fn assert_independent(scene: &Scene, groups: Vec<GroupId>, may_refuse: bool) {
     let mut filled: Vec<(Scene, View)> = Vec::new();
     for (sequence, group) in (1..).zip(groups) {
@@ -112,7 +112,7 @@ async fn assert_independent(scene: &Scene, groups: Vec<GroupId>, may_refuse: boo
     }
     for (number, (scene, view)) in filled.iter().enumerate() {
         assert_eq!(timeless(scene.view().await), timeless(view.clone()), "{}", scene.group);
-        // And nothing that is done to this one shows in those that come after it.
+        // Changes of this group do not show in the next ones.
         let token = scene.lease(P).await.token().unwrap();
         scene.release(&token).await;
         scene.seek(P, finished(77)).await;

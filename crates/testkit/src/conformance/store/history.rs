@@ -1,4 +1,4 @@
-//! The history: what happened to the ownership of a partition, and why.
+//! Properties of the history of ownership.
 
 #![allow(missing_docs, reason = "a property is named by what it promises")]
 
@@ -14,7 +14,7 @@ async fn history(scene: &Scene, partition: Option<PartitionId>, most: usize) -> 
     scene.store.history(&scene.group, partition, most).await.unwrap()
 }
 
-/// The newest change, without its time, must be this one.
+/// Checks that the newest change, without its time, is this one.
 async fn assert_newest(scene: &Scene, from: Option<&str>, to: Option<&str>, reason: ChangeReason) {
     let newest = history(scene, None, 1).await.remove(0);
     assert_eq!(newest.reason, reason);
@@ -68,7 +68,7 @@ pub async fn history_is_newest_first_and_no_longer_than_asked(fixture: &dyn Stor
         for partition in [2, 10, 0].map(PartitionId) {
             let token = scene.claim_as(partition, "a", ClaimCause::Expired).await;
             expected.insert(0, (partition, token.epoch));
-            // Between partitions only time can tell what came first.
+            // Between partitions only the time shows the order.
             fixture.pass(2 * scene.resolution()).await;
         }
         let all = history(&scene, None, 100).await;

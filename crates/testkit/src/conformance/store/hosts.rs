@@ -1,4 +1,4 @@
-//! Host records and orders.
+//! Properties of host records and orders.
 
 #![allow(missing_docs, reason = "a property is named by what it promises")]
 
@@ -88,7 +88,7 @@ pub async fn every_state_and_odd_text_reads_back(fixture: &dyn StoreFixture) {
 pub async fn extreme_figures_read_back(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;
     let largest = i64::MAX as u64;
-    // An incarnation is random, so that half of them are beyond a signed column.
+    // An incarnation is random, so half of them do not fit a signed column.
     for incarnation in [0, largest, largest + 1, u64::MAX].map(Incarnation) {
         let id = HostId { name: "ж".repeat(200).parse().unwrap(), incarnation };
         let record = HostRecord {
@@ -130,7 +130,7 @@ pub async fn who_retires_is_gone_and_keeps_its_leases(fixture: &dyn StoreFixture
     let scene = Scene::new(fixture).await;
     scene.introduce(&["a", "b"]).await;
     let token = scene.claim(P, "a").await;
-    // Once more than needed: a host that does not know whether it was heard says it again.
+    // Twice: a host that does not know whether the call succeeded repeats it.
     for _ in 0..2 {
         scene.store.retire(&scene.group, &host("a")).await.unwrap();
         assert_eq!(stored(&scene, &host("a")).await, None);
@@ -147,7 +147,7 @@ pub async fn an_order_reaches_its_host_with_the_next_heartbeat(fixture: &dyn Sto
     assert_eq!(scene.heartbeat(&a).await, NO_ORDERS);
     assert_eq!(scene.heartbeat(&b).await, NO_ORDERS);
     assert!(scene.store.order(&scene.group, &host("a"), DRAIN).await.unwrap());
-    // It stands until it is taken back, and changes nothing of what the host says.
+    // It stays until it is withdrawn, and does not change the host's record.
     assert_eq!(stored(&scene, &host("a")).await.as_ref(), Some(&a));
     for beat in 2..5 {
         a.beat = beat;

@@ -1,9 +1,9 @@
 //! The conformance suite for stores.
 //!
-//! A backend says how to reach it ([`StoreFixture`]) and runs every property in
-//! one line ([`store_conformance!`](crate::store_conformance)); each is a test
-//! of its own, so that a failure has a name. What a store does not claim in its
-//! [`Capabilities`](ephor_core::store::Capabilities) is not asked of it.
+//! A backend provides a [`StoreFixture`] and runs every property in one line
+//! ([`store_conformance!`](crate::store_conformance)); each is a test of its own, so that a failure
+//! has a name. Features that a store does not declare in its
+//! [`Capabilities`](ephor_core::store::Capabilities) are not tested.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed property")]
 
@@ -42,17 +42,17 @@ pub mod tokens;
 #[doc(hidden)]
 pub mod wakes;
 
-/// How the suite reaches a store. Every property is given a fixture of its own.
+/// Gives the suite access to a store. Every property gets a fixture of its own.
 pub trait StoreFixture {
-    /// The store. It need not be empty: every property works in groups of its own.
+    /// The store. It need not be empty: every property uses groups of its own.
     fn store(&self) -> BoxFuture<'_, Arc<dyn Store>>;
 
-    /// Lets this much time pass on the store's clock: a virtual clock is set
-    /// forward, a real one is waited for. The suite asks for a few multiples of
-    /// the store's clock resolution, and at most for tenths of a second if that is fine.
+    /// Lets this much time pass on the store's clock: a virtual clock is set forward, a real one is
+    /// waited for. The suite asks for a few multiples of the store's clock resolution, and for at
+    /// most tenths of a second if that is fine.
     fn pass(&self, time: Duration) -> BoxFuture<'_, ()>;
 
-    /// A group that nobody has used, in this run or in any before.
+    /// A group that was never used, in this run or in any before.
     fn group(&self) -> GroupId {
         let random = RandomState::new().build_hasher().finish();
         GroupId {
@@ -63,21 +63,21 @@ pub trait StoreFixture {
     }
 }
 
-/// Runs one property to its end. What [`store_conformance!`](crate::store_conformance) calls.
+/// Runs one property to its end. Called by [`store_conformance!`](crate::store_conformance).
 #[doc(hidden)]
 pub fn run(property: impl Future<Output = ()>) {
     run_boxed(Box::pin(property));
 }
 
-/// Not generic: compiled once, and not for each property of each suite.
+/// Not generic, so that it is compiled once and not for each property of each suite.
 fn run_boxed(property: Pin<Box<dyn Future<Output = ()> + '_>>) {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(property);
 }
 
 /// Proves that a store keeps the promises of [`Store`]: one test for each.
 ///
-/// Give it an expression that makes a [`StoreFixture`]; it is evaluated anew
-/// for every test, inside a tokio runtime.
+/// Give it an expression that creates a [`StoreFixture`]; it is evaluated again for every test,
+/// inside a tokio runtime.
 ///
 /// ```
 /// use std::sync::Arc;

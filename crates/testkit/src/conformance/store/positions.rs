@@ -1,4 +1,4 @@
-//! Positions: whatever a position says, it says the same when it is read back.
+//! Properties of positions: each is read back as it was written.
 
 #![allow(missing_docs, reason = "a property is named by what it promises")]
 
@@ -12,10 +12,10 @@ use ephor_core::time::Timestamp;
 use super::StoreFixture;
 use super::scene::{ODD_TEXTS, P, Scene, finished};
 
-/// The largest that a signed column of a database holds.
+/// The largest number that fits a signed column of a database.
 const LARGEST: u64 = i64::MAX as u64;
 
-/// Numbers that are easily mangled, and offsets that only look like numbers.
+/// Numbers that are easily corrupted, and offsets that only look like numbers.
 fn positions() -> Vec<Position> {
     let sequences = [0, 1, (1 << 53) + 1, LARGEST - 1, LARGEST].map(SequenceNumber);
     let offsets = ["0", "42", "007", "-1", "12:34", "18446744073709551616", "@latest", "a b/c=d"];
@@ -50,7 +50,7 @@ fn positions() -> Vec<Position> {
     positions
 }
 
-/// Asserts that the view and the next claim say this of the partition.
+/// Checks that the view and the next claim return this position.
 async fn assert_reads_back(scene: &Scene, partition: PartitionId, position: Position, log: Option<LogId>) {
     let seen = scene.view().await.checkpoint(partition).cloned();
     let request = scene.request(partition, "reader", ClaimCause::Expired).await;

@@ -1,4 +1,4 @@
-//! A store, a group of its own, and the steps that most properties begin with.
+//! A store, a group of its own, and the steps with which most properties begin.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +19,12 @@ use ephor_core::time::Timestamp;
 
 use super::StoreFixture;
 
-/// So long that no lease ends while a property runs.
+/// Long enough that no lease expires while a property runs.
 pub(super) const LEASE: Duration = Duration::from_secs(600);
 
 pub(super) const P: PartitionId = PartitionId(3);
 
-/// Texts that a careless backend breaks: quotes, separators, escapes, other scripts.
+/// Texts that a careless backend corrupts: quotes, separators, escapes, other scripts.
 pub(super) const ODD_TEXTS: [&str; 6] =
     ["two words", "O'Brien \"the 3rd\"; --", "100% a%2Fb", "a/b\\c?d#e&f=g", "åäö 日本 🏠", "line\nbreak\t."];
 
@@ -36,7 +36,7 @@ pub(super) fn finished(sequence: u64) -> Position {
     Position::Finished { sequence: SequenceNumber(sequence), offset: None, enqueued_at: None }
 }
 
-/// A record that says nothing in particular.
+/// A record with default values.
 pub(super) fn plain_record(id: HostId) -> HostRecord {
     HostRecord {
         id,
@@ -52,7 +52,7 @@ pub(super) fn plain_record(id: HostId) -> HostRecord {
     }
 }
 
-/// The view without what changes by the mere passing of time.
+/// The view without the parts that change just because time passes.
 pub(super) fn timeless(mut view: View) -> View {
     view.at = Timestamp(0);
     for entry in &mut view.hosts {
@@ -65,7 +65,7 @@ pub(super) fn timeless(mut view: View) -> View {
     view
 }
 
-/// Runs all of them at once and gives the results in the order of the calls.
+/// Runs all calls concurrently and returns the results in the order of the calls.
 pub(super) async fn at_once<T: Send + 'static>(calls: Vec<BoxFuture<'static, T>>) -> Vec<T> {
     let mut tasks = tokio::task::JoinSet::new();
     for (index, call) in calls.into_iter().enumerate() {
@@ -87,7 +87,7 @@ impl Scene {
         Self { store: fixture.store().await, group: fixture.group() }
     }
 
-    /// The same store, seen by another group.
+    /// The same store, with another group.
     pub(super) fn in_group(&self, group: GroupId) -> Self {
         Self { store: self.store.clone(), group }
     }
@@ -100,7 +100,7 @@ impl Scene {
         self.capabilities().clock_resolution
     }
 
-    /// A time that the store's clock can tell from no time at all.
+    /// A time that the store's clock can distinguish from zero.
     pub(super) fn tick(&self) -> Duration {
         (4 * self.resolution()).max(Duration::from_millis(100))
     }
@@ -117,7 +117,7 @@ impl Scene {
         self.view().await.checkpoint(partition).map(|checkpoint| checkpoint.position.clone())
     }
 
-    /// A request to claim the partition as it is now.
+    /// A request to claim the partition in its current state.
     pub(super) async fn request(
         &self,
         partition: PartitionId,

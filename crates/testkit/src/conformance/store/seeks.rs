@@ -1,4 +1,4 @@
-//! Seeks: a person moves the position, and whoever is at work must notice.
+//! Properties of seeks: an operator moves the position, and the owner must notice.
 
 #![allow(missing_docs, reason = "a property is named by what it promises")]
 
@@ -14,7 +14,7 @@ use ephor_core::store::Renewal;
 use super::StoreFixture;
 use super::scene::{LEASE, P, Scene, at_once, finished, host};
 
-/// How often a seek and saves race each other.
+/// The number of races between a seek and saves.
 const ROUNDS: u32 = 8;
 
 pub async fn a_seek_takes_a_new_epoch_and_leaves_no_owner(fixture: &dyn StoreFixture) {
@@ -52,7 +52,7 @@ pub async fn a_seek_names_who_may_still_be_at_work(fixture: &dyn StoreFixture) {
     let lease = scene.lease(P).await;
     assert_eq!(lease.previous, Some(host("a")));
     assert!(lease.quiet > Duration::ZERO && lease.quiet <= LEASE + scene.resolution(), "{:?}", lease.quiet);
-    // Neither a second seek nor the next claim makes that owner know.
+    // Neither a second seek nor the next claim informs that owner.
     scene.seek(P, finished(4)).await;
     scene.claim(P, "b").await;
     let lease = scene.lease(P).await;

@@ -1,4 +1,4 @@
-//! Times: everything is dated and aged by the store's own clock.
+//! Properties of times: all dates and ages come from the store's own clock.
 
 #![allow(missing_docs, reason = "a property is named by what it promises")]
 
@@ -16,7 +16,7 @@ pub async fn ages_grow_and_a_renewal_resets_them(fixture: &dyn StoreFixture) {
     let before = scene.view().await;
     let age = before.lease(P).unwrap().age;
     assert!(age + blur >= tick, "{age:?} after {tick:?}");
-    // Saving is no sign of life.
+    // A save is not a sign of life.
     scene.saved(&token, finished(1)).await;
     assert!(scene.lease(P).await.age >= age);
     assert_eq!(scene.renew(&token).await, Renewal::Renewed);

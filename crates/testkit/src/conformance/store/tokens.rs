@@ -1,4 +1,4 @@
-//! Tokens: what an owner may do, and that nobody else may.
+//! Properties of tokens: the rights of an owner, and that nobody else has them.
 
 #![allow(missing_docs, reason = "a property is named by what it promises")]
 
@@ -39,7 +39,7 @@ pub async fn every_change_of_owner_raises_the_epoch_and_none_is_used_twice(fixtu
     }
 }
 
-/// Everything a token could be used for is refused, and nothing is changed by it.
+/// Checks that every use of a token is refused and changes nothing.
 async fn assert_powerless(scene: &Scene, token: &LeaseToken, why: &str) {
     let before = scene.view().await;
     let history = scene.store.history(&scene.group, None, 1000).await.unwrap();
@@ -155,7 +155,7 @@ pub async fn a_transfer_gives_the_lease_to_its_new_owner(fixture: &dyn StoreFixt
     let lease = scene.lease(P).await;
     assert_ne!(lease.version, before.version);
     assert_eq!(lease.duration, Some(LEASE));
-    // It was given, not taken: the old owner knows, and nobody need wait.
+    // It was a handover: the old owner knows, and nobody needs to wait.
     assert_eq!((lease.previous, lease.quiet), (None, Duration::ZERO));
     assert_eq!(scene.renew(&next).await, Renewal::Renewed);
     scene.saved(&next, finished(1)).await;
@@ -174,7 +174,7 @@ pub async fn a_release_leaves_the_partition_to_nobody(fixture: &dyn StoreFixture
     assert_eq!(scene.lease(P).await.token(), Some(next));
 }
 
-/// Everybody reads whom the last owner named, until the partition has an owner again.
+/// The successor that the last owner named stays in the lease until there is a new owner.
 pub async fn a_release_names_its_heir_until_the_next_claim(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;
     let token = scene.claim(P, "a").await;

@@ -1,4 +1,4 @@
-//! Two stores as one: a fleet in two processes.
+//! Two store clients as one store: simulates a fleet in two processes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,8 +13,9 @@ use ephor_core::store::{
     Store, StoreFuture, View,
 };
 
-/// Two stores of one place that know nothing of each other, as two processes have them, and pass for one: what a
-/// store keeps in memory beside its records, the conformance suite finds here.
+/// Two clients of one database that know nothing of each other, as in two processes, behind one
+/// [`Store`]. With it the conformance suite finds errors in state that a client caches beside the
+/// records.
 pub struct TwoStores<S> {
     stores: [S; 2],
     hosts_stay: bool,
@@ -22,12 +23,12 @@ pub struct TwoStores<S> {
 }
 
 impl<S> TwoStores<S> {
-    /// Each host calls a store of its own; what no host calls goes to the one and the other in turn.
+    /// Each host uses one client; calls that belong to no host use both in turn.
     pub fn by_host(stores: [S; 2]) -> Self {
         Self { stores, hosts_stay: true, turns: AtomicUsize::default() }
     }
 
-    /// Each call goes to the other store. Only the heartbeats and what waits for their news go to the first.
+    /// Calls alternate between the clients. Only heartbeats and waits for changes go to the first.
     pub fn in_turn(stores: [S; 2]) -> Self {
         Self { stores, hosts_stay: false, turns: AtomicUsize::default() }
     }
@@ -36,13 +37,13 @@ impl<S> TwoStores<S> {
         &self.stores[self.turns.fetch_add(1, Ordering::Relaxed) % 2]
     }
 
-    /// Where a host's heartbeats go.
+    /// The client for a host's heartbeats.
     fn home(&self, host: &HostId) -> &S {
         let sum: usize = host.name.as_str().bytes().map(usize::from).sum();
         if self.hosts_stay { &self.stores[sum % 2] } else { &self.stores[0] }
     }
 
-    /// Where this call of a host goes.
+    /// The client for this call of a host.
     fn by(&self, host: &HostId) -> &S {
         if self.hosts_stay { self.home(host) } else { self.next() }
     }

@@ -1,8 +1,7 @@
-//! Wakes: who is told that something is up.
+//! Properties of wake-ups: the hosts that are notified of a change.
 //!
-//! A wake is a hint, and a store may give one too many. So each property first
-//! waits until all is still, and that nobody else is woken is asked only of
-//! what follows from the step itself.
+//! A wake-up is a hint, and a store may send one too many. So each property first waits until all
+//! is quiet, and that no other host is woken is checked only for direct effects of the step.
 
 #![allow(missing_docs, reason = "a property is named by what it promises")]
 
@@ -16,13 +15,13 @@ use ephor_core::store::{GiveAway, HostOrders};
 use super::StoreFixture;
 use super::scene::{P, Scene, finished, host, plain_record};
 
-/// Nothing that is to come takes this long.
+/// Longer than any expected wake-up takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What has not come by then is taken not to come.
+/// The time after which a wake-up counts as absent.
 const STILLNESS: Duration = Duration::from_millis(50);
 
-/// A store that goes on waking a host for nothing is broken.
+/// The most superfluous wake-ups; a store that goes on waking a host for nothing is broken.
 const MOST_LEFTOVERS: usize = 20;
 
 #[expect(clippy::disallowed_methods, reason = "a wake is waited for in real time")]
@@ -39,7 +38,7 @@ async fn assert_asleep(scene: &Scene, name: &str) {
     assert!(!woken_within(scene, name, STILLNESS).await, "{name} is woken for nothing");
 }
 
-/// Takes up the wakes that are left over, so that the next is one of the next step.
+/// Consumes the wake-ups that are left over, so that the next one belongs to the next step.
 async fn settle(scene: &Scene, names: &[&str]) {
     for name in names {
         let mut leftovers = 0;
@@ -50,7 +49,7 @@ async fn settle(scene: &Scene, names: &[&str]) {
     }
 }
 
-/// A scene with hosts a, b and c, or none if the store does not wake.
+/// A scene with hosts a, b and c; `None` if the store does not wake hosts.
 async fn scene_that_wakes(fixture: &dyn StoreFixture) -> Option<Scene> {
     let scene = Scene::new(fixture).await;
     if !scene.capabilities().wakes {
@@ -122,7 +121,7 @@ pub async fn a_change_between_two_calls_is_not_missed(fixture: &dyn StoreFixture
     for _ in 0..3 {
         token = scene.hand_over(&token, "b").await;
         assert_woken(&scene, "b").await;
-        // Nobody waits now, and the call that follows was not there when it happened.
+        // Nobody waits now: the change happens before the next wait begins.
         token = scene.hand_over(&token, "c").await;
         token = scene.hand_over(&token, "b").await;
         assert_woken(&scene, "b").await;

@@ -1,12 +1,13 @@
 //! Decides whether an owner is dead: liveness of hosts and expiry of leases.
 //!
-//! Three facts about time are at hand, and none is trusted alone. The store computes the age of a
-//! record from two timestamps of its own clock. The watching host has its own monotonic clock, and
-//! knows since when it has seen a record unchanged. If the two clocks advanced differently between
-//! two views, one of them jumped (a failover, a machine that was moved), and nobody can tell which:
-//! the watch starts over, and ages that the store computed across the jump do not count. A jump of
-//! our own clock while a view is in flight looks like a slow answer and is not noticed. Therefore
-//! an observation of our own counts only as far as both clocks agree.
+//! Three clocks are at work, the store's, the watching host's and the owner's, and none is trusted
+//! alone. The store computes the age of a record from two timestamps of its own clock. The watching
+//! host has its own monotonic clock, and knows since when it has seen a record unchanged. If these
+//! two advanced differently between two views, one of them jumped (a failover, a machine that was
+//! moved), and nobody can tell which: the watch starts over, and ages that the store computed
+//! across the jump do not count. A jump of our own clock while a view is in flight looks like a
+//! slow answer and is not noticed. Therefore an observation of our own counts only as far as both
+//! clocks agree.
 //!
 //! A host that starts to watch does not know whether the store's clock has just been set forward.
 //! It trusts the store's ages only after it has seen no renewal for half a lease.

@@ -26,8 +26,8 @@ pub struct Ask {
     pub owner: HostId,
     /// The epoch of the lease that was asked for.
     pub epoch: Epoch,
-    /// The time at which it was put into our record. The request is dropped if the record could not be
-    /// written.
+    /// The time at which it was put into our record. The request is dropped if the record could not
+    /// be written.
     pub asked_at: Monotonic,
     /// The time at which the owner was first seen draining, and the time that it said it needs.
     pub draining_since: Option<(Monotonic, Duration)>,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// The default consumer group, which every hub has.
 pub const DEFAULT_CONSUMER_GROUP: &str = "$Default";
 
-/// The reason for which a name was refused.
+/// The reason why a name was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {given:?} {problem}")]
 pub struct InvalidName {

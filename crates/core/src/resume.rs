@@ -26,7 +26,7 @@ pub enum OnInvalidPosition {
     Stop,
 }
 
-/// The reason for which a position does not exist.
+/// The reason why a position does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LostGround {
     /// Retention removed events that were not finished.

@@ -1,4 +1,4 @@
-//! The source interface: reads events from a hub.
+//! The source interface, through which a host reads the events of a hub.
 //!
 //! An implementation keeps two promises on which the host builds. Dropping the future of
 //! [`Receiver::receive`] loses no event: the next call yields it. And a receiver that lost its link
@@ -77,8 +77,8 @@ pub struct OpenRequest {
 }
 
 impl OpenRequest {
-    /// A request for a receiver that nobody will read. Without an epoch it disconnects nobody, and
-    /// it opens only if the group exists.
+    /// A request for a receiver that nobody will read, to check that the group exists. Without an
+    /// epoch it disconnects nobody.
     pub fn probe(group: &ConsumerGroup, partition: PartitionId, who: &str) -> Self {
         Self {
             group: group.clone(),
@@ -119,7 +119,7 @@ pub enum SourceError {
     Unavailable(#[source] BoxError),
 }
 
-/// The reason for which a receiver does not open.
+/// The reason why a receiver does not open.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is a receiver with a higher epoch.
@@ -149,7 +149,7 @@ pub enum OpenError {
     Source(#[from] SourceError),
 }
 
-/// The reason for which a receiver yields no more events.
+/// The reason why a receiver yields no more events.
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiveError {
     /// Another receiver took its place.
@@ -184,7 +184,7 @@ pub trait EventSource: Send + Sync + 'static {
     /// The hub's partitions, and its log.
     fn hub_properties(&self) -> BoxFuture<'_, Result<HubProperties, SourceError>>;
 
-    /// The begin and the end of a partition.
+    /// The oldest kept, the newest and the next event of a partition.
     fn partition_properties(
         &self,
         partition: PartitionId,

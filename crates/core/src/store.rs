@@ -1,4 +1,4 @@
-//! The store interface: keeps leases, checkpoints and host records.
+//! The store interface: the home of leases, checkpoints and host records.
 //!
 //! Every method is one atomic step. The rules of writing are in [`crate::record`]; a backend proves
 //! that it keeps them with the conformance suite of `ephor-testkit`.
@@ -60,7 +60,8 @@ pub enum StoreError {
         /// The record, and its fault.
         what: String,
     },
-    /// The store refuses all calls: wrong credentials, or not a store.
+    /// The store refuses the call, and a retry would not help: wrong credentials, an unsuitable
+    /// place, or no epoch left ([`NoEpochLeft`](crate::record::NoEpochLeft)).
     #[error("the store refuses: {message}")]
     Refused {
         /// The message of the store.

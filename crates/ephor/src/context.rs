@@ -283,8 +283,8 @@ impl PartitionContext {
         self.write(position, false).await
     }
 
-    /// Saves the position at which reading starts; with `rewind`, over a checkpoint that does not
-    /// exist in this log. Progress from before the start is reset.
+    /// Saves the position at which reading starts; with `rewind`, over a checkpoint whose position
+    /// does not exist in this log. Progress from before the start is reset.
     pub(crate) async fn begin(&self, start: Position, rewind: bool) -> Result<Checkpointed, CheckpointError> {
         if rewind {
             self.progress().deferred.position = None;

@@ -110,8 +110,8 @@ pub struct EventProcessorOptions {
     /// The most events in one call of `process_events`. It is a maximum: the host does not wait to
     /// fill a batch. Default 100.
     pub max_batch_size: usize,
-    /// The most events that wait on this side, per partition; at least `max_batch_size`. Default
-    /// 300.
+    /// The most events that wait on this side, per partition; at least `max_batch_size`.
+    /// Default 300.
     pub prefetch_count: usize,
     /// The approximate limit of the bytes that wait on this side, per partition. Default 16 MiB.
     pub prefetch_bytes: usize,
@@ -239,8 +239,8 @@ pub struct PartitionManagerOptions {
     pub lease_duration: Duration,
     /// The interval at which leases are renewed. Default 10 s, as in Azure's EventProcessorHost.
     pub renew_interval: Duration,
-    /// The interval at which the host reads the state of the fleet while nothing changes. Default 5
-    /// s, with jitter.
+    /// The interval at which the host reads the state of the fleet while nothing changes.
+    /// Default 5 s, with jitter.
     pub slow_scan: Duration,
     /// The interval while something changes, for example during a rebalance. Default 1 s, with
     /// jitter.

@@ -9,7 +9,7 @@ use ephor_core::position::SequenceNumber;
 use crate::context::PartitionContext;
 use crate::error::PartitionError;
 
-/// The reason for which a partition closes.
+/// The reason why a partition closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum CloseReason {

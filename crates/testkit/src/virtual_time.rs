@@ -7,7 +7,7 @@ use ephor::environment::{Environment, TaskHandle};
 use ephor_core::BoxFuture;
 use ephor_core::time::{Clock, Monotonic, Timestamp};
 
-/// The begin of virtual time: midnight of 2026-01-01.
+/// The start of virtual time: midnight of 2026-01-01.
 const BEGINNING: Timestamp = Timestamp(1_767_225_600_000);
 
 /// An environment whose clock is tokio's. With paused time, hours pass in an instant as soon as

@@ -25,7 +25,7 @@ pub struct Place {
     waited: AtomicBool,
 }
 
-/// The reason for which a receiver ended.
+/// The reason why a receiver ended.
 #[derive(Debug)]
 pub(super) enum Ending {
     /// Another receiver took the partition.

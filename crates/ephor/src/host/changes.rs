@@ -30,7 +30,7 @@ pub struct OwnershipEvent {
     pub reason: OwnershipReason,
 }
 
-/// The reason for which a partition came or left.
+/// The reason why a partition came or left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OwnershipReason {
     /// This host claimed it.

@@ -91,7 +91,7 @@ pub enum StartError {
     },
 }
 
-/// The error of a stop or of a call that needs a running host.
+/// The error of stopping a host that is not running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the host is not running")]
 pub struct NotRunning;

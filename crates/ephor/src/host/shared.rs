@@ -128,7 +128,7 @@ impl Slot {
     }
 }
 
-/// The reason for which a lease is no longer ours.
+/// The reason why a lease is no longer ours.
 pub(crate) fn loss_reason(lease: Option<&Lease>, me: &HostId) -> CloseReason {
     match lease {
         Some(lease) if lease.owner.is_none() && lease.previous.as_ref() == Some(me) => CloseReason::Seek,

@@ -58,7 +58,7 @@ pub struct PartitionSnapshot {
     pub epoch: Epoch,
     /// The time since which it is owned, by this host's wall clock.
     pub since: Timestamp,
-    /// The reason for which it came.
+    /// The reason why it came.
     pub reason: OwnershipReason,
     /// The state of its pump.
     pub stage: Stage,

@@ -94,7 +94,7 @@ pub(crate) enum Outcome {
     Failed { reason: CloseReason, pause: Duration, confirmed: bool },
 }
 
-/// The reason for which a pump stops serving.
+/// The reason why a pump stops serving.
 #[derive(Debug)]
 enum Ending {
     Drain(Drain),

@@ -1,6 +1,6 @@
-//! The mode beside processors of other SDKs, which know no epochs: all receivers attach with epoch
-//! 0, the hub admits every one of them, and the last one reads. So the store decides who owns the
-//! partition, before every attach.
+//! The mode beside processors of other SDKs, which know no epochs: all receivers attach with
+//! epoch 0, the hub admits every one of them, and the last one reads. So the store decides who owns
+//! the partition, before every attach.
 //!
 //! ```text
 //!   before an attach:          renew this lease ─► ours: attach     not ours: lost     no answer: retry

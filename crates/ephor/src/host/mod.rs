@@ -211,8 +211,8 @@ impl EventProcessorHost {
     /// A hub that is unreachable now is retried in the background. A failure that a retry would not
     /// fix is an error: a hub or consumer group that does not exist, missing permissions, a hub
     /// without partitions. So is a living host of this group that reads another hub of the same
-    /// name. That error comes after two minutes with the default options, because it takes so long
-    /// to rule out that the hub was deleted and created again.
+    /// name. With the default options that error comes after 90 s to two minutes, because it takes
+    /// so long to rule out that the hub was deleted and created again.
     pub async fn start(&self) -> Result<(), StartError> {
         let config = &self.config;
         let me = HostId { name: config.name.clone(), incarnation: Incarnation(config.environment.random()) };

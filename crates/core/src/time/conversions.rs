@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_standard_librarys_time_converts_both_ways() {
+    fn system_time_converts_both_ways() {
         for ms in [0, 1_523_755_425_678, -1_234, i64::MAX, i64::MIN] {
             let time = SystemTime::from(Timestamp(ms));
             if ms.unsigned_abs() < 1 << 50 {

@@ -1,4 +1,4 @@
-//! What a link, a token or a request is about, as every client writes it.
+//! Parses and writes AMQP addresses: the target of a link, a token or a request.
 //!
 //! ```text
 //! [scheme://host[:port]]/path        the scheme may be wrong, and says nothing
@@ -6,16 +6,16 @@
 //!      | hub/ConsumerGroups/group[/Partitions/n]
 //! ```
 //!
-//! A path may begin and end with a slash and may be percent-encoded; the words in it are read in any
-//! case. A hub's name may contain slashes itself, so a path is read from its end. Names keep the case
-//! in which they came: whoever looks them up compares without case ([`same_name`]).
+//! A path may begin and end with a slash and may be percent-encoded; its keywords are read in any case. A hub
+//! name may contain slashes itself, so a path is parsed from its end. Names keep the case in which they came:
+//! compare them with [`same_name`], which ignores case.
 
 use std::fmt;
 
 use ephor_core::ids::{ConsumerGroup, HubName, PartitionId};
 use percent_encoding::percent_decode_str;
 
-/// A longer address is refused before it is looked at.
+/// The maximum length of an address, in bytes. A longer one is refused before it is parsed.
 pub const MAX_ADDRESS_LENGTH: usize = 2048;
 
 const CBS: &str = "$cbs";
@@ -23,12 +23,12 @@ const MANAGEMENT: &str = "$management";
 const PARTITIONS: &str = "Partitions";
 const CONSUMER_GROUPS: &str = "ConsumerGroups";
 
-/// What an address names.
+/// The entity that an address names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// Where tokens are put.
+    /// `$cbs`, the node that tokens are put to.
     Cbs,
-    /// Where a hub and its partitions are described.
+    /// `$management`, the node that describes a hub and its partitions.
     Management {
         /// The hub, which most clients name in the request instead.
         hub: Option<HubName>,
@@ -45,7 +45,7 @@ pub enum Address {
         /// The partition.
         partition: PartitionId,
     },
-    /// A consumer group: what some tokens are for. No link goes there.
+    /// A consumer group: the audience of some tokens. No link attaches to it.
     Group {
         /// The hub.
         hub: HubName,
@@ -63,7 +63,7 @@ pub enum Address {
     },
 }
 
-/// Why an address was refused. What was given is not repeated: it comes from a peer.
+/// The reason why an address was refused. The address itself is not repeated, because it comes from a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAddress {
     /// It is too long.
@@ -72,7 +72,7 @@ pub enum InvalidAddress {
     /// It does not decode to text.
     #[error("the address is not percent-encoded UTF-8")]
     Encoding,
-    /// Nothing is named, or nothing before the partition.
+    /// No hub is named, or none before the partition.
     #[error("the address names no hub")]
     NoHub,
     /// No hub can have this name.
@@ -103,7 +103,8 @@ impl Address {
         }
         match path.rsplit_once('/') {
             Some((rest, word)) if word.eq_ignore_ascii_case(MANAGEMENT) => {
-                // One SDK puts its token below the group that it reads for; a hub is described for all of them.
+                // One SDK puts its token below its consumer group; the description of a hub is the same for
+                // all groups.
                 let hub = before_word(rest, CONSUMER_GROUPS).map_or(rest, |(hub, _group)| hub);
                 return Ok(Self::Management { hub: Some(hub_name(hub)?) });
             }
@@ -128,7 +129,7 @@ impl Address {
         })
     }
 
-    /// The hub that it names.
+    /// The hub that the address names.
     pub fn hub(&self) -> Option<&HubName> {
         match self {
             Self::Cbs => None,
@@ -140,7 +141,7 @@ impl Address {
         }
     }
 
-    /// What a token for this address is put under: `sb://host/path`.
+    /// The audience of a token for this address: `sb://host/path`.
     pub fn audience(&self, host: &str) -> String {
         format!("sb://{host}/{self}")
     }
@@ -163,12 +164,12 @@ impl fmt::Display for Address {
     }
 }
 
-/// Whether two names of hubs or groups mean the same: the wire does not look at case.
+/// True if two names of hubs or groups are the same: they are compared without case, as on the wire.
 pub fn same_name(one: &str, other: &str) -> bool {
     one.eq_ignore_ascii_case(other)
 }
 
-/// The authority, where there is one, and the path, decoded and without slashes around it.
+/// Splits an address into its authority, if any, and its path, decoded and without surrounding slashes.
 pub(crate) fn split(text: &str) -> Result<(Option<&str>, String), InvalidAddress> {
     if text.len() > MAX_ADDRESS_LENGTH {
         return Err(InvalidAddress::TooLong);
@@ -191,7 +192,7 @@ fn hub_name(text: &str) -> Result<HubName, InvalidAddress> {
     }
 }
 
-/// Of `rest/word/value`, the rest and the value. The rest is empty if nothing stands before the word.
+/// Splits `rest/word/value` into the rest and the value. The rest is empty if nothing precedes the word.
 fn before_word<'a>(path: &'a str, word: &str) -> Option<(&'a str, &'a str)> {
     let (before, value) = path.rsplit_once('/')?;
     let (rest, found) = before.rsplit_once('/').unwrap_or(("", before));
@@ -311,7 +312,7 @@ mod tests {
 
         #[test]
         fn an_address_reads_back_as_it_was_written(address in any_address()) {
-            // A group may be called `$management`; as the end of an address that means another node.
+            // A group may be called `$management`; at the end of an address that word means another node.
             prop_assume!(!address.to_string().to_ascii_lowercase().ends_with("/$management")
                 || matches!(address, Address::Management { .. }));
             prop_assert_eq!(Address::parse(&address.to_string()), Ok(address.clone()));

@@ -1,4 +1,4 @@
-//! What the hub says of an event when it delivers it, and what the client reads of it.
+//! Annotations that the hub adds to an event on delivery, and that the client reads.
 //!
 //! | annotation | section | type |
 //! |---|---|---|
@@ -11,8 +11,8 @@
 //! | `last_enqueued_time_utc` | delivery | timestamp |
 //! | `runtime_info_retrieval_time_utc` | delivery | timestamp |
 //!
-//! The types are exact: a wrong one vanishes in some SDKs and throws in others. The delivery annotations
-//! are all there or none is.
+//! The types are exact: with a wrong one some SDKs ignore the annotation and others throw. The delivery
+//! annotations are either all present or all absent.
 
 mod deliver;
 mod receive;
@@ -24,13 +24,13 @@ pub use receive::{Delivered, received};
 use ephor_core::source::LastEnqueued;
 use ephor_core::time::Timestamp;
 
-/// The annotation with the event's number.
+/// The annotation with the event's sequence number.
 pub const SEQUENCE_NUMBER: &str = "x-opt-sequence-number";
-/// The annotation with the event's place in the log.
+/// The annotation with the event's offset: its place in the log.
 pub const OFFSET: &str = "x-opt-offset";
 /// The annotation with the time at which the event was stored.
 pub const ENQUEUED_TIME: &str = "x-opt-enqueued-time";
-/// The annotation with the key that the event was sent with.
+/// The annotation with the partition key that the event was sent with.
 pub const PARTITION_KEY: &str = "x-opt-partition-key";
 
 const LAST_SEQUENCE_NUMBER: &str = "last_enqueued_sequence_number";
@@ -38,18 +38,18 @@ const LAST_OFFSET: &str = "last_enqueued_offset";
 const LAST_TIME: &str = "last_enqueued_time_utc";
 const RETRIEVAL_TIME: &str = "runtime_info_retrieval_time_utc";
 
-/// How far the partition's log is, told along with an event to those who asked for it.
+/// The end of the partition's log, sent along with an event to receivers that asked for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimeMetrics {
     /// The newest event of the partition.
     pub last: LastEnqueued,
-    /// When the hub looked.
+    /// The time at which the hub read it.
     pub retrieved_at: Timestamp,
 }
 
-/// Whether an annotation is the hub's: it writes them over whatever a sender put there.
+/// True if the hub writes this annotation itself. It overwrites whatever a sender put there.
 pub(crate) fn belongs_to_the_hub(annotation: &str) -> bool {
-    // Nearly all annotations of others are told apart by the first comparison.
+    // The first comparison rejects nearly all annotations of senders.
     annotation.starts_with("x-opt-")
         && matches!(annotation, PARTITION_KEY | SEQUENCE_NUMBER | OFFSET | ENQUEUED_TIME)
 }

@@ -1,11 +1,11 @@
-//! Many events in one message: the batch format of Event Hubs.
+//! The batch format of Event Hubs: many events in one message.
 //!
 //! ```text
 //! header? annotations? properties? …     of the envelope: only the key in it means something
 //! data( a complete message ) data( a complete message ) …
 //! ```
 //!
-//! What SDKs copy onto the envelope from the first event is not looked at. Bodies are never decoded.
+//! SDKs copy fields of the first event onto the envelope; those are ignored. Bodies are never decoded.
 
 mod open;
 mod pack;
@@ -13,7 +13,7 @@ mod pack;
 pub use open::{Envelope, InvalidKeyType, partition_key};
 pub use pack::{Packed, Packer, Push, Refused};
 
-/// The message format of a batch. Anything else is a single event.
+/// The message format of a batch. Any other format is a single event.
 pub const MESSAGE_FORMAT: u32 = 0x8001_3700;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! `$cbs`: a token is put for an audience, and from then on permits what it permits.
+//! `$cbs`, claims-based security: a client puts a token for an audience, which then authorizes it there.
 //!
-//! The answer is 202, `Accepted`: one SDK takes nothing else for a success.
+//! The success status is 202, `Accepted`: one SDK accepts no other.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::quote::quoted;
 const PUT_TOKEN: &str = "put-token";
 const ACCEPTED: i32 = 202;
 
-/// What kind of token it is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
     /// A shared access signature.
@@ -25,7 +25,7 @@ pub enum TokenKind {
 }
 
 impl TokenKind {
-    /// Its name on the wire.
+    /// The kind's name on the wire.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sas => "servicebus.windows.net:sastoken",
@@ -34,28 +34,28 @@ impl TokenKind {
     }
 }
 
-/// A token on its way to a hub.
+/// A request to put a token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PutToken<'a> {
-    /// What it is for.
+    /// The URI that the token is for.
     pub audience: &'a str,
-    /// What kind it is.
+    /// The kind of the token.
     pub kind: TokenKind,
     /// The token.
     pub token: &'a str,
-    /// Until when it counts, if the client tells.
+    /// The time at which the token expires, if the client sends it.
     pub expires_at: Option<Timestamp>,
 }
 
 impl fmt::Debug for PutToken<'_> {
-    /// Without the token.
+    /// Leaves the token out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PutToken({:?} for {:?})", self.kind, quoted(self.audience))
     }
 }
 
 impl<'a> PutToken<'a> {
-    /// Understands a request.
+    /// Parses a request.
     pub fn of(request: &Request<'a>) -> Result<Self, Refusal> {
         let bad = |text: &str| Refusal::new(Condition::ArgumentError, text);
         if request.operation != PUT_TOKEN {
@@ -73,7 +73,7 @@ impl<'a> PutToken<'a> {
         Ok(Self { audience, kind, token, expires_at: request.expires_at })
     }
 
-    /// Writes the request at the end of `into`.
+    /// Appends the request to `into`.
     pub fn write(&self, id: &RequestId, reply_to: &str, into: &mut Vec<u8>) {
         let texts = [("operation", PUT_TOKEN), ("type", self.kind.name()), ("name", self.audience)];
         let ask = Ask { texts: &texts, expires_at: self.expires_at, body: Some(self.token) };
@@ -81,13 +81,13 @@ impl<'a> PutToken<'a> {
     }
 }
 
-/// Writes the response that says no: by status and text alone. Azure's Python SDK shows neither of them if there
-/// is an `error-condition` beside.
+/// Writes an error response, with status and text alone. Azure's Python SDK shows neither of them if there is
+/// an `error-condition` as well.
 pub fn write_refused(id: Option<&RequestId>, refusal: &Refusal, into: &mut Vec<u8>) {
     write_response(id, refusal.condition.status(), &refusal.text, None, into, encode::null);
 }
 
-/// Writes the response that says yes.
+/// Writes the success response.
 pub fn write_accepted(id: Option<&RequestId>, into: &mut Vec<u8>) {
     write_response(id, ACCEPTED, "Accepted", None, into, encode::null);
 }

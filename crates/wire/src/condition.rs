@@ -1,7 +1,7 @@
-//! How a hub says no: the conditions of the service, its texts, and what a client makes of them.
+//! Error conditions of the service, their texts, and what a client does about them.
 //!
-//! A condition is a symbol; SDKs decide by it whether to try again. Some also read the text, so the texts
-//! are the service's, to the letter ([`texts`]).
+//! A condition is a symbol by which SDKs decide whether to retry. Some also read the text, so the texts are
+//! the service's, to the letter ([`texts`]).
 
 mod errors;
 mod holder;
@@ -15,27 +15,29 @@ pub use errors::{open_error, receive_error, source_error};
 pub use holder::told_name;
 pub use texts::Tracking;
 
-/// So many characters of a hub's text a client keeps. A text of so many may have been cut.
+/// The maximum number of characters that a client keeps of a hub's text. A text of this length may have been
+/// cut.
 pub const MAX_TEXT: usize = 2_000;
 
-/// What a client does about a condition.
+/// The client's reaction to a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Wait a moment and do the same again, on the same link where there still is one.
+    /// Wait a moment and retry the same operation, on the same link if it still exists.
     Retry,
-    /// The link or the connection is gone for reasons of its own: open anew and go on behind the last event.
+    /// The link or the connection has ended for a reason of its own: reopen it and continue after the last
+    /// event.
     Reopen,
-    /// Trying again changes nothing: somebody has to know.
+    /// A retry changes nothing: report the error.
     GiveUp,
 }
 
 macro_rules! conditions {
     ($($(#[$doc:meta])* $name:ident $symbol:literal $class:ident $status:literal;)*) => {
-        /// Why a hub refused something.
+        /// The reason why a hub refused something.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub enum Condition {
             $($(#[$doc])* $name,)*
-            /// One that is not in the catalogue.
+            /// A condition that is not in the catalogue.
             Other(Box<str>),
         }
 
@@ -48,7 +50,7 @@ macro_rules! conditions {
                 }
             }
 
-            /// The condition of a symbol. Of one that is not known only the beginning is kept.
+            /// The condition of a symbol. An unknown symbol is kept, shortened.
             pub fn of(symbol: &str) -> Self {
                 match symbol {
                     $($symbol => Self::$name,)*
@@ -56,7 +58,7 @@ macro_rules! conditions {
                 }
             }
 
-            /// The status of a response of `$cbs` or `$management` that says the same.
+            /// The equivalent status of a `$cbs` or `$management` response.
             pub fn status(&self) -> i32 {
                 match self {
                     $(Self::$name => $status,)*
@@ -80,21 +82,21 @@ macro_rules! conditions {
 conditions! {
     /// Another receiver took the partition, or holds it.
     LinkStolen "amqp:link:stolen" GiveUp 409;
-    /// All places are taken, or a quota is used up.
+    /// A limit is reached, such as the number of receivers, or a quota is used up.
     ResourceLimitExceeded "amqp:resource-limit-exceeded" GiveUp 403;
     /// There is no such hub or consumer group.
     NotFound "amqp:not-found" GiveUp 404;
     /// There is no such partition.
     ArgumentOutOfRange "com.microsoft:argument-out-of-range" GiveUp 400;
-    /// An argument or a position that means nothing.
+    /// An invalid argument or position.
     ArgumentError "com.microsoft:argument-error" GiveUp 400;
-    /// No claim, or a bad token.
+    /// A claim is missing, or the token is bad.
     UnauthorizedAccess "amqp:unauthorized-access" GiveUp 401;
     /// Throttled.
     ServerBusy "com.microsoft:server-busy" Retry 503;
     /// The service took too long.
     Timeout "com.microsoft:timeout" Retry 408;
-    /// The service gave the operation up.
+    /// The service cancelled the operation.
     OperationCancelled "com.microsoft:operation-cancelled" Retry 503;
     /// The service failed.
     InternalError "amqp:internal-error" Reopen 500;
@@ -102,29 +104,29 @@ conditions! {
     MessageSizeExceeded "amqp:link:message-size-exceeded" GiveUp 400;
     /// The hub is switched off.
     EntityDisabled "com.microsoft:entity-disabled" GiveUp 403;
-    /// The hub was changed, and its links begin anew.
+    /// The hub was changed, and its links have to reopen.
     EntityUpdated "com.microsoft:entity-updated" Reopen 410;
     /// The link was idle, or the service moved.
     DetachForced "amqp:link:detach-forced" Reopen 410;
     /// The connection was idle, or the service stops.
     ConnectionForced "amqp:connection:forced" Reopen 410;
-    /// Nobody may do this here.
+    /// The operation is not allowed.
     NotAllowed "amqp:not-allowed" GiveUp 403;
-    /// The numbers of an idempotent producer have a gap.
+    /// The sequence numbers of an idempotent producer have a gap.
     OutOfOrderSequence "com.microsoft:out-of-order-sequence" GiveUp 409;
     /// Another idempotent producer took over.
     ProducerEpochStolen "com.microsoft:producer-epoch-stolen" GiveUp 409;
-    /// An offset of before a change of region.
+    /// An offset from before a geo-replication failover.
     InvalidOffset "com.microsoft:georeplication:invalid-offset" GiveUp 400;
-    /// The bytes cannot be read.
+    /// Bytes that cannot be decoded.
     DecodeError "amqp:decode-error" Reopen 400;
-    /// The frames cannot be read.
+    /// Frames that cannot be decoded.
     FramingError "amqp:connection:framing-error" Reopen 400;
-    /// A field with a value that it cannot have.
+    /// A field has an invalid value.
     InvalidField "amqp:invalid-field" GiveUp 400;
-    /// Something that is not built.
+    /// An operation that is not implemented.
     NotImplemented "amqp:not-implemented" GiveUp 501;
-    /// A frame that has no place at this moment.
+    /// A frame that is not allowed in the current state.
     IllegalState "amqp:illegal-state" Reopen 409;
     /// A frame larger than agreed.
     FrameSizeTooSmall "amqp:frame-size-too-small" GiveUp 400;
@@ -132,13 +134,13 @@ conditions! {
     TransferLimitExceeded "amqp:link:transfer-limit-exceeded" Reopen 403;
     /// More was sent than the session's window allows.
     WindowViolation "amqp:session:window-violation" Reopen 403;
-    /// A handle that is used already.
+    /// A handle that is already in use.
     HandleInUse "amqp:session:handle-in-use" Reopen 409;
     /// A handle without a link.
     UnattachedHandle "amqp:session:unattached-handle" Reopen 400;
-    /// It was deleted while it was in use.
+    /// The entity was deleted while it was in use.
     ResourceDeleted "amqp:resource-deleted" GiveUp 404;
-    /// Somebody else uses it.
+    /// Another client uses the entity.
     ResourceLocked "amqp:resource-locked" Reopen 409;
 }
 
@@ -148,36 +150,36 @@ impl fmt::Display for Condition {
     }
 }
 
-/// A condition and what the hub says to it: what stands in a detach, a close or a rejected disposition.
+/// A condition with its text, as in a detach, a close or a rejected disposition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{condition}: {text}")]
 pub struct Refusal {
-    /// Why.
+    /// The condition.
     pub condition: Condition,
-    /// In words.
+    /// The hub's explanation.
     pub text: String,
 }
 
-/// Without this phrase SDKs take what is not found for something that may pass, and so do we.
+/// SDKs treat a not-found without this phrase as transient, and so do we.
 const COULD_NOT_BE_FOUND: &str = "could not be found";
 
 impl Refusal {
-    /// This condition, with this text.
+    /// Creates a refusal with this condition and text.
     pub fn new(condition: Condition, text: impl Into<String>) -> Self {
         Self { condition, text: text.into() }
     }
 
-    /// With where and when it happened behind the text, as the service has it.
+    /// Appends the place and the time of the error to the text, as the service does.
     pub fn tracked(mut self, tracking: &Tracking<'_>) -> Self {
         self.text.push_str(&tracking.to_string());
         self
     }
 
-    /// What a client does about it.
+    /// The client's reaction to this refusal.
     pub fn class(&self) -> Class {
         match self.condition {
             Condition::NotFound if !self.text.contains(COULD_NOT_BE_FOUND) => Class::Reopen,
-            // A token that ran out is replaced by a new one.
+            // An expired token is replaced by a new one.
             Condition::UnauthorizedAccess if self.text.contains("ExpiredToken") => Class::Reopen,
             _ => self.condition.usual_class(),
         }

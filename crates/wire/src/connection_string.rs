@@ -1,4 +1,4 @@
-//! Connection strings: where a hub is, and how to be let in.
+//! Connection strings: the address of a hub and the credential to authenticate with.
 //!
 //! ```text
 //! Endpoint=sb://host[:port];SharedAccessKeyName=name;SharedAccessKey=key[;EntityPath=hub]
@@ -6,12 +6,12 @@
 //! …;UseDevelopmentEmulator=true      without TLS, on port 5672 unless the endpoint says another
 //! ```
 //!
-//! `amqp://`, `http://` and `ws://` mean "without TLS", too. Reading such a string is no consent to it: whoever
-//! connects sends tokens in plaintext to this machine alone ([`is_loopback`]), unless the user says otherwise.
+//! `amqp://`, `http://` and `ws://` mean "without TLS", too. Parsing such a string is no consent to it:
+//! clients send tokens in plaintext only to this machine ([`is_loopback`]), unless the user says otherwise.
 //!
-//! Names are read in any case and order, with spaces around and empty parts between. A name that nobody
-//! knows is refused, since it is most likely a misspelt one that somebody relies on. No error and no
-//! `Debug` repeats a value: parts that are mixed up may hold the key anywhere.
+//! Names are read in any case and order; spaces around them and empty parts are ignored. An unknown name is
+//! refused, since it is most likely misspelt and its value would be missed. No error and no `Debug` repeats a
+//! value: if parts are mixed up, any of them may hold the key.
 
 use std::fmt;
 
@@ -21,17 +21,17 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::sas::Key;
 
-/// A longer connection string is refused before it is looked at.
+/// The maximum length of a connection string, in bytes. A longer one is refused before it is parsed.
 pub const MAX_CONNECTION_STRING_LENGTH: usize = 16 << 10;
 
-/// The port of AMQP in TLS.
+/// The port of AMQP over TLS.
 pub const TLS_PORT: u16 = 5671;
 /// The port of AMQP without TLS.
 pub const PLAIN_PORT: u16 = 5672;
 
 /// The key's name in the development connection string.
 pub const DEVELOPMENT_KEY_NAME: &str = "RootManageSharedAccessKey";
-/// The key in the development connection string: these very words.
+/// The key in the development connection string: literally these words.
 pub const DEVELOPMENT_KEY: &str = "SAS_KEY_VALUE";
 
 const ENDPOINT: &str = "Endpoint";
@@ -41,21 +41,21 @@ const SIGNATURE: &str = "SharedAccessSignature";
 const ENTITY_PATH: &str = "EntityPath";
 const EMULATOR: &str = "UseDevelopmentEmulator";
 
-/// Names that older SDKs wrote and that mean nothing here.
+/// Names that older SDKs wrote and that are ignored here.
 const UNUSED: [&str; 6] =
     ["OperationTimeout", "TransportType", "RuntimePort", "ManagementPort", "StsEndpoint", "Authentication"];
 
-/// How to be let in.
+/// The credential to authenticate with.
 #[derive(Clone)]
 pub enum Credential {
-    /// By tokens made with a key.
+    /// Signs tokens with a key.
     Key {
         /// The key's name.
         name: String,
         /// The key.
         key: Key,
     },
-    /// By a token that somebody else made.
+    /// A token that was signed elsewhere.
     Signature(SecretString),
 }
 
@@ -68,22 +68,22 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// A connection string, taken apart.
+/// A parsed connection string.
 #[derive(Clone, Debug)]
 pub struct ConnectionString {
     host: Namespace,
     port: Option<u16>,
     tls: bool,
     development: bool,
-    /// The hub, if it is named.
+    /// The hub, if the string names one.
     pub hub: Option<HubName>,
-    /// How to be let in; none if something else does that.
+    /// The credential; none if the client authenticates in another way.
     pub credential: Option<Credential>,
-    /// What was read and means nothing, in words for whoever wrote it.
+    /// Parts that were read and ignored, described for the user.
     pub notes: Vec<String>,
 }
 
-/// What is wrong with a connection string.
+/// The error in a connection string.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the connection string {0}")]
 pub struct InvalidConnectionString(String);
@@ -107,7 +107,7 @@ impl ConnectionString {
         parts.resolve()
     }
 
-    /// The string for a hub on this machine, as the SDKs understand it.
+    /// The connection string of a hub on this machine, as the SDKs understand it.
     pub fn development(host: &Namespace, port: u16, hub: Option<HubName>) -> Self {
         Self {
             host: host.clone(),
@@ -123,12 +123,12 @@ impl ConnectionString {
         }
     }
 
-    /// The same with another key.
+    /// Replaces the key.
     pub fn with_key(self, name: &str, key: Key) -> Self {
         Self { credential: Some(Credential::Key { name: name.to_owned(), key }), ..self }
     }
 
-    /// The host, without a port: what audiences and checkpoints call the namespace.
+    /// The host, without a port: the namespace in audiences and checkpoints.
     pub fn host(&self) -> &Namespace {
         &self.host
     }
@@ -138,17 +138,17 @@ impl ConnectionString {
         self.port.unwrap_or(if self.tls { TLS_PORT } else { PLAIN_PORT })
     }
 
-    /// Whether the connection is in TLS.
+    /// True if the connection uses TLS.
     pub fn tls(&self) -> bool {
         self.tls
     }
 
-    /// Whether it is for a hub of development.
+    /// True if it is for a development emulator.
     pub fn is_development(&self) -> bool {
         self.development
     }
 
-    /// The whole string, with its secret: to be pasted, not to be logged.
+    /// The whole string, with its secret: to paste, not to log.
     pub fn reveal(&self) -> String {
         self.written(|credential, text| match credential {
             Credential::Key { name, key } => {
@@ -179,7 +179,7 @@ impl ConnectionString {
 }
 
 impl fmt::Display for ConnectionString {
-    /// The string without its secret.
+    /// Writes the string without its secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.written(|credential, text| match credential {
             Credential::Key { name, .. } => *text += &format!("{KEY_NAME}={name};{KEY}=hidden;"),
@@ -188,7 +188,7 @@ impl fmt::Display for ConnectionString {
     }
 }
 
-/// The parts as they were found.
+/// The values of the parts as they were found.
 #[derive(Default)]
 struct Parts<'a> {
     endpoint: Option<&'a str>,
@@ -230,7 +230,7 @@ impl<'a> Parts<'a> {
             self.notes.push(format!("{unused} is not used"));
             return Ok(());
         }
-        // Only what looks like a name is repeated: it may be the end of a key that contains ';'.
+        // Only a part that looks like a name is repeated: it may be the end of a key that contains ';'.
         let shown = match name.len() <= 30 && name.bytes().all(|b| b.is_ascii_alphabetic()) {
             true => format!("part {number}, {name:?},"),
             false => format!("part {number}"),
@@ -281,7 +281,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// True or false, in all the ways in which SDKs read them.
+/// Parses true or false, in all the ways in which SDKs read them.
 fn flag(value: &str) -> Result<bool, InvalidConnectionString> {
     match value.to_ascii_lowercase().as_str() {
         "true" | "1" | "t" => Ok(true),
@@ -290,7 +290,7 @@ fn flag(value: &str) -> Result<bool, InvalidConnectionString> {
     }
 }
 
-/// Whether the scheme says that there is no TLS, the host, and the port.
+/// Splits an endpoint: true if the scheme means "without TLS", the host, and the port.
 fn split_endpoint(endpoint: &str) -> Result<(bool, Namespace, Option<u16>), InvalidConnectionString> {
     let wrong = |why: &str| InvalidConnectionString(format!("has an {ENDPOINT} {why}"));
     let (scheme, rest) = endpoint.split_once("://").unwrap_or(("sb", endpoint));
@@ -304,7 +304,7 @@ fn split_endpoint(endpoint: &str) -> Result<(bool, Namespace, Option<u16>), Inva
         return Err(wrong("with more than a host and a port; the hub belongs into EntityPath"));
     }
     let (host, port) = match authority.rfind(':') {
-        // The colons of an IPv6 address stand in brackets.
+        // The colons of an IPv6 address are in brackets.
         Some(colon) if !authority[colon..].contains(']') => {
             let port = authority[colon + 1..].parse().ok().filter(|port| *port > 0);
             (&authority[..colon], Some(port.ok_or_else(|| wrong("whose port is not a number up to 65535"))?))

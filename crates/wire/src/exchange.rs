@@ -1,4 +1,4 @@
-//! Requests and responses: the messages of `$cbs` and `$management`.
+//! Request–response messages of `$cbs` and `$management`.
 //!
 //! | | properties | application-properties | body |
 //! |---|---|---|---|
@@ -6,7 +6,7 @@
 //! | response | correlation-id | `status-code` int, `status-description` string | a value |
 //!
 //! A response repeats the request's id in its own type and to the letter: SDKs compare UUIDs, strings and
-//! numbers as such. Keys are written with hyphens, which all of them read; ours reads the others, too.
+//! numbers as such. Keys are written with hyphens, which all SDKs read; our reader accepts camel case, too.
 
 mod section;
 
@@ -19,31 +19,33 @@ use ephor_core::time::Timestamp;
 use crate::condition::{Condition, Refusal};
 use crate::quote::quoted;
 
-/// A longer id is refused: it is kept until the answer is out.
+/// The maximum length of a request id, in bytes. A longer one is refused, because it is kept until the answer
+/// is sent.
 pub const MAX_ID_LENGTH: usize = 256;
 
-/// A longer text in a request is refused. Tokens of Entra ID are the longest that anybody sends.
+/// The maximum length of a text in a request, in bytes. The longest texts that clients send are tokens of
+/// Entra ID.
 pub const MAX_TEXT_LENGTH: usize = 32 << 10;
 
-/// How many fields the properties section has. All are written: some SDKs read them by position.
+/// The number of fields in the properties section. All are written: some SDKs read them by position.
 const FIELDS: usize = 13;
 const MESSAGE_ID: usize = 0;
 const REPLY_TO: usize = 4;
 const CORRELATION_ID: usize = 5;
 
-/// What tells a response which request it belongs to: an encoded value.
+/// Correlates a response with its request: an encoded value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestId(Box<[u8]>);
 
 impl RequestId {
-    /// This number.
+    /// A numeric id.
     pub fn number(number: u64) -> Self {
         let mut encoded = Vec::new();
         encode::ulong(&mut encoded, number);
         Self(encoded.into())
     }
 
-    /// The number, if it is one.
+    /// The number, if the id is one.
     pub fn as_number(&self) -> Option<u64> {
         match Reader::new(&self.0).value() {
             Ok(Value::Ulong(number)) => Some(number),
@@ -59,31 +61,31 @@ impl RequestId {
     }
 }
 
-/// A request, of which nothing is decided yet.
+/// A parsed request that is not checked yet.
 #[derive(Clone)]
 pub struct Request<'a> {
-    /// What the response has to repeat; none if the asker does not tell.
+    /// The id that the response has to repeat; none if the client sent none.
     pub id: Option<RequestId>,
-    /// Where the answer is expected.
+    /// The address for the response.
     pub reply_to: Option<&'a str>,
-    /// What is to be done; empty if it is not said.
+    /// The operation; empty if absent.
     pub operation: &'a str,
-    /// To what kind of thing, or with what kind of token; empty if it is not said.
+    /// The type of the entity or of the token; empty if absent.
     pub kind: &'a str,
-    /// To which.
+    /// The name of the entity, or the audience of the token.
     pub name: Option<&'a str>,
-    /// To which partition.
+    /// The partition.
     pub partition: Option<&'a str>,
-    /// What permits it, where that is said in every request.
+    /// The token that authorizes this request, from clients that send one with every request.
     pub security_token: Option<&'a str>,
-    /// Until when a token counts.
+    /// The time at which the token expires.
     pub expires_at: Option<Timestamp>,
     /// The body, if it is text.
     pub text: Option<&'a str>,
 }
 
 impl fmt::Debug for Request<'_> {
-    /// Without tokens.
+    /// Leaves tokens out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")
             .field("operation", &quoted(self.operation))
@@ -95,7 +97,7 @@ impl fmt::Debug for Request<'_> {
 }
 
 impl<'a> Request<'a> {
-    /// Reads a request. Only its form is checked here.
+    /// Parses a request. Only its form is checked here.
     pub fn read(message: &'a [u8]) -> Result<Self, Malformed> {
         let mut request = Self {
             id: None,
@@ -153,7 +155,7 @@ fn bounded(value: Value<'_>) -> Result<Option<&str>, Malformed> {
     }
 }
 
-/// A time, or, as Go writes it, a text with seconds.
+/// Reads a time: a timestamp, or, as the Go SDK writes it, a text with seconds.
 fn expiration(value: Value<'_>) -> Option<Timestamp> {
     match value {
         Value::Timestamp(milliseconds) => Some(Timestamp(milliseconds)),
@@ -161,14 +163,14 @@ fn expiration(value: Value<'_>) -> Option<Timestamp> {
     }
 }
 
-/// What a request says beside its id: names and texts, and a time where one is told.
+/// The content of a request other than its id: text properties, an expiry time if there is one, and a body.
 pub(crate) struct Ask<'a> {
     pub(crate) texts: &'a [(&'a str, &'a str)],
     pub(crate) expires_at: Option<Timestamp>,
     pub(crate) body: Option<&'a str>,
 }
 
-/// Writes a request at the end of `into`.
+/// Appends a request to `into`.
 pub(crate) fn write_request(id: &RequestId, reply_to: &str, ask: &Ask<'_>, into: &mut Vec<u8>) {
     let mut reply = Vec::new();
     encode::string(&mut reply, reply_to);
@@ -191,7 +193,7 @@ pub(crate) fn write_request(id: &RequestId, reply_to: &str, ask: &Ask<'_>, into:
     }
 }
 
-/// Writes the response to a request at the end of `into`; `body` writes one value.
+/// Appends the response to a request to `into`; `body` writes one value.
 pub(crate) fn write_response(
     id: Option<&RequestId>,
     status: i32,
@@ -217,7 +219,7 @@ pub(crate) fn write_response(
     body(into);
 }
 
-/// Writes the response that says no.
+/// Writes an error response.
 pub fn write_refusal(id: Option<&RequestId>, refusal: &Refusal, into: &mut Vec<u8>) {
     let Refusal { condition, text } = refusal;
     write_response(id, condition.status(), text, Some(condition), into, encode::null);
@@ -238,13 +240,13 @@ fn write_properties(fields: &[(usize, &[u8])], into: &mut Vec<u8>) {
 /// A response, as a client reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// Which request it belongs to.
+    /// The id of the request that it answers.
     pub id: Option<RequestId>,
-    /// 200 and a little more if all went well.
+    /// The status: 200 to 299 is a success.
     pub status: i32,
-    /// In words.
+    /// The description of the status.
     pub description: Option<&'a str>,
-    /// Why not, if it is told.
+    /// The error condition, if the response has one.
     pub condition: Option<&'a str>,
     /// The value of the body, encoded.
     pub body: Option<&'a [u8]>,
@@ -284,7 +286,7 @@ impl<'a> Response<'a> {
         Ok(Self { id, status, description, condition, body })
     }
 
-    /// Whether all went well, or why not.
+    /// Returns an error unless the status is a success.
     pub fn accepted(&self) -> Result<(), Refusal> {
         if (200..300).contains(&self.status) {
             return Ok(());
@@ -310,7 +312,7 @@ fn whole(value: Value<'_>) -> Option<i32> {
     }
 }
 
-/// What a status means where no condition is told: the table of the JavaScript SDK.
+/// The condition for a status, if a response has no condition: the table of the JavaScript SDK.
 fn condition_of(status: i32) -> Condition {
     match status {
         400 => Condition::ArgumentError,

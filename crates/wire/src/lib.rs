@@ -1,18 +1,18 @@
-//! Event Hubs on AMQP: what client and server share.
+//! The Event Hubs protocol on top of AMQP, shared by client and server.
 //!
-//! Everything is a function of its arguments: no I/O, no clock. What a peer sends is read in place,
-//! within bounds, and refused with a value; secrets show neither in `Debug` nor in errors.
+//! Everything is a function of its arguments: no I/O, no clock. Input from a peer is read in place, within
+//! bounds, and refused with an error value; secrets appear neither in `Debug` nor in errors.
 //!
 //! | to read about | open |
 //! |---|---|
 //! | an event as an AMQP message, and back | [`message`] |
-//! | what a link is about | [`address`] |
-//! | where a receiver begins | [`selector`] |
-//! | what the hub says of an event that it delivers | [`annotations`] |
+//! | the addresses of links, tokens and requests | [`address`] |
+//! | the start position of a receiver | [`selector`] |
+//! | the annotations that the hub adds on delivery | [`annotations`] |
 //! | many events in one message | [`batch`] |
-//! | requests and responses, of tokens and of descriptions | [`exchange`], [`cbs`], [`management`] |
-//! | how a hub says no, and what that means | [`condition`] |
-//! | where a hub is, and how to be let in | [`connection_string`] |
+//! | requests and responses: putting tokens, describing hubs | [`exchange`], [`cbs`], [`management`] |
+//! | error conditions, and what a client does about them | [`condition`] |
+//! | the address of a hub, and the credential for it | [`connection_string`] |
 //! | keys, tokens and what they permit | [`sas`] |
 
 pub mod address;

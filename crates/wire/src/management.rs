@@ -1,7 +1,7 @@
-//! `$management`: a hub and its partitions describe themselves.
+//! `$management`: describes a hub and its partitions.
 //!
-//! The body of an answer is a map whose types are exact: SDKs refuse an int for a long and a list for an
-//! array. What has never been filled says so with the service's own values ([`NEVER`], `-1`).
+//! The body of a response is a map with exact types: SDKs refuse an int for a long and a list for an array.
+//! An empty partition is described with the service's own values ([`NEVER`], `-1`).
 
 mod partition_ids;
 
@@ -15,7 +15,7 @@ use crate::annotations::{signed, write_offset};
 use crate::condition::{Condition, Refusal, texts};
 use crate::exchange::{Ask, Request, RequestId, Response, write_request, write_response};
 
-/// When the last event of an empty partition came: 0001-01-01.
+/// The time of the last event that the service reports for an empty partition: 0001-01-01.
 pub const NEVER: Timestamp = Timestamp(-62_135_596_800_000);
 
 const READ: &str = "READ";
@@ -23,29 +23,30 @@ const HUB: &str = "com.microsoft:eventhub";
 const PARTITION: &str = "com.microsoft:partition";
 const OK: i32 = 200;
 
-/// How many regions keep the events. Go insists on being told.
+/// The number of regions that keep the events. The Go SDK requires this field.
 const GEOREPLICATION_FACTOR: i32 = 1;
 
-/// Which life of the partition its numbers belong to, where regions change: none ever did. Rust insists
-/// on being told.
+/// The epoch of sequence numbers, which grows with a geo-replication failover: none ever happened. The Rust
+/// SDK requires this field.
 const NUMBER_EPOCH: i32 = 0;
 
-/// Names the log to our own client: a hub that was made anew is not mistaken for its predecessor.
+/// The log's id, for our own client: with it a hub that was deleted and created again is not mistaken for its
+/// predecessor.
 const LOG_ID: &str = "ephor:log_id";
 
-/// Tells our own client the number of the next event where numbers were passed over: a position among those is not
+/// The next sequence number, for our own client, if numbers were passed over: a position among those is not
 /// beyond the end.
 const NEXT: &str = "ephor:next_sequence_number";
 
-/// What is asked.
+/// A management request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Query {
-    /// What a hub is.
+    /// Describe a hub.
     Hub {
         /// The hub.
         hub: HubName,
     },
-    /// What a partition holds.
+    /// Describe a partition.
     Partition {
         /// The hub.
         hub: HubName,
@@ -55,7 +56,7 @@ pub enum Query {
 }
 
 impl Query {
-    /// Understands a request. `link` is the hub of the link's address: it counts where the request names none.
+    /// Parses a request. `link` is the hub of the link's address, which is used if the request names none.
     pub fn of(request: &Request<'_>, link: Option<&HubName>) -> Result<Self, Refusal> {
         if !request.operation.eq_ignore_ascii_case(READ) {
             return Err(Refusal::new(Condition::NotImplemented, "The operation is not READ."));
@@ -81,14 +82,14 @@ impl Query {
         }
     }
 
-    /// The hub that is asked about.
+    /// The hub that the query is about.
     pub fn hub(&self) -> &HubName {
         match self {
             Self::Hub { hub } | Self::Partition { hub, .. } => hub,
         }
     }
 
-    /// Writes the request at the end of `into`, with the token that permits it, where there is one.
+    /// Appends the request to `into`, with the token that authorizes it, if there is one.
     pub fn write(&self, id: &RequestId, reply_to: &str, token: Option<&str>, into: &mut Vec<u8>) {
         let number = match self {
             Self::Hub { .. } => None,
@@ -102,44 +103,44 @@ impl Query {
     }
 }
 
-/// A hub, described.
+/// The description of a hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubDescription {
-    /// Its name.
+    /// The hub's name.
     pub hub: HubName,
-    /// When it was made.
+    /// The time at which it was created.
     pub created_at: Timestamp,
     /// Its partitions.
     pub partitions: Vec<PartitionId>,
-    /// Which log it is, if it is one of ours.
+    /// The id of its log, if the hub is one of ours.
     pub log: Option<LogId>,
 }
 
-/// A partition, described.
+/// The description of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionDescription {
     /// The hub's name.
     pub hub: HubName,
-    /// What it holds.
+    /// The partition's id and its first, last and next events.
     pub partition: PartitionProperties,
 }
 
-/// An answer that describes nothing.
+/// The reason why a response has no description.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoDescription {
-    /// The hub said no.
+    /// The hub returned an error.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The answer cannot be read.
+    /// The response is malformed.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// Something is missing, or has another type.
+    /// A field is missing, or has another type.
     #[error("the answer of the hub has no {0}, or not of the right type")]
     Missing(&'static str),
 }
 
 impl HubDescription {
-    /// Writes the response at the end of `into`.
+    /// Appends the response to `into`.
     pub fn write(&self, id: Option<&RequestId>, into: &mut Vec<u8>) {
         write_response(id, OK, "OK", None, into, |into| {
             let map = encode::begin(into);
@@ -163,7 +164,7 @@ impl HubDescription {
         });
     }
 
-    /// Reads a response.
+    /// Parses a response.
     pub fn read(response: &Response<'_>) -> Result<Self, NoDescription> {
         let (mut hub, mut created_at, mut partitions, mut log) = (None, None, None, None);
         each(response, |name, value| match name {
@@ -183,7 +184,7 @@ impl HubDescription {
 }
 
 impl PartitionDescription {
-    /// Writes the response at the end of `into`.
+    /// Appends the response to `into`.
     pub fn write(&self, id: Option<&RequestId>, into: &mut Vec<u8>) {
         let PartitionProperties { id: partition, first, last, next } = &self.partition;
         let follows = PartitionProperties::without_gap(*partition, *first, last.clone()).next == *next;
@@ -221,7 +222,7 @@ impl PartitionDescription {
         });
     }
 
-    /// Reads a response.
+    /// Parses a response.
     pub fn read(response: &Response<'_>) -> Result<Self, NoDescription> {
         let (mut hub, mut partition, mut first, mut last) = (None, None, None, None);
         let (mut offset, mut enqueued_at, mut next) = (None, None, None);
@@ -249,14 +250,14 @@ impl PartitionDescription {
         let first = SequenceNumber(u64::try_from(first).unwrap_or(0));
         let mut partition = PartitionProperties::without_gap(id, first, last);
         if let Some(next) = next.and_then(|next| u64::try_from(next).ok()) {
-            // Whatever a hub says, nothing comes before what is there.
+            // Whatever the hub sends, the next number is after the last event.
             partition.next = SequenceNumber(next).max(partition.next);
         }
         Ok(Self { hub: hub.ok_or(NoDescription::Missing("name"))?, partition })
     }
 }
 
-/// The pairs of the map in a response that says yes.
+/// Calls `take` with the pairs of the map in a successful response.
 fn each<'a>(response: &Response<'a>, mut take: impl FnMut(&'a str, Value<'a>)) -> Result<(), NoDescription> {
     response.accepted()?;
     let mut items = Reader::new(response.body.unwrap_or_default()).map()?;

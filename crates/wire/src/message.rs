@@ -1,15 +1,15 @@
-//! An event as an AMQP message, and back.
+//! Converts events to AMQP messages and back.
 //!
-//! | of an event | in the message |
+//! | part of an event | part of the message |
 //! |---|---|
 //! | body | one data section |
 //! | properties | application-properties |
 //! | system properties with the name of a field ([`FIELDS`]) | that field of the properties section |
 //! | other system properties | message-annotations, under a symbol |
-//! | partition key, sequence number, offset, time | nothing: the hub keeps them beside the message |
+//! | partition key, sequence number, offset, time | none: the hub keeps them beside the message |
 //!
-//! Values keep their kind, not their width: an `Int` is written as a long and read from any signed
-//! number. What AMQP cannot say is refused ([`Unencodable`]) rather than changed.
+//! Values keep their kind, not their width: an `Int` is written as a long and read from any signed number. A
+//! value that AMQP cannot represent is refused ([`Unencodable`]) rather than changed.
 
 mod decode;
 mod encode;

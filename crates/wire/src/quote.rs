@@ -1,9 +1,9 @@
-//! How much of a peer's text an error repeats.
+//! Shortens a peer's text before an error repeats it.
 
-/// So many characters, and no more: the longest names of a host, a hub and a group fit.
+/// The maximum number of characters: the longest names of a host, a hub and a group fit.
 const MOST_CHARACTERS: usize = 600;
 
-/// The beginning of `text`, without control characters: fit for an error or a log.
+/// The beginning of `text`, without control characters: safe for an error or a log.
 pub(crate) fn quoted(text: &str) -> String {
     let mut shown: String =
         text.chars().take(MOST_CHARACTERS).map(|c| if c.is_control() { ' ' } else { c }).collect();

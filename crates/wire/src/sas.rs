@@ -1,11 +1,11 @@
-//! Shared access signatures: a token that proves a key without showing it.
+//! Shared access signatures: tokens that prove the possession of a key without revealing it.
 //!
 //! ```text
 //! SharedAccessSignature sr=<enc(uri)>&sig=<enc(base64(hmac))>&se=<unix seconds>&skn=<name of the key>
 //! hmac = HMAC-SHA256(key as it is written, <enc(uri)> "\n" <unix seconds>)
 //! ```
 //!
-//! The key is never base64-decoded. What is signed is the text as it stands in the token: SDKs encode the
+//! The key is never base64-decoded. The signed text is the URI as it is encoded in the token: SDKs encode the
 //! same URI in different ways, so a verifier takes it as it came. The fields come in any order.
 
 mod claims;
@@ -26,20 +26,21 @@ pub use claims::Claims;
 pub use ring::{Grant, KeyRing, SharedKey};
 pub use scope::Scope;
 
-/// A longer token is refused before it is looked at.
+/// The maximum length of a token, in bytes. A longer one is refused before it is parsed.
 pub const MAX_TOKEN_LENGTH: usize = 8192;
 
 const PREFIX: &str = "SharedAccessSignature";
 
-/// All but what RFC 3986 leaves as it is.
+/// All characters except those that RFC 3986 calls unreserved.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// A shared access key. It shows itself to nobody who does not ask by name, and is wiped from memory.
+/// A shared access key. `Debug` hides it; only [`Key::reveal`] returns it. It is wiped from memory when
+/// dropped.
 #[derive(Clone)]
 pub struct Key(SecretString);
 
 impl Key {
-    /// A key, as it is written in a connection string.
+    /// Creates a key from its text in a connection string.
     pub fn new(text: &str) -> Self {
         Self(SecretString::from(text))
     }
@@ -65,25 +66,25 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Why a token was refused. The first words are the service's; a key that does not exist and a signature
-/// that is wrong read the same.
+/// The reason why a token was refused. The first words are the service's. An unknown key and a wrong
+/// signature give the same error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidToken {
-    /// It is not a token.
+    /// The text is not a token.
     #[error("MalformedToken: The token is not of the form SharedAccessSignature sr=…&sig=…&se=…&skn=….")]
     Malformed,
-    /// Nobody here made it.
+    /// No known key signed it.
     #[error("InvalidSignature: The token has an invalid signature.")]
     Signature,
-    /// It is for something else.
+    /// The token is for another resource.
     #[error("InvalidAudience: The authorization header contains a token with a wrong audience.")]
     Audience,
-    /// Its time is over.
+    /// The token has expired.
     #[error("ExpiredToken: The token is expired.")]
     Expired,
 }
 
-/// Makes a token for everything at and below `resource`, a URI such as `sb://host/hub`.
+/// Signs a token for everything at and below `resource`, a URI such as `sb://host/hub`.
 pub fn sign(resource: &str, key_name: &str, key: &Key, expires_at: Timestamp) -> String {
     let resource = utf8_percent_encode(resource, ENCODED).to_string();
     let expiry = expires_at.0.div_euclid(1000).max(0).to_string();
@@ -93,10 +94,10 @@ pub fn sign(resource: &str, key_name: &str, key: &Key, expires_at: Timestamp) ->
     format!("{PREFIX} sr={resource}&sig={signature}&se={expiry}&skn={key_name}")
 }
 
-/// What a token says. Nothing of it is true before it is verified.
+/// A parsed token. Nothing in it is trustworthy before it is verified.
 #[derive(Clone)]
 pub struct Token<'a> {
-    /// The text that was signed.
+    /// The encoded URI, as it was signed.
     resource: &'a str,
     expiry: &'a str,
     signature: Vec<u8>,
@@ -115,7 +116,7 @@ impl fmt::Debug for Token<'_> {
 }
 
 impl<'a> Token<'a> {
-    /// Reads a token.
+    /// Parses a token.
     pub fn parse(text: &'a str) -> Result<Self, InvalidToken> {
         if text.len() > MAX_TOKEN_LENGTH {
             return Err(InvalidToken::Malformed);
@@ -154,23 +155,23 @@ impl<'a> Token<'a> {
         })
     }
 
-    /// What it is for.
+    /// The resource that the token is for; none if it cannot be parsed.
     pub fn scope(&self) -> Option<Scope> {
         let resource = percent_decode_str(self.resource).decode_utf8().ok()?;
         Scope::parse(&resource)
     }
 
-    /// The key that it names.
+    /// The name of the key.
     pub fn key_name(&self) -> &str {
         &self.key_name
     }
 
-    /// When its time is over.
+    /// The time at which the token expires.
     pub fn expires_at(&self) -> Timestamp {
         self.expires_at
     }
 
-    /// Whether this key signed it; compared in constant time.
+    /// True if this key signed the token; compared in constant time.
     pub fn is_signed_by(&self, key: &Key) -> bool {
         key.mac(self.resource, self.expiry).verify_slice(&self.signature).is_ok()
     }

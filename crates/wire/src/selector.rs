@@ -1,14 +1,14 @@
-//! Where a receiver begins, as the filter of its source says it.
+//! Selector filters: the start position of a receiver, as SDKs write it in the filter of a link's source.
 //!
 //! ```text
 //! amqp.annotation.x-opt-offset > '-1'                from the beginning
-//! amqp.annotation.x-opt-offset > '@latest'           only what comes from now on
-//! amqp.annotation.x-opt-sequence-number >= '12345'   at this event; with > behind it
+//! amqp.annotation.x-opt-offset > '@latest'           only events that come from now on
+//! amqp.annotation.x-opt-sequence-number >= '12345'   at this event; with > after it
 //! amqp.annotation.x-opt-enqueued-time > '1700000000000'
 //! ```
 //!
-//! The value may stand without quotes and the operator without a space behind it. The filter map holds
-//! the selector as a described string, and three descriptors are in use for it.
+//! The value may have no quotes, and the operator no space after it. The filter map holds the selector as a
+//! described string, and three descriptors are in use for it.
 
 use ephor_amqp::{Malformed, Reader, Value, encode};
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
@@ -19,13 +19,13 @@ use crate::quote::quoted;
 /// The filter's name in the map, and one of its descriptors.
 pub const FILTER: &str = "apache.org:selector-filter:string";
 
-/// The descriptor that JavaScript, Rust and Go write, and we do.
+/// The descriptor that the JavaScript, Rust and Go SDKs write, and our client.
 pub const DESCRIPTOR: u64 = 0x468C_0000_0004;
 
-/// The descriptor that .NET writes.
+/// The descriptor that the .NET SDK writes.
 pub const DESCRIPTOR_OF_NET: u64 = 0x0137_0000_000A;
 
-/// A longer selector is refused before it is looked at.
+/// The maximum length of a selector, in bytes. A longer one is refused before it is parsed.
 pub const MAX_SELECTOR_LENGTH: usize = 1024;
 
 const ANNOTATION: &str = "amqp.annotation.";
@@ -35,52 +35,52 @@ const ENQUEUED_TIME: &str = "x-opt-enqueued-time";
 const EARLIEST: &str = "-1";
 const LATEST: &str = "@latest";
 
-/// Where a receiver begins. Unlike [`StartPosition`] it can say all that a selector can.
+/// The start position of a receiver. Unlike [`StartPosition`] it can express every selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
     /// At the oldest event.
     Earliest,
-    /// At the end of the log as it is at the moment of attaching.
+    /// At the end of the log at the moment of attaching.
     Latest {
-        /// Whether the last event that is there is received.
+        /// True if the receiver gets the newest existing event as well.
         inclusive: bool,
     },
-    /// At an offset, or behind it.
+    /// At an offset, or after it.
     Offset {
         /// The event's offset.
         offset: Offset,
-        /// Whether that event itself is received.
+        /// True if that event itself is received.
         inclusive: bool,
     },
-    /// At a sequence number, or behind it.
+    /// At a sequence number, or after it.
     Sequence {
-        /// The event.
+        /// The event's sequence number.
         number: SequenceNumber,
-        /// Whether that event itself is received.
+        /// True if that event itself is received.
         inclusive: bool,
     },
-    /// At a time, or behind it.
+    /// At a time, or after it.
     EnqueuedTime {
         /// The time.
         time: Timestamp,
-        /// Whether events of this very millisecond are received.
+        /// True if events of exactly this millisecond are received.
         inclusive: bool,
     },
 }
 
-/// A selector that says nothing which can be understood.
+/// The reason why a selector was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSelector {
-    /// The words are the service's.
+    /// The selector cannot be parsed. The text is the service's.
     #[error("The filter '{0}' is not a valid amqp filter for EventHub entities")]
     Filter(String),
-    /// The filter map is no map, or broken.
+    /// The filter set is not a map, or is malformed.
     #[error("the filter set is malformed: {0}")]
     Malformed(#[from] Malformed),
 }
 
 impl Start {
-    /// Reads a selector.
+    /// Parses a selector.
     pub fn parse(selector: &str) -> Result<Self, InvalidSelector> {
         let refuse = || InvalidSelector::Filter(quoted(selector));
         if selector.len() > MAX_SELECTOR_LENGTH {
@@ -111,7 +111,7 @@ impl Start {
         }
     }
 
-    /// The selector that says this.
+    /// The selector for this position.
     pub fn selector(&self) -> String {
         let (name, inclusive, value) = match self {
             Self::Earliest => (OFFSET, false, EARLIEST.to_owned()),
@@ -124,8 +124,8 @@ impl Start {
         format!("{ANNOTATION}{name} {operator} '{value}'")
     }
 
-    /// Reads the filter set of a source: one encoded value, a map or null. A missing filter begins at the
-    /// beginning. Filters that we do not know are passed over, as the specification has it.
+    /// Reads the filter set of a source: one encoded value, a map or null. Without a filter the position is
+    /// the beginning. Unknown filters are ignored, as the specification requires.
     pub fn from_filter(set: &[u8]) -> Result<Self, InvalidSelector> {
         let mut reader = Reader::new(set);
         if reader.is_empty() || reader.clone().value()? == Value::Null {
@@ -141,7 +141,7 @@ impl Start {
         Ok(Self::Earliest)
     }
 
-    /// Writes the filter set that says this: a map with one filter.
+    /// Writes the filter set for this position: a map with one filter.
     pub fn write_filter(&self, into: &mut Vec<u8>) {
         let map = encode::begin(into);
         encode::symbol(into, FILTER);
@@ -150,8 +150,8 @@ impl Start {
         encode::end_map(into, map, 1);
     }
 
-    /// The position to open a receiver at. `last` is the newest event at this moment: what an inclusive
-    /// `@latest` begins with.
+    /// The position to open a receiver at. `last` is the newest event at this moment, with which an inclusive
+    /// `@latest` begins.
     pub fn position(self, last: Option<SequenceNumber>) -> StartPosition {
         match self {
             Self::Earliest => StartPosition::Earliest,
@@ -160,7 +160,7 @@ impl Start {
             Self::Offset { offset, inclusive } => StartPosition::Offset { offset, inclusive },
             Self::Sequence { number, inclusive } => StartPosition::Sequence { number, inclusive },
             Self::EnqueuedTime { time, inclusive } => {
-                // A time is in whole milliseconds: behind one is at the next.
+                // A time is in whole milliseconds: after one means at the next.
                 StartPosition::EnqueuedTime(Timestamp(time.0.saturating_add((!inclusive).into())))
             }
         }
@@ -179,7 +179,7 @@ impl From<StartPosition> for Start {
     }
 }
 
-/// What stands in single quotes, or without any; not empty, and no quotes in it.
+/// The text without its single quotes, if it has any. None if it is empty or has other quotes.
 fn unquoted(text: &str) -> Option<&str> {
     let inner = match text.strip_prefix('\'') {
         Some(rest) => rest.strip_suffix('\'')?,
@@ -188,7 +188,7 @@ fn unquoted(text: &str) -> Option<&str> {
     (!inner.is_empty() && !inner.contains('\'')).then_some(inner)
 }
 
-/// The selector of a filter, if the filter is one: by its name or by its descriptor.
+/// The selector of a filter, if the filter is a selector by its name or by its descriptor.
 fn selector_of<'a>(key: Value<'a>, value: Value<'a>) -> Result<Option<&'a str>, InvalidSelector> {
     let named = key.text() == Some(FILTER);
     let (known, held) = match value {

@@ -1,4 +1,4 @@
-//! Messages, byte for byte: what is written for an event, and what is read from what others write.
+//! Messages, byte for byte: written from events, and read as other SDKs write them.
 
 use bytes::Bytes;
 use ephor_core::event::{NewEvent, Properties, Value};

@@ -1,4 +1,4 @@
-//! Messages that were cut, changed or made up: an error or another event, never a panic.
+//! Truncated, changed and invented messages give an error or another event, never a panic.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What is written for an event says the same event when it is read.
+//! An event that is encoded and decoded is the same event.
 
 mod common;
 

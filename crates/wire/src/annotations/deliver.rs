@@ -1,4 +1,4 @@
-//! From a stored message to the one that goes out: the hub's annotations put in front, the rest as sent.
+//! Turns a stored message into a delivered one: adds the hub's annotations and keeps the rest as sent.
 
 use ephor_amqp::code::section;
 use ephor_amqp::message::Section;
@@ -11,30 +11,30 @@ use super::{
     RuntimeMetrics, SEQUENCE_NUMBER, belongs_to_the_hub,
 };
 
-/// What the hub says of an event.
+/// The annotations that the hub adds to an event.
 #[derive(Clone, Debug)]
 pub struct Stamp<'a> {
-    /// Its number.
+    /// The event's sequence number.
     pub sequence: SequenceNumber,
-    /// Its place in the log.
+    /// The event's offset: its place in the log.
     pub offset: &'a Offset,
-    /// When it was stored.
+    /// The time at which the event was stored.
     pub enqueued_at: Timestamp,
-    /// The key that it was sent with.
+    /// The partition key that it was sent with.
     pub partition_key: Option<&'a str>,
-    /// For a receiver that asked for it.
+    /// The end of the log, for a receiver that asked for it.
     pub metrics: Option<&'a RuntimeMetrics>,
 }
 
-/// About as much as the annotations of an event take, without its key.
+/// An estimate, in bytes, of an event's annotations without its key.
 const ANNOTATIONS: usize = 128;
 const METRICS: usize = 192;
 
-/// Writes a stored message as it is delivered at the end of `into`, which stays as it was if the message
-/// is malformed.
+/// Appends a stored message, as it is delivered, to `into`. If the message is malformed, `into` is unchanged.
 ///
-/// Annotations of the sender are kept, except those that are the hub's; where the hub has no key, neither
-/// has the delivered message. Delivery annotations of the sender were for the hub alone and end here.
+/// The sender's annotations are kept, except those that the hub writes itself; without a key in the hub the
+/// delivered message has no key either. The sender's delivery annotations were for the hub alone and are
+/// dropped.
 pub fn deliver(message: &[u8], stamp: &Stamp<'_>, into: &mut Vec<u8>) -> Result<(), Malformed> {
     let sections = Sections::scan(message)?;
     let key = stamp.partition_key.map_or(0, str::len);
@@ -61,8 +61,8 @@ pub fn deliver(message: &[u8], stamp: &Stamp<'_>, into: &mut Vec<u8>) -> Result<
     finish(message, &sections, written, start, into)
 }
 
-/// Writes a message on its way to a hub, with the key that it is sent under, at the end of `into`, which
-/// stays as it was if the message is malformed.
+/// Appends a message on its way to a hub, with its partition key, to `into`. If the message is malformed,
+/// `into` is unchanged.
 pub fn with_partition_key(message: &[u8], key: &str, into: &mut Vec<u8>) -> Result<(), Malformed> {
     let sections = Sections::scan(message)?;
     into.reserve(message.len() + ANNOTATIONS + key.len());
@@ -84,7 +84,7 @@ pub fn with_partition_key(message: &[u8], key: &str, into: &mut Vec<u8>) -> Resu
     finish(message, &sections, written, start, into)
 }
 
-/// Puts everything behind the annotations, or takes back what was written.
+/// Appends everything after the annotations, or removes what was written.
 fn finish(
     message: &[u8],
     sections: &Sections,
@@ -99,8 +99,8 @@ fn finish(
     written
 }
 
-/// From the first section behind the annotations to the last. Azure's Python SDK writes delivery
-/// annotations at the very end: they do not belong to it.
+/// The range from the first section after the annotations to the last section. Azure's Python SDK writes
+/// delivery annotations at the very end; they are excluded.
 fn rest(message: &[u8], sections: &Sections) -> std::ops::Range<usize> {
     let body = sections.body.whole.start;
     let first = [&sections.properties, &sections.application_properties].into_iter().flatten().next();
@@ -111,8 +111,8 @@ fn rest(message: &[u8], sections: &Sections) -> std::ops::Range<usize> {
     first.map_or(body, |section| section.start)..end
 }
 
-/// Writes message annotations: `ours`, which tells how many they are, and those of the sender that are
-/// not `replaced`, as they were encoded.
+/// Writes message annotations: first `ours`, which returns the number of pairs it wrote, then those of the
+/// sender that are not `replaced`, as they were encoded.
 fn merge(
     message: &[u8],
     theirs: Option<Section>,
@@ -154,12 +154,12 @@ fn write_metrics(RuntimeMetrics { last, retrieved_at }: &RuntimeMetrics, into: &
     encode::end_map(into, map, 4);
 }
 
-/// Numbers on the wire are signed; none ever comes near the end.
+/// Sequence numbers are signed on the wire; no real one comes near the maximum.
 pub(crate) fn signed(number: SequenceNumber) -> i64 {
     i64::try_from(number.0).unwrap_or(i64::MAX)
 }
 
-/// Writes an offset as text; one that is a number, as nearly all are, without allocating.
+/// Writes an offset as text. A numeric offset, the usual case, is written without allocating.
 pub(crate) fn write_offset(offset: &Offset, into: &mut Vec<u8>) {
     const MOST_DIGITS: usize = 20;
     let Some(mut number) = offset.as_number() else {

@@ -1,4 +1,4 @@
-//! From a delivered message to an event: the client's half.
+//! Turns a delivered message into an event, on the client's side.
 
 use bytes::Bytes;
 use ephor_amqp::message::Section;
@@ -14,30 +14,30 @@ use super::{
 };
 use crate::message;
 
-/// A longer offset is not one.
+/// The maximum length of an offset. A longer text is ignored, as if there were no offset.
 const MAX_OFFSET_LENGTH: usize = 256;
 
-/// What a hub says of an event, and where the rest of the message is.
+/// The hub's annotations of an event, and the ranges of the message's sections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivered<'a> {
-    /// Its number.
+    /// The event's sequence number.
     pub sequence: SequenceNumber,
-    /// Its place in the log.
+    /// The event's offset: its place in the log.
     pub offset: Offset,
-    /// When it was stored.
+    /// The time at which the event was stored.
     pub enqueued_at: Timestamp,
-    /// The key that it was sent with.
+    /// The partition key that it was sent with.
     pub partition_key: Option<&'a str>,
-    /// How far the log is, if the hub tells.
+    /// The end of the partition's log, if the hub sent it.
     pub metrics: Option<RuntimeMetrics>,
-    /// Whether the sender wrote annotations, too.
+    /// True if the sender wrote annotations, too.
     pub annotated: bool,
-    /// Where the sections are.
+    /// The ranges of the sections in the message.
     pub sections: Sections,
 }
 
 impl<'a> Delivered<'a> {
-    /// Reads what the hub says, and leaves everything else where it is.
+    /// Reads the hub's annotations, and leaves everything else undecoded.
     pub fn read(message: &'a [u8]) -> Result<Self, Malformed> {
         let sections = Sections::scan(message)?;
         let section =
@@ -68,14 +68,15 @@ impl<'a> Delivered<'a> {
     }
 }
 
-/// Reads a delivered message as an event, and how far the log is, if the hub tells. What the event holds
-/// are slices of `message`.
+/// Reads a delivered message as an event, and the end of the partition's log, if the hub sent it. The event
+/// holds slices of `message`.
 ///
-/// Properties that make no sense are left out rather than refused: a reader could never get past them.
+/// A property that cannot be decoded is no error, because a reader could never get past the event: the event
+/// then has its body and no properties.
 pub fn received(message: &Bytes) -> Result<(Event, Option<RuntimeMetrics>), Malformed> {
     let mut delivered = Delivered::read(message)?;
     if !delivered.annotated {
-        // Nothing in them is left to be read.
+        // The hub's own annotations have been read, and there are no others.
         delivered.sections.message_annotations = None;
     }
     let decoded = message::decode_leniently(message, &delivered.sections);
@@ -140,8 +141,8 @@ fn place(value: Value<'_>) -> Option<Offset> {
     }
 }
 
-/// As [`Offset::new`], which writes a number once more to compare it; most offsets show by themselves
-/// that they are one.
+/// Same as [`Offset::new`], which formats a number again to compare it. For most offsets the text alone shows
+/// that it is a number, and that is faster.
 fn offset(text: &str) -> Offset {
     const ALWAYS_FIT: usize = 19;
     let plain = match text.as_bytes() {

@@ -1,4 +1,4 @@
-//! What the hub writes on delivery, byte for byte, and how a client reads it.
+//! Annotations of delivered events, byte for byte, and how a client reads them.
 
 use bytes::Bytes;
 use ephor_core::event::Value;
@@ -14,7 +14,7 @@ const BODY: &[u8] = b"\x00\x53\x75\xa0\x02hi";
 const FOOTER: &[u8] = b"\x00\x53\x78\xc1\x01\x00";
 const DELIVERY_ANNOTATIONS: &[u8] = b"\x00\x53\x71\xc1\x05\x02\xa3\x01d\x41";
 
-/// The annotations of event 7, without key, as a map8 with room for others behind.
+/// The annotations of event 7, without a key, as a map8 with room for others after them.
 fn stamped(others: &[u8], pairs: u8) -> Vec<u8> {
     let ours = [
         b"\xa3\x15x-opt-sequence-number\x55\x07".as_slice(),

@@ -1,4 +1,4 @@
-//! Taking a batch apart: where each event is, and which key they were sent under.
+//! Takes a batch apart: finds each event and the partition key.
 
 use std::ops::Range;
 
@@ -8,18 +8,18 @@ use ephor_amqp::{Malformed, Reader, Sections, Value};
 
 use crate::annotations::PARTITION_KEY;
 
-/// A key that is not text.
+/// The reason why a partition key cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidKeyType {
-    /// The message is broken.
+    /// The message is malformed.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// The annotation is there and says nothing.
+    /// The annotation exists and is not text.
     #[error("the partition key is not a string")]
     NotText,
 }
 
-/// The message of a batch, whose events are found and not decoded.
+/// A batch message. Its events are located but not decoded.
 #[derive(Clone, Debug)]
 pub struct Envelope<'a> {
     message: &'a [u8],
@@ -38,8 +38,8 @@ impl<'a> Envelope<'a> {
         Ok(Self { message, sections, key })
     }
 
-    /// How many events it holds: at least one.
-    // There is no batch without events to ask for.
+    /// The number of events: at least one.
+    // No `is_empty`: a batch without events does not exist.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.sections.data_sections()
@@ -50,7 +50,7 @@ impl<'a> Envelope<'a> {
         self.sections.data(self.message)
     }
 
-    /// Where the events are in the message.
+    /// The ranges of the events in the message.
     pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> + use<'a> {
         let start = self.message.as_ptr() as usize;
         self.events().map(move |event| {
@@ -64,7 +64,7 @@ impl<'a> Envelope<'a> {
         self.key
     }
 
-    /// The key that chooses the partition for all of them: the envelope's, or the first event's.
+    /// The key that chooses the partition for the whole batch: the envelope's, or the first event's.
     pub fn routing_key(&self) -> Result<Option<&'a str>, InvalidKeyType> {
         match (self.key, self.events().next()) {
             (None, Some(event)) => partition_key(event),
@@ -78,14 +78,14 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// The key in a message's annotations. An empty one is none, as with the service.
+/// The partition key in a message's annotations. An empty key counts as none, as with the service.
 ///
-/// Only the sections up to the annotations are looked at: most messages have none of them.
+/// Only the sections up to the annotations are read; most messages have none of them.
 pub fn partition_key(message: &[u8]) -> Result<Option<&str>, InvalidKeyType> {
     let mut reader = Reader::new(message);
     while let Some(&[code::DESCRIBED, constructor, descriptor]) = message[reader.at()..].first_chunk() {
         if constructor != code::SMALL_ULONG {
-            // Named by a symbol or by a long number: rare, and legal.
+            // A descriptor that is a symbol or an eight-byte ulong: rare, but legal.
             let found = Sections::scan(message)?.message_annotations;
             return found.map_or(Ok(None), |section| in_map(&message[..section.end], section.value));
         }

@@ -1,4 +1,4 @@
-//! Putting events together, up to the size that a link takes.
+//! Packs events into batches, up to the size that a link accepts.
 
 use ephor_amqp::code::section;
 use ephor_amqp::encode;
@@ -8,42 +8,42 @@ use super::MESSAGE_FORMAT;
 use crate::annotations::{PARTITION_KEY, with_partition_key};
 use crate::message::{self, Unencodable};
 
-/// Events that are sent as one message.
+/// A batch under construction: events that are sent as one message.
 #[derive(Debug)]
 pub struct Packer {
     bytes: Vec<u8>,
-    /// The envelope without events: what an emptied one begins with again.
+    /// The length of the envelope without events. A batch that was taken starts again from there.
     head: usize,
     key: Option<String>,
     limit: usize,
     events: usize,
-    /// An event on its way in. Kept, so that only the largest one allocates.
+    /// The buffer in which an event is encoded. It is reused, so that only the largest event allocates.
     event: Vec<u8>,
     keyed: Vec<u8>,
 }
 
-/// What became of an event.
+/// The result of adding an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Push {
-    /// It is in.
+    /// The event was added.
     Added,
-    /// It would fit into an empty batch: send this one first.
+    /// The batch is full, but the event would fit into an empty one: send this batch first.
     Full,
 }
 
-/// An event that no batch takes.
+/// The reason why an event fits into no batch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// AMQP cannot say it.
+    /// AMQP cannot represent it.
     #[error(transparent)]
     Unencodable(#[from] Unencodable),
     /// It is too large, even alone.
     #[error("the event takes {size} bytes as a message; this hub takes at most {limit}")]
     TooLarge {
-        /// What a batch with it alone would take.
+        /// The size of a batch with this event alone.
         size: usize,
-        /// What the link takes.
+        /// The maximum message size of the link.
         limit: usize,
     },
 }
@@ -51,16 +51,16 @@ pub enum Refused {
 /// A message that is ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packed {
-    /// What the transfer says about the bytes.
+    /// The message format in the transfer.
     pub format: u32,
     /// The message.
     pub bytes: Vec<u8>,
-    /// How many events it holds.
+    /// The number of events.
     pub events: usize,
 }
 
 impl Packer {
-    /// An empty batch of at most `limit` bytes, sent under `key`.
+    /// Creates an empty batch of at most `limit` bytes, sent with the partition key `key`.
     pub fn new(limit: usize, key: Option<&str>) -> Self {
         let mut bytes = Vec::new();
         if let Some(key) = key {
@@ -81,24 +81,24 @@ impl Packer {
         }
     }
 
-    /// How many events are in.
+    /// The number of events in the batch.
     pub fn len(&self) -> usize {
         self.events
     }
 
-    /// Whether none is in.
+    /// True if the batch has no events.
     pub fn is_empty(&self) -> bool {
         self.events == 0
     }
 
-    /// How many bytes it takes as it is.
+    /// The current size in bytes.
     pub fn size(&self) -> usize {
         self.bytes.len()
     }
 
     /// Adds an event, if there is room. It carries its own key, or else the batch's.
     pub fn push(&mut self, event: &NewEvent) -> Result<Push, Refused> {
-        // What is larger than the limit many times over is not encoded to find out.
+        // An event whose body alone exceeds the limit is refused without encoding it.
         let bound = message::size_bound(event);
         if event.body.len() > self.limit {
             return Err(Refused::TooLarge { size: bound, limit: self.limit });
@@ -127,7 +127,7 @@ impl Packer {
         Ok(Push::Added)
     }
 
-    /// The batch, which is empty and may be filled again then; none if it was empty.
+    /// Returns the batch, and empties it so that it can be filled again; none if it was empty.
     pub fn take(&mut self) -> Option<Packed> {
         if self.is_empty() {
             return None;
@@ -138,7 +138,7 @@ impl Packer {
     }
 }
 
-/// What so many bytes take as a data section.
+/// The size of a data section with `length` bytes.
 fn in_data(length: usize) -> usize {
     length + if length <= u8::MAX.into() { 5 } else { 8 }
 }

@@ -1,4 +1,4 @@
-//! Envelopes are split and packed without a byte lost.
+//! Batches are packed and split without losing a byte.
 
 use bytes::Bytes;
 use ephor_core::event::NewEvent;
@@ -26,7 +26,7 @@ fn the_format_is_the_one_of_the_service() {
 
 #[test]
 fn the_events_of_a_batch_are_found_where_they_are() {
-    // As JavaScript writes it: an empty header, empty annotations, empty properties.
+    // As the JavaScript SDK writes it: an empty header, empty annotations, empty properties.
     let front = b"\x00\x53\x70\x45\x00\x53\x72\xd1\x00\x00\x00\x04\x00\x00\x00\x00\x00\x53\x73\x45";
     let message = envelope(front, &[ONE, KEYED, ONE]);
     let batch = Envelope::open(&message).unwrap();

@@ -1,4 +1,4 @@
-//! From the errors of a source to what goes over the wire, and back on the other side.
+//! Maps the errors of a source to refusals on the wire, and refusals back to errors.
 
 use ephor_core::source::{OpenError, ReceiveError, SourceError};
 
@@ -31,13 +31,13 @@ impl From<&SourceError> for Refusal {
         match error {
             SourceError::NotFound { what } => texts::not_found(what),
             SourceError::Unauthorized { message } => Self::new(Condition::UnauthorizedAccess, message),
-            // What is wrong on this side is not the peer's to know.
+            // Problems on this side are not disclosed to the peer.
             SourceError::Misconfigured { .. } | SourceError::Unavailable(_) => texts::internal(),
         }
     }
 }
 
-/// What a refused attach of a receiver means.
+/// The error for a refused attach of a receiver.
 pub fn open_error(refusal: Refusal) -> OpenError {
     match refusal.condition {
         Condition::LinkStolen => {
@@ -48,7 +48,7 @@ pub fn open_error(refusal: Refusal) -> OpenError {
         Condition::ArgumentError | Condition::InvalidOffset => {
             OpenError::InvalidPosition { message: refusal.text }
         }
-        // The service has used both conditions for a number beyond the end.
+        // The service has used both conditions for a sequence number beyond the end.
         Condition::ArgumentOutOfRange if refusal.text.contains("sequence number") => {
             OpenError::InvalidPosition { message: refusal.text }
         }
@@ -56,7 +56,7 @@ pub fn open_error(refusal: Refusal) -> OpenError {
     }
 }
 
-/// What the end of an attached receiver means.
+/// The error for an attached receiver that was detached.
 pub fn receive_error(refusal: Refusal) -> ReceiveError {
     match refusal.condition {
         Condition::LinkStolen => {
@@ -67,7 +67,7 @@ pub fn receive_error(refusal: Refusal) -> ReceiveError {
     }
 }
 
-/// What any other refusal means.
+/// The error for any other refusal.
 pub fn source_error(refusal: Refusal) -> SourceError {
     match refusal.condition {
         Condition::NotFound | Condition::EntityDisabled | Condition::ResourceDeleted => {

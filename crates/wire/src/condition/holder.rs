@@ -1,13 +1,13 @@
-//! Reads from a hub's sentence who holds a partition, and in which epoch.
+//! Extracts from a hub's error text the current reader of a partition and its epoch.
 //!
 //! ```text
 //!   New receiver 'NAME' with higher epoch of 'EPOCH' is created hence current receiver 'OURS' with epoch …
 //!   Receiver 'NAME' with a higher epoch 'EPOCH' already exists. Receiver 'OURS' with epoch …
 //! ```
 //!
-//! The other reader chose NAME, and it may repeat any part of the sentence. What it cannot do is come after the words
-//! that follow it: so the sentence is told by its first words and cut at its last. OURS is the name of whoever reads
-//! this, and a host's name has no spaces, which the words in between have.
+//! The other reader chose NAME, which may repeat any part of the sentence, but cannot add anything after the
+//! words that follow it. So the sentence is recognized by its first words and cut at its last. OURS is the
+//! name of the reader that receives the text, a host name without spaces; the words in between have spaces.
 
 use ephor_core::epoch::Epoch;
 use ephor_core::receivers::texts::NOT_GIVEN;
@@ -15,33 +15,33 @@ use ephor_core::receivers::texts::NOT_GIVEN;
 use super::MAX_TEXT;
 use crate::quote::quoted;
 
-/// The words around a name and an epoch.
+/// The fixed words around a name and an epoch.
 struct Sentence {
     opening: &'static str,
     middle: &'static str,
     closing: &'static str,
 }
 
-/// To a receiver that gave way.
+/// Sent to a receiver that was disconnected by a higher epoch.
 const STOLEN: Sentence = Sentence {
     opening: "New receiver '",
     middle: "' with higher epoch of '",
     closing: "' is created hence current receiver '",
 };
 
-/// To one that came with a lower epoch.
+/// Sent to a receiver that attached with a lower epoch.
 const REFUSED: Sentence = Sentence {
     opening: "Receiver '",
     middle: "' with a higher epoch '",
     closing: "' already exists. Receiver '",
 };
 
-/// To one that came without an epoch. There is no name in it.
+/// Sent to a receiver that attached without an epoch. It contains no name.
 const NO_EPOCH: (&str, char) = ("is created with epoch of '", '\'');
 
-/// Who took the partition or holds it, and with which epoch, as far as the text tells.
+/// The name and epoch of the reader that took the partition or holds it, as far as the text tells.
 pub(super) fn holder(text: &str) -> (Option<String>, Option<Epoch>) {
-    // Of a text that was cut the last words are missing, and then NAME may stand for them.
+    // A text that was cut lacks its last words, and NAME could imitate them.
     if text.chars().count() >= MAX_TEXT {
         return (None, None);
     }
@@ -65,7 +65,7 @@ fn without_a_name(text: &str) -> Option<Epoch> {
     epoch(rest.split_once(NO_EPOCH.1)?.0)
 }
 
-/// A reader's name as errors tell it: bounded, on one line, and none if it gave none.
+/// A reader's name for use in errors: bounded, on one line, and none if the reader gave none.
 pub fn told_name(name: &str) -> Option<String> {
     (!name.is_empty() && name != NOT_GIVEN).then(|| quoted(name))
 }
@@ -83,7 +83,7 @@ mod tests {
 
     const SEVEN: Epoch = Epoch::from_stored(7);
 
-    /// What is read from both sentences about a reader of this name and epoch.
+    /// The names and epochs that are read from both sentences about a reader of this name and epoch.
     fn read_back(name: &str, epoch: Epoch) -> [(Option<String>, Option<Epoch>); 2] {
         [
             stolen(name, epoch, "ours", Some(Epoch::from_stored(3))),

@@ -1,4 +1,4 @@
-//! Every condition has its symbol, its class and the words of the service.
+//! Every condition has its symbol, its class and the text of the service.
 
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
@@ -128,7 +128,7 @@ fn an_impossible_address_is_not_found_or_out_of_range() {
     assert_eq!(of(InvalidAddress::TooLong), Condition::InvalidField);
 }
 
-/// Over the wire and back.
+/// Sends the error over the wire and back.
 fn opened(error: &OpenError) -> OpenError {
     open_error(Refusal::from(error).tracked(&TRACKING))
 }

@@ -1,6 +1,6 @@
-//! What the service says, to the letter where the letter is known.
+//! Error texts of the service, to the letter where they are known.
 //!
-//! What it says about receivers that give way to one another stands with those rules, in
+//! The texts about receivers that displace one another are with those rules, in
 //! [`ephor_core::receivers::texts`].
 
 use std::fmt;
@@ -15,20 +15,20 @@ use crate::quote::quoted;
 use crate::sas::{Claims, InvalidToken};
 use crate::selector::InvalidSelector;
 
-/// Where and when something was refused, for whoever reads the logs of both sides.
+/// The place and time of a refusal, to correlate the logs of both sides.
 #[derive(Clone, Copy, Debug)]
 pub struct Tracking<'a> {
-    /// Found in the hub's log, too.
+    /// The tracking id, which also appears in the hub's log.
     pub id: &'a str,
     /// The namespace.
     pub namespace: &'a str,
-    /// The hub, if it is about one.
+    /// The hub, if the refusal is about one.
     pub hub: Option<&'a str>,
-    /// The partition, if it is about one.
+    /// The partition, if the refusal is about one.
     pub partition: Option<PartitionId>,
-    /// The consumer group, if it is about one.
+    /// The consumer group, if the refusal is about one.
     pub group: Option<&'a str>,
-    /// When.
+    /// The time of the refusal.
     pub at: Timestamp,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for Tracking<'_> {
     }
 }
 
-/// There is no such hub or group: `sb://namespace/path`. SDKs look for these words.
+/// No such hub or group: `sb://namespace/path`. SDKs look for these words.
 pub fn not_found(entity: &str) -> Refusal {
     Refusal::new(
         Condition::NotFound,
@@ -60,7 +60,7 @@ pub fn not_found(entity: &str) -> Refusal {
     )
 }
 
-/// There is no such partition; there are so many.
+/// No such partition. `partitions` is the number of partitions that exist.
 pub fn no_such_partition(partitions: u32) -> Refusal {
     Refusal::new(
         Condition::ArgumentOutOfRange,
@@ -83,7 +83,7 @@ pub fn too_large(delivery: u32, size: u64, limit: u64) -> Refusal {
     )
 }
 
-/// The tokens that were put do not permit it.
+/// The client's tokens do not permit the operation.
 pub fn missing_claim(needed: Claims, resource: &str) -> Refusal {
     Refusal::new(
         Condition::UnauthorizedAccess,
@@ -94,7 +94,7 @@ pub fn missing_claim(needed: Claims, resource: &str) -> Refusal {
     )
 }
 
-/// Too much at once; it passes in so many seconds.
+/// The client is throttled, and may retry after `seconds`.
 pub fn throttled(seconds: u64) -> Refusal {
     Refusal::new(
         Condition::ServerBusy,
@@ -105,7 +105,7 @@ pub fn throttled(seconds: u64) -> Refusal {
     )
 }
 
-/// The hub failed. Why stands in its log and not here: it may name files.
+/// The hub failed. The cause is in its log only, because it may name files.
 pub fn internal() -> Refusal {
     Refusal::new(
         Condition::InternalError,
@@ -113,7 +113,7 @@ pub fn internal() -> Refusal {
     )
 }
 
-/// A receiver asked for an event that is not there yet.
+/// A receiver asked for an event beyond the end of the log.
 pub fn beyond_the_end(asked: SequenceNumber, last: Option<SequenceNumber>) -> Refusal {
     let last = last.map_or_else(|| "-1".to_owned(), |last| last.to_string());
     Refusal::new(
@@ -125,7 +125,7 @@ pub fn beyond_the_end(asked: SequenceNumber, last: Option<SequenceNumber>) -> Re
     )
 }
 
-/// A link was idle for so many minutes.
+/// A link was idle for `minutes`.
 pub fn idle_link(link: &str, minutes: u64) -> Refusal {
     Refusal::new(
         Condition::DetachForced,
@@ -138,7 +138,7 @@ pub fn idle_link(link: &str, minutes: u64) -> Refusal {
     )
 }
 
-/// A connection was idle for so many milliseconds.
+/// A connection was idle for more than `milliseconds`.
 pub fn idle_connection(milliseconds: u64) -> Refusal {
     Refusal::new(
         Condition::ConnectionForced,
@@ -162,8 +162,8 @@ impl From<InvalidToken> for Refusal {
 }
 
 impl Refusal {
-    /// An address that cannot be read: a partition that is no number is out of range, and whatever has
-    /// an impossible name cannot be found.
+    /// The refusal of an address that cannot be parsed: a partition that is not a number is out of range, and
+    /// an entity with an impossible name cannot be found.
     pub fn of_address(invalid: InvalidAddress, address: &str) -> Self {
         match invalid {
             InvalidAddress::Partition => Self::new(Condition::ArgumentOutOfRange, invalid.to_string()),

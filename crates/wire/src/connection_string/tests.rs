@@ -1,4 +1,4 @@
-//! All forms of the field are read, and no secret is shown.
+//! All forms of connection strings in use are parsed, and no secret is shown.
 
 use proptest::prelude::*;
 

@@ -1,11 +1,12 @@
-//! The sections of a request: unlike an event it may have no body, and order does not matter.
+//! Iterates over the sections of a request. Unlike an event it may have no body, and the order does not
+//! matter.
 
 use std::ops::Range;
 
 use ephor_amqp::code::section;
 use ephor_amqp::{Malformed, Reader, Value};
 
-/// Calls `take` with the descriptor of each section and where its value is. Unknown ones are `0`.
+/// Calls `take` with the descriptor of each section and the range of its value. Unknown descriptors are `0`.
 pub(super) fn each(
     message: &[u8],
     mut take: impl FnMut(u8, Range<usize>) -> Result<(), Malformed>,
@@ -30,7 +31,7 @@ pub(super) fn each(
     Ok(())
 }
 
-/// Calls `take` with the number of each field that is not null, and where it is.
+/// Calls `take` with the index of each field that is not null, and its range.
 pub(super) fn fields(
     message: &[u8],
     value: Range<usize>,

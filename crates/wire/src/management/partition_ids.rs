@@ -1,4 +1,4 @@
-//! The ids of all partitions, as an array of strings: a list would not do for Rust, Java and Go.
+//! The ids of all partitions as an array of strings: the Rust, Java and Go SDKs refuse a list.
 //!
 //! ```text
 //! array8 size count string8  length id  length id  …
@@ -12,11 +12,11 @@ pub(super) fn write(partitions: &[PartitionId], into: &mut Vec<u8>) {
     let mut ids = Vec::new();
     for partition in partitions {
         let id = partition.to_string();
-        // At most ten digits.
+        // A partition id has at most ten digits.
         ids.push(id.len() as u8);
         ids.extend_from_slice(id.as_bytes());
     }
-    // The size counts the count and the constructor, too.
+    // The size includes the count and the constructor.
     match (u8::try_from(ids.len() + 2), u8::try_from(partitions.len())) {
         (Ok(size), Ok(count)) => into.extend_from_slice(&[code::ARRAY_8, size, count]),
         _ => {
@@ -29,7 +29,7 @@ pub(super) fn write(partitions: &[PartitionId], into: &mut Vec<u8>) {
     into.extend_from_slice(&ids);
 }
 
-/// Reads an array, or a list, of texts that are ids of partitions.
+/// Parses an array, or a list, of texts that are partition ids.
 pub(super) fn read(value: Value<'_>) -> Option<Vec<PartitionId>> {
     let Value::Encoded(encoded) = value else { return None };
     match *encoded.first()? {
@@ -46,7 +46,7 @@ pub(super) fn read(value: Value<'_>) -> Option<Vec<PartitionId>> {
     }
 }
 
-/// The elements behind the count. Nothing is set aside for a count: each takes its bytes first.
+/// Parses the elements after the count. Nothing is allocated by the count alone: each element is read first.
 fn elements(count: u32, bytes: &[u8]) -> Option<Vec<PartitionId>> {
     let Some((constructor, mut rest)) = bytes.split_first() else {
         return (count == 0).then(Vec::new);

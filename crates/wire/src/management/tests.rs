@@ -24,7 +24,7 @@ fn a_question_reads_back_as_it_was_written() {
     }
 }
 
-/// As Python writes it: an id that is a UUID, and no body.
+/// As the Python SDK writes it: an id that is a UUID, and no body.
 fn question(pairs: &[(&str, &str)]) -> Vec<u8> {
     let mut message =
         b"\x00\x53\x73\xc0\x12\x01\x98\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f"

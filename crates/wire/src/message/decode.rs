@@ -1,4 +1,4 @@
-//! From a message to what an event shows of it.
+//! Decodes a message into the body and properties of an event.
 
 use std::sync::Arc;
 
@@ -11,33 +11,33 @@ use ephor_core::time::Timestamp;
 use super::fields::FIELDS;
 use crate::annotations::belongs_to_the_hub;
 
-/// What a message says.
+/// A decoded message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded {
-    /// What was sent: the bytes of the data sections, or the content of a value that is text or
-    /// bytes. Any other body is given as its sections were encoded.
+    /// The bytes of the data sections, or the content of a value that is text or bytes. For any other body,
+    /// its sections as they were encoded.
     pub body: Bytes,
-    /// What the application wrote beside the body.
+    /// The application properties.
     pub properties: Properties,
     /// The fields of the properties section, and annotations other than the hub's own.
     pub system_properties: Properties,
 }
 
 impl Decoded {
-    /// A body, and nothing beside it.
+    /// A body without properties.
     pub fn only_body(body: Bytes) -> Self {
         Self { body, properties: Properties::default(), system_properties: Properties::default() }
     }
 }
 
-/// Reads a message. What it gives out are slices of `message`, copied only where a body of several
-/// data sections has to become one.
+/// Decodes a message. The result holds slices of `message`; a body is copied only if it has several data
+/// sections, which are joined.
 pub fn decode(message: &Bytes) -> Result<Decoded, Malformed> {
     decode_sections(message, &Sections::scan(message)?)
 }
 
-/// Reads a message whose sections are known. If something in it has no meaning, such as a property
-/// without a name, the body is all that is given out.
+/// Decodes a message whose sections are known. If something in it cannot be decoded, such as a property
+/// without a name, the result has the body only.
 pub fn decode_leniently(message: &Bytes, sections: &Sections) -> Decoded {
     decode_sections(message, sections)
         .unwrap_or_else(|_| Decoded::only_body(message.slice(sections.body.content.clone())))
@@ -119,7 +119,7 @@ fn fields(message: &Bytes, section: Section, into: &mut Vec<Property>) -> Result
     Ok(())
 }
 
-/// Room for this many properties is made before they are seen.
+/// The maximum capacity that is reserved before the properties are read.
 const PROPERTIES_AT_FIRST: usize = 8;
 
 fn application_properties(

@@ -1,4 +1,4 @@
-//! From an event to a message.
+//! Encodes an event as a message.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,13 @@ use ephor_core::event::{NewEvent, Properties, Property, Value};
 use super::fields::{FIELDS, field};
 use crate::annotations::belongs_to_the_hub;
 
-/// An event that AMQP cannot carry as it is.
+/// An event that AMQP cannot represent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("property {name:?} cannot be sent: {why}")]
 pub struct Unencodable {
     /// The property.
     pub name: String,
-    /// What is wrong with it.
+    /// The problem with it.
     pub why: &'static str,
 }
 
@@ -23,10 +23,10 @@ fn unencodable(name: &str, why: &'static str) -> Unencodable {
     Unencodable { name: name.to_owned(), why }
 }
 
-/// The head of a section, or of a value: never more than this.
+/// The maximum size of the head of a section or of a value.
 const HEAD: usize = 16;
 
-/// At least as many bytes as the event takes as a message, and hardly more than it does.
+/// An upper bound of the event's size as a message, in bytes; hardly more than the size itself.
 pub fn size_bound(event: &NewEvent) -> usize {
     let value = |value: &Value| match value {
         Value::Text(text) => text.len(),
@@ -34,14 +34,14 @@ pub fn size_bound(event: &NewEvent) -> usize {
         _ => HEAD,
     };
     let all = |properties: &Properties| -> usize {
-        // The name of a field is counted, though not written: that pays for the nulls before it.
+        // The name of a field is counted, though not written: that covers the nulls before it.
         let each = properties.iter().map(|(name, held)| name.len() + value(held) + HEAD).sum::<usize>();
         if properties.is_empty() { 0 } else { each + 2 * HEAD }
     };
     event.body.len() + HEAD / 2 + all(&event.properties) + all(&event.system_properties)
 }
 
-/// Writes the event as one message at the end of `into`, which stays as it was if that is not possible.
+/// Appends the event as one message to `into`, which is unchanged if that fails.
 pub fn encode(event: &NewEvent, into: &mut Vec<u8>) -> Result<(), Unencodable> {
     let size = size_bound(event);
     if size > amqp::MAX_LENGTH {
@@ -123,7 +123,7 @@ fn application_properties(properties: &Properties, into: &mut Vec<u8>) -> Result
     Ok(())
 }
 
-/// Writes a value whose name says nothing about its type.
+/// Writes a value whose name does not imply its type.
 fn write_value(name: &str, value: &Value, into: &mut Vec<u8>) -> Result<(), Unencodable> {
     match value {
         Value::Null => amqp::null(into),
@@ -147,7 +147,7 @@ fn write_value(name: &str, value: &Value, into: &mut Vec<u8>) -> Result<(), Unen
 /// Writes a field of the properties section, each of which has its own type.
 fn write_field(name: &str, value: &Value, into: &mut Vec<u8>) -> Result<(), Unencodable> {
     match (name, value) {
-        // A null there means that the field is absent: it would not come back.
+        // In this section a null means that the field is absent, so it would be lost.
         (_, Value::Null) => return Err(unencodable(name, "without a value it has to be left out")),
         ("message-id" | "correlation-id", value) => match value {
             Value::UInt(_) | Value::Uuid(_) | Value::Bytes(_) | Value::Text(_) => {
@@ -178,10 +178,10 @@ fn write_field(name: &str, value: &Value, into: &mut Vec<u8>) -> Result<(), Unen
     Ok(())
 }
 
-/// Up to here comparing each with each is faster than a set.
+/// Up to this number, comparing each pair is faster than a set.
 const FEW: usize = 16;
 
-/// A map with the same key twice is not one, and a field has room for one value.
+/// Refuses duplicate names: a map must not have a key twice, and a field has room for one value.
 fn refuse_duplicates(properties: &Properties) -> Result<(), Unencodable> {
     let names = || properties.iter().map(|(name, _)| &**name);
     let twice = if names().count() <= FEW {

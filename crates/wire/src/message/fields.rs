@@ -1,4 +1,4 @@
-//! Names that have a place of their own in a message.
+//! Property names that have a fixed field in a message.
 
 /// The fields of the properties section, in their order there (AMQP 1.0, part 3, section 3.2.4).
 pub const FIELDS: [&str; 13] = [
@@ -17,7 +17,7 @@ pub const FIELDS: [&str; 13] = [
     "reply-to-group-id",
 ];
 
-/// Where in [`FIELDS`] a name stands.
+/// The index of a name in [`FIELDS`].
 pub(super) fn field(name: &str) -> Option<usize> {
     FIELDS.iter().position(|field| *field == name)
 }

@@ -1,9 +1,9 @@
-//! What a key permits.
+//! Claims: the operations that a key permits.
 
 use std::fmt;
 use std::ops::BitOr;
 
-/// Some of Send, Listen and Manage.
+/// A set of the claims Send, Listen and Manage.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Claims(u8);
 
@@ -11,21 +11,21 @@ const NAMES: [(Claims, &str); 3] =
     [(Claims::SEND, "Send"), (Claims::LISTEN, "Listen"), (Claims(4), "Manage")];
 
 impl Claims {
-    /// Nothing.
+    /// No claim.
     pub const NONE: Self = Self(0);
     /// Sending events.
     pub const SEND: Self = Self(1);
     /// Receiving events.
     pub const LISTEN: Self = Self(2);
-    /// Everything: whoever manages may send and listen.
+    /// All claims: Manage includes Send and Listen.
     pub const MANAGE: Self = Self(7);
 
-    /// Whether all of these are among them.
+    /// True if all of `needed` are in the set.
     pub const fn contains(self, needed: Self) -> bool {
         self.0 & needed.0 == needed.0
     }
 
-    /// Whether a hub may be described: whoever sends or listens may know what there is.
+    /// True if these claims permit describing a hub: Send or Listen is enough.
     pub const fn may_describe(self) -> bool {
         self.contains(Self::SEND) || self.contains(Self::LISTEN)
     }

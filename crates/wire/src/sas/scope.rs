@@ -1,21 +1,21 @@
-//! What a token is for: everything at and below a URI.
+//! The scope of a token: everything at and below a URI.
 
 use crate::address::{self, Address, same_name};
 
-/// A host and what is named there, compared without scheme, port, case and slashes around.
+/// A host and an entity on it, compared without scheme, port, case and surrounding slashes.
 ///
-/// What is named is compared as a whole and not by its letters: a hub's name may contain slashes, and `a/b` is
+/// Entities are compared as a whole and not by their prefix: a hub name may contain slashes, and `a/b` is
 /// another hub than `a`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
     host: Option<String>,
-    /// None for the whole namespace.
+    /// The entity; none for the whole namespace.
     named: Option<Address>,
 }
 
 impl Scope {
-    /// Reads a URI such as `sb://host:port/hub`. One without scheme is a path on any host. None if the path is
-    /// not empty and names nothing that there could be.
+    /// Parses a URI such as `sb://host:port/hub`. A URI without a scheme is a path on any host. None if the
+    /// path is neither empty nor a valid address.
     pub fn parse(uri: &str) -> Option<Self> {
         let (authority, path) = address::split(uri).ok()?;
         let named = match path.is_empty() {
@@ -25,7 +25,7 @@ impl Scope {
         Some(Self { host: authority.map(host), named })
     }
 
-    /// Whether the other lies at it or below.
+    /// True if `other` is the same scope or below it.
     pub fn covers(&self, other: &Self) -> bool {
         let same_host = match (&self.host, &other.host) {
             (Some(one), Some(other)) => one == other,
@@ -39,18 +39,18 @@ impl Scope {
             }
     }
 
-    /// Whether an address on the same host lies at it or below.
+    /// True if an address on the same host is in the scope.
     pub fn covers_address(&self, address: &Address) -> bool {
         self.named.as_ref().is_none_or(|named| lies_below(address, named))
     }
 
-    /// What is named; none for a whole namespace.
+    /// The entity; none for a whole namespace.
     pub fn address(&self) -> Option<&Address> {
         self.named.as_ref()
     }
 }
 
-/// Whether one address is another, or a part of what it names.
+/// True if `inner` is the same entity as `outer`, or a part of it.
 fn lies_below(inner: &Address, outer: &Address) -> bool {
     let same_hub = match (inner.hub(), outer.hub()) {
         (Some(one), Some(other)) => same_name(one.as_str(), other.as_str()),
@@ -79,7 +79,7 @@ fn lies_below(inner: &Address, outer: &Address) -> bool {
 /// The host of an authority, without its port.
 fn host(authority: &str) -> String {
     let end = match authority.find(']') {
-        // The colons of an IPv6 address stand in brackets.
+        // The colons of an IPv6 address are in brackets.
         Some(bracket) => bracket + 1,
         None => authority.find(':').unwrap_or(authority.len()),
     };

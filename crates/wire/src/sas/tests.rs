@@ -1,4 +1,4 @@
-//! Tokens of the SDKs are verified, and open what they are for and nothing else.
+//! Tokens of the SDKs are verified, and grant exactly what they are for.
 
 use ephor_core::ids::HubName;
 use proptest::prelude::*;
@@ -159,7 +159,7 @@ proptest! {
         changed[at] = byte;
         let changed = String::from_utf8(changed).unwrap();
         if let Ok(grant) = ring.authorize(&changed, "sb://localhost/hub", NOW) {
-            // A prefix in another case, or a letter that was the same.
+            // The prefix in another case, or a character that was replaced by itself.
             prop_assert_eq!(grant.expires_at, EXPIRY);
         }
     }

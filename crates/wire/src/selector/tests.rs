@@ -1,4 +1,4 @@
-//! Selectors of every SDK, and nothing that only looks like one.
+//! Selectors of every SDK are parsed, and texts that only resemble one are refused.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Events of every kind that can be sent.
+//! Generates events of every kind that can be sent.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ fn bytes() -> impl Strategy<Value = Bytes> {
     prop_oneof![8 => vec(any::<u8>(), 0..40), 1 => vec(any::<u8>(), 250..260)].prop_map(Bytes::from)
 }
 
-/// Only what has no other variant stays encoded on its way.
+/// Values without a variant of their own, which stay encoded.
 fn encoded() -> impl Strategy<Value = Bytes> {
     let values: [&'static [u8]; 6] = [
         b"\x74\x01\x02\x03\x04",

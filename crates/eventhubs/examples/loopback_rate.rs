@@ -1,4 +1,4 @@
-//! How many events a second go through the gateway and the client, on this machine: `loopback_rate [EVENTS]`.
+//! Measures events per second through gateway and client on this machine: `loopback_rate [EVENTS]`.
 #![allow(clippy::print_stdout, reason = "that is what it is for")]
 #![allow(clippy::disallowed_methods, reason = "it measures real time on real sockets")]
 
@@ -59,7 +59,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         })
         .await?;
     let begun = Instant::now();
-    // A hub in memory keeps so much and no more: what is left ends with the last event.
+    // A hub in memory keeps a limited amount, so read up to the last event and not up to the number sent.
     let last = client.partition_properties(PartitionId(0)).await?.last.map(|last| last.sequence);
     let (mut received, mut batch) = (0, Vec::new());
     while batch.last().map(|event: &ephor_core::event::Event| event.sequence) != last {

@@ -1,4 +1,4 @@
-//! A hub behind a network: an [`EventSource`].
+//! The Event Hubs client: an [`EventSource`] for a hub over the network.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::options::{Builder, InvalidOptions, Options};
 use crate::producer::{Producer, ProducerOptions};
 use crate::receiver;
 
-/// What receivers, producers and the client have in common.
+/// State that the client, its receivers and its producers share.
 pub(crate) struct Shared {
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) options: Options,
@@ -35,14 +35,14 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The connection that serves a partition; without one, the first.
+    /// The connection that serves a partition; without a partition, the first connection.
     pub(crate) fn line(&self, partition: Option<PartitionId>) -> Arc<Line> {
         let index = partition.map_or(0, |partition| partition.0 as usize) % self.slots.len();
         self.slots[index].line()
     }
 
-    /// Waits for an answer as long as it is worth it. A connection that does not answer is given up, so that
-    /// the next attempt makes a new one.
+    /// Waits for an answer, up to [`Self::patience`]. A connection that does not answer in time is abandoned,
+    /// so that the next attempt makes a new one.
     pub(crate) async fn answer<T>(
         &self,
         line: &Line,
@@ -59,7 +59,7 @@ impl Shared {
         }
     }
 
-    /// How long to wait for an answer: the connection may still have to wait for its turn, and to be made.
+    /// The time limit for an answer: it includes the backoff and the dial of the connection.
     pub(crate) fn patience(&self) -> std::time::Duration {
         self.options.backoff.most + self.options.connect_time + self.options.answer_time
     }
@@ -68,12 +68,13 @@ impl Shared {
         format!("the hub did not answer within {:?}", self.patience())
     }
 
-    /// Waits before the next attempt at what failed on this connection, so often in a row.
+    /// Waits before the next attempt, after this many failures in a row on this connection.
     pub(crate) async fn pause(&self, line: &Line, failures: u32) {
         sleep_until(self.next_attempt(line, failures)).await;
     }
 
-    /// Now, if it was the connection that failed: the next one has a backoff of its own, which all share.
+    /// The time of the next attempt: now, if the connection itself failed, because the next one has a backoff
+    /// of its own, which all its users share.
     pub(crate) fn next_attempt(&self, line: &Line, failures: u32) -> Instant {
         match line.is_over() {
             true => Instant::now(),
@@ -81,7 +82,7 @@ impl Shared {
         }
     }
 
-    /// Asks `$management`, as often as it is worth it.
+    /// Sends a request to `$management`, with retries.
     async fn ask(&self, query: Query) -> Result<Bytes, Failure> {
         let mut failures = 0;
         loop {
@@ -89,7 +90,7 @@ impl Shared {
             let (reply, answer) = oneshot::channel();
             line.post(Command::Ask { query: query.clone(), reply });
             let failure = match self.answer(&line, answer).await {
-                // A hub that is busy says so in its answer.
+                // A busy hub answers with an error.
                 Ok(message) => match refused(&message) {
                     None => return Ok(message),
                     Some(failure) => failure,
@@ -109,7 +110,8 @@ impl Shared {
         let query = Query::Hub { hub: self.endpoint.hub.clone() };
         let message = self.ask(query).await.map_err(Failure::into_source_error)?;
         let described = described(&message, HubDescription::read)?;
-        // A hub that was made anew has another time of creation; the service tells nothing better.
+        // A hub that was deleted and created again has another creation time; the service offers no better
+        // identity.
         let log = described.log.unwrap_or_else(|| LogId::new(&format!("created-{}", described.created_at.0)));
         self.log_watch.tell(log.clone(), asked);
         let mut partitions = described.partitions;
@@ -127,7 +129,7 @@ impl Shared {
     }
 }
 
-/// Why the hub said no, if it did.
+/// The hub's error, if the response is one.
 fn refused(message: &Bytes) -> Option<Failure> {
     Response::read(message).ok()?.accepted().err().map(Failure::refused)
 }
@@ -143,30 +145,30 @@ fn described<T>(
     })
 }
 
-/// An event hub: of Azure, or of Ephor. Clones share their connections, which are made when they are first
-/// needed and closed when nobody is left.
+/// A client of one event hub, of Azure or of Ephor. Clones share their connections, which are made on first
+/// use and closed when no user is left.
 #[derive(Clone)]
 pub struct EventHubs(Arc<Shared>);
 
 impl EventHubs {
-    /// A hub by its connection string, which names the hub as `EntityPath`, with all options as they are by
-    /// default. Must be called, as everything here, inside a tokio runtime with time and I/O.
+    /// Creates a client from a connection string, which names the hub as `EntityPath`, with default options.
+    /// Like everything here it must be called inside a tokio runtime with time and I/O.
     pub fn connect(connection_string: &str) -> Result<Self, InvalidOptions> {
         Self::builder(connection_string).build()
     }
 
-    /// A hub by its connection string, and more to be said.
+    /// Builds a client from a connection string and further settings.
     pub fn builder(connection_string: &str) -> Builder {
         Builder::new(ConnectionString::parse(connection_string))
     }
 
-    /// A hub by a connection string that was taken apart already.
+    /// Builds a client from a connection string that is already parsed.
     pub fn builder_for(connection_string: ConnectionString) -> Builder {
         Builder::new(Ok(connection_string))
     }
 
-    /// A hub of a namespace, such as `contoso.servicebus.windows.net`, for those who have a credential and no
-    /// connection string: call [`Builder::hub`] and [`Builder::credential`].
+    /// Builds a client for a namespace, such as `contoso.servicebus.windows.net`, with a credential and
+    /// without a connection string: call [`Builder::hub`] and [`Builder::credential`].
     pub fn at(namespace: &str) -> Builder {
         Self::builder(&format!("Endpoint=sb://{namespace}"))
     }
@@ -179,12 +181,12 @@ impl EventHubs {
         Self(Arc::new(Shared { endpoint, options, log_watch: LogWatch::default(), slots }))
     }
 
-    /// A way to send to the hub.
+    /// A producer that sends to the hub.
     pub fn producer(&self) -> Producer {
         self.producer_with(ProducerOptions::default())
     }
 
-    /// A way to send to the hub, with options of its own.
+    /// A producer with options of its own.
     pub fn producer_with(&self, options: ProducerOptions) -> Producer {
         Producer::new(self.0.clone(), options)
     }

@@ -1,9 +1,9 @@
-//! How a client is let in.
+//! Credentials, which make the tokens with which a client authenticates.
 //!
-//! A [`Credential`] makes tokens for audiences; a connection puts them on `$cbs` and puts new ones before they
-//! run out. Connection strings bring a [`SharedKey`] or a [`Signature`]; anything else is given to
-//! [`Builder::credential`](crate::Builder::credential). With the feature `entra` there is `EntraId`, which takes the
-//! credentials of the Azure SDK.
+//! A [`Credential`] makes tokens for audiences; a connection puts them on `$cbs` and replaces them before
+//! they expire. Connection strings contain a [`SharedKey`] or a [`Signature`]; any other credential is given
+//! to [`Builder::credential`](crate::Builder::credential). With the feature `entra` there is `EntraId`, which
+//! wraps the credentials of the Azure SDK.
 
 #[cfg(feature = "entra")]
 mod entra;
@@ -23,48 +23,49 @@ use secrecy::{ExposeSecret, SecretString};
 pub use entra::{EntraId, SCOPE};
 pub use ephor_wire::cbs::TokenKind;
 
-/// What permits something, for a time.
+/// A token that authorizes its bearer for a limited time.
 #[derive(Clone)]
 pub struct Token {
-    /// What kind it is.
+    /// The kind of the token.
     pub kind: TokenKind,
     /// The token itself.
     pub text: SecretString,
-    /// When its time is over.
+    /// The time at which the token expires.
     pub expires_at: Timestamp,
 }
 
 impl fmt::Debug for Token {
-    /// Without the token.
+    /// Leaves the token out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Token({:?} until {})", self.kind, self.expires_at)
     }
 }
 
-/// Why there is no token. What it says is shown to people, so it must not contain secrets.
+/// The reason why there is no token. It is shown to users, so it must not contain secrets.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// Whoever makes tokens says no, and would say no again.
+    /// The issuer refused, and a retry would not help.
     #[error("no token: {0}")]
     Refused(#[source] BoxError),
-    /// It may pass.
+    /// A failure that may pass.
     #[error("no token: {0}")]
     Unavailable(#[source] BoxError),
 }
 
 /// Makes tokens.
 pub trait Credential: Send + Sync + fmt::Debug + 'static {
-    /// A token for an audience such as `sb://host/hub/ConsumerGroups/$Default/Partitions/0`.
+    /// Returns a token for an audience such as `sb://host/hub/ConsumerGroups/$Default/Partitions/0`.
     ///
-    /// It is asked again when a quarter of a token's time is left, and then more and more often until there is one
-    /// that counts longer; so a credential may give out the same token as long as it likes.
+    /// It is called again when a quarter of a token's life is left, and then at shorter and shorter intervals
+    /// until it returns a token that expires later; so a credential may cache a token for as long as it
+    /// likes.
     fn token<'a>(&'a self, audience: &'a str) -> BoxFuture<'a, Result<Token, TokenError>>;
 }
 
-/// How long a token counts that is made with a key.
+/// The default life of a token that is signed with a key.
 pub const DEFAULT_TOKEN_LIFE: Duration = Duration::from_secs(60 * 60);
 
-/// Tokens made with a shared access key.
+/// Signs tokens with a shared access key.
 #[derive(Clone)]
 pub struct SharedKey {
     name: String,
@@ -74,12 +75,12 @@ pub struct SharedKey {
 }
 
 impl SharedKey {
-    /// With the key's name and the key as it is written.
+    /// Creates a credential from the key's name and the key's text.
     pub fn new(name: impl Into<String>, key: Key) -> Self {
         Self { name: name.into(), key, life: DEFAULT_TOKEN_LIFE, clock: Arc::new(SystemClock) }
     }
 
-    /// The same with tokens that count for so long.
+    /// Sets the life of the tokens.
     pub fn with_life(self, life: Duration) -> Self {
         Self { life, ..self }
     }
@@ -94,19 +95,20 @@ impl fmt::Debug for SharedKey {
 impl Credential for SharedKey {
     fn token<'a>(&'a self, audience: &'a str) -> BoxFuture<'a, Result<Token, TokenError>> {
         let expires_at = self.clock.wall() + self.life;
-        // A token says whole seconds; cut off, it would end before the time that it is renewed by.
+        // A token's expiry is in whole seconds. Rounded down, it would be before the time that renewal is
+        // based on.
         let expires_at = Timestamp(expires_at.0.saturating_add(999).div_euclid(1_000).saturating_mul(1_000));
         let text = SecretString::from(sas::sign(audience, &self.name, &self.key, expires_at));
         Box::pin(std::future::ready(Ok(Token { kind: TokenKind::Sas, text, expires_at })))
     }
 }
 
-/// A token that somebody else made. It cannot be renewed: links end when its time is over.
+/// A token that was signed elsewhere. It cannot be renewed: links end when it expires.
 #[derive(Clone)]
 pub struct Signature(Token);
 
 impl Signature {
-    /// Reads when the token's time is over; everything else is for the hub to judge.
+    /// Reads the expiry time of the token; the hub judges the rest.
     pub fn new(text: SecretString) -> Result<Self, sas::InvalidToken> {
         let expires_at = sas::Token::parse(text.expose_secret())?.expires_at();
         Ok(Self(Token { kind: TokenKind::Sas, text, expires_at }))
@@ -125,8 +127,8 @@ impl Credential for Signature {
     }
 }
 
-/// A credential on a connection without TLS: it gives out no bearer token, which whoever reads it could use anywhere
-/// the owner is let in.
+/// Wraps a credential on a connection without TLS and refuses bearer tokens: anyone who reads such a token
+/// could use it wherever its owner is authorized.
 #[derive(Debug)]
 pub(crate) struct WithoutTls(pub(crate) Arc<dyn Credential>);
 
@@ -146,7 +148,7 @@ impl Credential for WithoutTls {
     }
 }
 
-/// The credential of a connection string.
+/// Creates the credential of a connection string.
 pub(crate) fn of(
     credential: connection_string::Credential,
     life: Duration,

@@ -1,16 +1,16 @@
-//! How many events a hub may send ahead.
+//! Flow control: computes the link credit of a receiver, that is, how many events the hub may send ahead.
 //!
-//! AMQP counts messages; a prefetch is also bounded in bytes. So the size that events typically have here turns
-//! bytes into a number of events. It grows with the first large event, shrinks slowly, and begins large, so that
-//! a new link asks for few events until it has seen some.
+//! AMQP credit counts messages; a prefetch is also bounded in bytes. The typical size of recent events turns
+//! bytes into a number of events. It grows with the first large event, shrinks slowly, and starts large, so
+//! that a new link asks for few events until it has seen some.
 
-/// So many events fit into the byte bound before any has been seen.
+/// The number of events that the byte bound is assumed to hold before any has been seen.
 const FIRST_EVENTS: usize = 32;
 
-/// How slowly the typical size shrinks.
+/// With each smaller event the typical size shrinks by the difference divided by this.
 const SHRINK: usize = 16;
 
-/// The bounds of one link, and what is known of its events.
+/// The bounds of one link, and the typical size of its events.
 #[derive(Clone, Debug)]
 pub(crate) struct Credit {
     most_events: usize,
@@ -18,7 +18,7 @@ pub(crate) struct Credit {
     typical: usize,
 }
 
-/// What waits on this side.
+/// Events that are received and not yet taken by the receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Waiting {
     pub(crate) events: usize,
@@ -31,13 +31,13 @@ impl Credit {
         Self { most_events: most_events.max(1), most_bytes, typical: (most_bytes / FIRST_EVENTS).max(1) }
     }
 
-    /// More events than this never wait if the hub keeps to its credit. Twice as many are forgiven: some count
-    /// otherwise.
+    /// The maximum number of events that may wait unread. It is twice the prefetch: some hubs count credit
+    /// differently.
     pub(crate) fn most_waiting(&self) -> usize {
         self.most_events.saturating_mul(2)
     }
 
-    /// Takes note of an event.
+    /// Records the size of an event.
     pub(crate) fn saw(&mut self, bytes: usize) {
         self.typical = match bytes > self.typical {
             true => bytes,
@@ -45,17 +45,17 @@ impl Credit {
         };
     }
 
-    /// How many events of the typical size may wait.
+    /// The number of events of the typical size that may wait.
     fn window(&self) -> usize {
         (self.most_bytes / self.typical.max(1)).clamp(1, self.most_events)
     }
 
-    /// Whether a look at the credit may be worth it: little is under way or waits.
+    /// True if few events are waiting or under way, so that more credit may be due.
     pub(crate) fn is_low(&self, waiting: Waiting, outstanding: u32) -> bool {
         waiting.events + outstanding as usize <= self.window() / 2
     }
 
-    /// What the hub is to be granted, if that should change.
+    /// The credit to grant to the hub, if it should change.
     pub(crate) fn grant(&self, waiting: Waiting, outstanding: u32) -> Option<u32> {
         let room = match waiting {
             Waiting { events: 0, .. } => self.window(),
@@ -63,7 +63,7 @@ impl Credit {
             Waiting { events, .. } => self.window().saturating_sub(events),
         };
         let room = u32::try_from(room).unwrap_or(u32::MAX);
-        // Larger events than were expected: what is not on its way yet is better not sent now.
+        // Events are larger than expected: reduce the credit for those that are not under way yet.
         let too_much = room < outstanding / 2;
         let too_little = room > outstanding && self.is_low(waiting, outstanding);
         (too_much || too_little).then_some(room)

@@ -1,4 +1,4 @@
-//! Limits the dials of this process to one address, whichever clients and connections they are for.
+//! Rate-limits the dials of this process to one address, across all clients and connections.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -9,34 +9,36 @@ use ephor_core::failure::Backoff;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-/// Dials to one address that are under way at the same time.
+/// The maximum number of concurrent dials to one address.
 const MAX_CONCURRENT_DIALS: usize = 8;
 
-/// A dial that takes longer does not keep others waiting: where nobody answers, eight of them would hold up everybody
-/// until each of them has given up.
+/// The time for which a dial occupies one of the concurrent slots. Without it, eight dials to an address that
+/// does not answer would block all others until each of them times out.
 const MAX_TURN: Duration = Duration::from_secs(3);
 
-/// So many may follow each other at once: those of one client with all its connections.
+/// The number of dials that may follow each other without a pause: those of one client with all its
+/// connections.
 const MAX_BURST: u32 = 64;
 
-/// Beyond that, so many in the time of the first wait between two attempts: by default twenty a second.
+/// After the burst, the number of dials in the time of the first backoff: by default twenty a second.
 const DIALS_PER_FIRST_WAIT: u32 = 4;
 
-/// The dials to one address.
+/// The rate limit of one address.
 pub(crate) struct DialLimit {
     concurrent: Semaphore,
     pace: Mutex<Pace>,
 }
 
 impl DialLimit {
-    /// The one that everybody in this process has for this address.
+    /// The limit for this address, shared by the whole process.
     pub(crate) fn of(address: &(String, u16)) -> Arc<Self> {
         static LIMITS: Mutex<BTreeMap<(String, u16), Weak<DialLimit>>> = Mutex::new(BTreeMap::new());
         let mut limits = LIMITS.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(limit) = limits.get(address).and_then(Weak::upgrade) {
             return limit;
         }
-        // Those of addresses that nobody has any more go, so that the map does not grow for ever.
+        // Remove the entries of addresses that are no longer used, so that the map does not grow without
+        // bound.
         limits.retain(|_, limit| limit.strong_count() > 0);
         let limit = Arc::new(Self {
             concurrent: Semaphore::new(MAX_CONCURRENT_DIALS),
@@ -46,7 +48,7 @@ impl DialLimit {
         limit
     }
 
-    /// Waits until one more dial is due, by this backoff, and dials.
+    /// Waits until the rate limit allows another dial, then dials.
     pub(crate) async fn dial<T>(&self, backoff: &Backoff, dial: impl Future<Output = T>) -> T {
         // The semaphore is never closed.
         let permit = self.concurrent.acquire().await.ok();
@@ -64,9 +66,9 @@ impl DialLimit {
     }
 }
 
-/// Spreads dials over time: a bucket of [`MAX_BURST`] tokens, into which the next one comes after each spacing.
+/// Spreads dials over time: a token bucket of [`MAX_BURST`] tokens, refilled by one per `spacing`.
 struct Pace {
-    /// When the bucket is full again.
+    /// The time at which the bucket is full again.
     full: Instant,
 }
 
@@ -75,7 +77,7 @@ impl Pace {
         Self { full: now }
     }
 
-    /// When the next dial may begin. It counts as begun.
+    /// Takes a token, and returns the time at which the dial may begin.
     fn next(&mut self, now: Instant, spacing: Duration) -> Instant {
         self.full = self.full.max(now) + spacing;
         now + self.full.duration_since(now).saturating_sub(spacing * MAX_BURST)

@@ -1,4 +1,4 @@
-//! Where a hub is: from a name to a transport.
+//! Connects to a hub: resolves its address and makes a TCP or TLS transport.
 
 use std::io;
 use std::sync::Arc;
@@ -17,29 +17,29 @@ use tokio_rustls::rustls::{self, InvalidMessage};
 use crate::credential::Credential;
 use crate::failure::Failure;
 
-/// The largest event that is received: some tiers of the service allow 20 MB.
+/// The maximum size of a received event: some tiers of the service allow 20 MB.
 const LARGEST_MESSAGE: u64 = 32 << 20;
 
-/// All events of one connection of which a part has come.
+/// The maximum size of all partially received events of one connection.
 const INCOMPLETE_BYTES: usize = 64 << 20;
 
-/// What to do if TLS was asked for and the port does not speak it.
+/// The advice if TLS was requested and the port does not speak it.
 const NO_TLS_THERE: &str = "the port does not speak TLS; if it is that of plain AMQP, usually 5672, of a hub for \
                             development, add UseDevelopmentEmulator=true to the connection string, otherwise give the \
                             port of AMQP in TLS, usually 5671";
-/// What to do if no TLS was asked for and the port wants it.
+/// The advice if no TLS was requested and the port requires it.
 const TLS_THERE: &str = "the port speaks TLS; leave UseDevelopmentEmulator=true, or a scheme such as amqp://, out of the \
                          connection string, or give the port of plain AMQP, usually 5672";
 
-/// TCP, or TLS on it.
+/// A TCP stream, with or without TLS.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
 
-/// Why there is no connection.
+/// The reason why a connection failed.
 enum NotReached {
-    /// It may pass.
+    /// A failure that may pass.
     Passing(String),
-    /// The port speaks something else than TLS.
+    /// The port speaks something other than TLS.
     NoTls,
 }
 
@@ -48,7 +48,7 @@ impl NotReached {
         Self::Passing(why.to_string())
     }
 
-    /// A peer that answers with something else than a record of TLS will do so again.
+    /// A peer that answers with something other than a TLS record will do so again.
     fn by_tls(error: io::Error) -> Self {
         let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
         match cause {
@@ -66,38 +66,39 @@ impl NotReached {
     }
 }
 
-/// Everything that a connection needs to know before it begins.
+/// All settings that a connection needs.
 pub(crate) struct Endpoint {
     pub(crate) namespace: Namespace,
     pub(crate) hub: HubName,
-    /// Where to connect to, if not to the namespace itself.
+    /// The host and port to dial: those of the namespace, unless the user set others.
     pub(crate) address: (String, u16),
     pub(crate) tls: Option<TlsConnector>,
     pub(crate) credential: Option<Arc<dyn Credential>>,
-    /// What the hub calls this client.
+    /// The client's container id, by which the hub knows it.
     pub(crate) container: String,
-    /// From dialling to the hub's `open`.
+    /// The time limit from dialling to the hub's `open`.
     pub(crate) connect_time: Duration,
-    /// For a sign of life of the hub.
+    /// The time limit for any frame from the hub; after it the connection is considered dead.
     pub(crate) idle_time: Duration,
-    /// For an answer of the hub.
+    /// The time limit for an answer of the hub.
     pub(crate) answer_time: Duration,
 }
 
 impl Endpoint {
-    /// For a credential to make a token: whoever waits for it also waits for the hub to take it.
+    /// The time limit for a credential to make a token: its caller also waits for the hub to accept the
+    /// token.
     pub(crate) fn token_time(&self) -> Duration {
         self.answer_time / 2
     }
 
-    /// Connects. Says what went wrong in words, with the address.
+    /// Connects. An error message contains the address.
     pub(crate) async fn dial(&self) -> Result<Box<dyn Transport>, Failure> {
         let (host, port) = &self.address;
         let deadline = Instant::now() + self.connect_time;
         let dialled = async {
             let host = host.trim_start_matches('[').trim_end_matches(']');
             let stream = TcpStream::connect((host, *port)).await.map_err(NotReached::passing)?;
-            // A turn of the connection becomes one write; there is nothing to wait for.
+            // Each turn of the connection is one write, so Nagle's algorithm would only add delay.
             stream.set_nodelay(true).map_err(NotReached::passing)?;
             match &self.tls {
                 None => Ok(Box::new(stream) as Box<dyn Transport>),
@@ -115,7 +116,7 @@ impl Endpoint {
         outcome.map_err(|reason| reason.at(host, *port))
     }
 
-    /// The hub began with TLS on a connection without it.
+    /// The error for a hub that answers with TLS on a connection without it.
     pub(crate) fn wants_tls(&self) -> Failure {
         let (host, port) = &self.address;
         Failure::Misconfigured(format!("cannot connect to {host}:{port}: {TLS_THERE}").into())
@@ -126,11 +127,11 @@ impl Endpoint {
         ServerName::try_from(name.to_owned()).map_err(|error| format!("{name:?} is no name for TLS: {error}"))
     }
 
-    /// What the hub is told of this client.
+    /// The AMQP settings of this client's connections.
     pub(crate) fn config(&self) -> Config {
         let mut config = Config::new(&self.container);
         config.hostname = Some(self.namespace.to_string());
-        // The hub is given up after twice what it is told.
+        // The connection fails after twice the announced time.
         config.idle_time_out = Some(self.idle_time / 2);
         config.properties = Some(Encoded::map([
             ("product", Value::String("ephor")),

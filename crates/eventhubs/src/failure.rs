@@ -1,4 +1,4 @@
-//! What went wrong on the way to a hub, and what to do about it.
+//! Failures between client and hub, and how the client reacts to them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,22 +11,23 @@ use ephor_wire::condition::{Class, Condition, MAX_TEXT, Refusal, source_error};
 
 use crate::credential::TokenError;
 
-/// Why something did not come about. It may concern many at once, so it is cheap to hand around.
+/// The reason why an operation failed. It may be reported to many users at once, so it is cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
-    /// The hub said no.
+    /// The hub returned an error.
     Refused(Arc<Refusal>),
-    /// Nobody answered: the connection is gone, or never came about.
+    /// No answer: the connection was lost, or was never made.
     Lost(Arc<str>),
-    /// The hub was deleted and created again: what is read is another log, whose numbers mean something else.
+    /// The hub was deleted and created again: its log is another one, whose sequence numbers have another
+    /// meaning.
     Replaced(Arc<LogReplaced>),
-    /// The two ends do not speak the same protocol: no further attempt changes that.
+    /// The two ends do not speak the same protocol: a retry does not help.
     Misconfigured(Arc<str>),
 }
 
-/// A hub was deleted and created again while a receiver read it: positions of the log that it was opened in mean
-/// nothing in the one that is there now. It is the cause of a
-/// [`SourceError::Unavailable`], and the receiver yields no more.
+/// A hub was deleted and created again while a receiver read it: positions of the log that it was opened in
+/// mean nothing in the current one. It is the cause of a [`SourceError::Unavailable`], and the receiver
+/// yields no more events.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the hub was deleted and created again: its log was {was} and is {is}; look at the hub's properties, and open \
@@ -35,7 +36,7 @@ pub(crate) enum Failure {
 pub struct LogReplaced {
     /// The log that the receiver was opened in.
     pub was: LogId,
-    /// The one that is there now.
+    /// The current log.
     pub is: LogId,
 }
 
@@ -44,11 +45,11 @@ impl Failure {
         Self::Lost(why.into())
     }
 
-    /// What the peer said in a `detach`, an `end` or a rejected delivery.
+    /// The failure for the peer's error in a `detach`, an `end` or a rejected delivery.
     pub(crate) fn of_error(error: Option<Error>) -> Self {
         match error {
             Some(error) => Self::refused(refusal(&error)),
-            // The service moves links without a word; whoever stops in good order does, too.
+            // The service moves links without giving an error, and so does a hub that shuts down gracefully.
             None => Self::lost("the hub ended the link"),
         }
     }
@@ -57,7 +58,7 @@ impl Failure {
         Self::Refused(Arc::new(refusal))
     }
 
-    /// What it means to have no token.
+    /// The failure for a missing token.
     pub(crate) fn of_token(error: &TokenError) -> Self {
         let text = within_bounds(&error.to_string());
         match error {
@@ -66,13 +67,13 @@ impl Failure {
         }
     }
 
-    /// What the end of a connection means to everything that hung on it.
+    /// The failure for everything on a connection that was closed.
     pub(crate) fn of_closed(closed: Closed) -> Self {
         match closed {
             Closed::ByPeer(Some(error)) => Self::refused(refusal(&error)),
             Closed::ByPeer(None) => Self::lost("the hub closed the connection"),
             Closed::ByUs => Self::lost("the connection was closed"),
-            // Not let in: another connection would not be, either.
+            // Authentication failed: another connection would not help.
             Closed::Failed(error) if error.condition == condition::UNAUTHORIZED_ACCESS => {
                 Self::refused(refusal(&error))
             }
@@ -96,7 +97,7 @@ impl Failure {
         }
     }
 
-    /// As the seam says it.
+    /// Converts the failure to the error of the `EventSource` trait.
     pub(crate) fn into_source_error(self) -> SourceError {
         match self {
             Self::Refused(refusal) => source_error(Arc::unwrap_or_clone(refusal)),
@@ -121,7 +122,7 @@ fn refusal(error: &Error) -> Refusal {
     Refusal::new(Condition::of(&error.condition), within_bounds(error.description()))
 }
 
-/// What somebody else says, on one line.
+/// A text from outside, shortened and on one line.
 fn within_bounds(text: &str) -> String {
     text.chars().take(MAX_TEXT).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,4 +1,4 @@
-//! What a connection has received for one receiver, and how that link stands.
+//! The delivery queue between a connection and one receiver, with the state of their link.
 //!
 //! ```text
 //!   connection's task ── push ──► [ deliveries, bounded by credit ] ── take ──► receiver
@@ -6,7 +6,8 @@
 //!                     ── opened, ended ──►  phase                  ◄── abandon
 //! ```
 //!
-//! The connection's side holds a [`Keeper`]: whatever becomes of the task, the receiver hears that the link ended.
+//! The connection's side holds a [`Keeper`]: if its task ends in any way, the receiver learns that the link
+//! ended.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,22 +29,22 @@ struct State {
     phase: Phase,
     deliveries: VecDeque<Bytes>,
     bytes: usize,
-    /// What the hub may still send, as far as is known.
+    /// The credit that the hub still has, as far as known.
     outstanding: u32,
     credit: Credit,
     waker: Option<Waker>,
-    /// The receiver is gone or goes.
+    /// The receiver was dropped or is closing.
     abandoned: bool,
-    /// The connection has been asked to look at the credit, and has not yet.
+    /// The connection has been asked to refill the credit, and has not yet done so.
     asked: bool,
 }
 
-/// Shared by a receiver and the connection that serves it.
+/// The queue, shared by a receiver and the connection that serves it.
 pub(crate) struct Inbox(Mutex<State>);
 
-/// What a receiver took.
+/// The result of taking deliveries.
 pub(crate) struct Taken {
-    /// Whether the connection should look at the credit.
+    /// True if the connection should refill the credit.
     pub(crate) ask: bool,
 }
 
@@ -65,7 +66,7 @@ impl Inbox {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the link is open, or why it did not open.
+    /// Ready when the link is open, or with the reason why it did not open.
     pub(crate) fn poll_opened(&self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         let mut state = self.state();
         match &state.phase {
@@ -75,7 +76,7 @@ impl Inbox {
         }
     }
 
-    /// Whether the link is over.
+    /// Ready when the link has ended.
     pub(crate) fn poll_ended(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state();
         match &state.phase {
@@ -84,7 +85,7 @@ impl Inbox {
         }
     }
 
-    /// Takes what has come, at most so many; an error when nothing will come any more.
+    /// Takes at most `most` waiting deliveries; an error if no more will come.
     pub(crate) fn poll_take(
         &self,
         context: &mut Context<'_>,
@@ -110,7 +111,7 @@ impl Inbox {
         Poll::Ready(Ok(Taken { ask }))
     }
 
-    /// The receiver wants no more.
+    /// The receiver wants no more events.
     pub(crate) fn abandon(&self) {
         let mut state = self.state();
         state.abandoned = true;
@@ -137,14 +138,14 @@ impl State {
     }
 }
 
-/// A hub has sent far more events than it was granted.
+/// The hub has sent far more events than its credit allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the hub sends more events than it was granted ({most} wait unread); the link is opened anew")]
 pub(crate) struct Overdrawn {
     most: usize,
 }
 
-/// The connection's side of an inbox.
+/// The connection's side of a delivery queue.
 pub(crate) struct Keeper(Arc<Inbox>);
 
 impl Keeper {
@@ -162,8 +163,8 @@ impl Keeper {
         self.wake();
     }
 
-    /// Lays a delivery down. Wake the receiver when there are no more for now. An error if the hub sends far more
-    /// than it was granted: then nothing is laid down, and the link has to end.
+    /// Queues a delivery. Call [`Self::wake`] when there are no more for now. An error if the hub sends far
+    /// more than its credit allows: then nothing is queued, and the link has to end.
     pub(crate) fn push(&self, delivery: Bytes) -> Result<(), Overdrawn> {
         let mut state = self.0.state();
         state.credit.saw(delivery.len());
@@ -179,7 +180,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// What the hub is to be granted, if that should change; it has this much now.
+    /// The credit to grant to the hub, if it should change. `outstanding` is its current credit.
     pub(crate) fn grant(&self, outstanding: u32) -> Option<u32> {
         let mut state = self.0.state();
         state.asked = false;
@@ -195,7 +196,7 @@ impl Keeper {
         }
     }
 
-    /// The link is over. Whoever gave way to another hands out nothing more.
+    /// The link has ended. If another receiver took it over, waiting deliveries are discarded.
     pub(crate) fn end(&self, failure: Failure) {
         let mut state = self.0.state();
         if let Phase::Ended(_) = state.phase {
@@ -234,7 +235,7 @@ mod tests {
             assert_eq!(keeper.push(Bytes::from_static(b"event")), Err(Overdrawn { most: 20 }));
         }
         assert_eq!(inbox.state().deliveries.len(), 20);
-        // Whoever has taken what came may get more.
+        // After a receiver has taken its deliveries, more may come.
         let mut context = Context::from_waker(Waker::noop());
         assert!(inbox.poll_take(&mut context, 100, drop).is_ready());
         keeper.push(Bytes::from_static(b"event")).unwrap();

@@ -1,12 +1,13 @@
-//! The client: events from Azure Event Hubs and from any Ephor hub, and to them.
+//! The AMQP client: receives from and sends to Azure Event Hubs and any Ephor hub.
 //!
-//! [`EventHubs`] is one hub, reached over AMQP 1.0 with TLS, or without it if the connection string is one for
-//! development. It is an [`EventSource`](ephor_core::source::EventSource), so a host can run on it; [`Producer`] sends.
+//! [`EventHubs`] is a client of one hub, over AMQP 1.0 with TLS, or without TLS if the connection string is
+//! one for development. It is an [`EventSource`](ephor_core::source::EventSource), so a host can run on it;
+//! [`Producer`] sends.
 //!
 //! # Receive, on as many machines as you like
 //!
-//! The same program runs everywhere; the hosts that share a store divide the partitions among them. The store in
-//! memory is for trying it out: it is shared by nobody and forgets.
+//! The same program runs everywhere; the hosts that share a store divide the partitions among them. The store
+//! in memory is for trying it out: no other process shares it, and it is lost when the process ends.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -41,7 +42,7 @@
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let hub = EventHubs::connect(&std::env::var("EVENT_HUB")?)?;
 //! let producer = hub.producer();
-//! // To any partition; to the one that a key chooses; to a certain one. The hub has stored what is awaited.
+//! // To any partition; to the one that a key chooses; to a given one. Each is stored when it returns.
 //! producer.send(NewEvent::new("the door opened")).await?;
 //! let moves = (1..=100).map(|number| NewEvent::new(format!("step {number}")));
 //! producer.send_batch(Target::Key("home-7"), moves).await?;
@@ -51,8 +52,8 @@
 //!
 //! # Connection strings
 //!
-//! All forms that Azure and its emulator write. What is missing or wrong is said before anything is connected, and
-//! nothing that is said repeats a key.
+//! All forms that Azure and its emulator write are accepted. A missing or wrong part is reported before any
+//! connection is made, and no error repeats a key.
 //!
 //! ```
 //! use ephor_eventhubs::EventHubs;
@@ -79,38 +80,39 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(()) })?; Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A string without TLS (`UseDevelopmentEmulator=true`, `amqp://`) leads to this machine alone, unless
-//! [`Builder::allow_insecure`] says otherwise.
+//! A connection string without TLS (`UseDevelopmentEmulator=true`, `amqp://`) connects to this machine only,
+//! unless [`Builder::allow_insecure`] is called.
 //!
-//! Who has an identity of Entra ID instead of a key switches the feature `entra` on, and gives `EntraId` with any
-//! credential of `azure_identity` to [`EventHubs::at`]. Its tokens never go out without TLS.
+//! To use an identity of Entra ID instead of a key, enable the feature `entra` and give `EntraId` with any
+//! credential of `azure_identity` to [`EventHubs::at`]. Its tokens are never sent without TLS.
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! A **receiver** hands out every event once and in order. A link or a connection that is lost, silent or detached
-//! for being idle is made again with backoff, with the same epoch, behind the last event that was handed out. A
-//! connection has one backoff, whatever hangs on it, and all clients of a process together dial one address at most
-//! twenty times a second after a first burst: a hub that comes back is not flooded.
+//! A **receiver** returns every event once and in order. A link or connection that is lost, unresponsive or
+//! detached for being idle is reopened with backoff and the same epoch, after the last event that was
+//! returned. All users of a connection share one backoff, and all clients of a process together dial one
+//! address at most twenty times a second after a first burst: a hub that comes back is not flooded.
 //!
-//! A **producer** has stored what it acknowledges; messages are stored whole. Sends are stored in the order in which
-//! they begin, also through retries ([`ProducerOptions::in_flight`] says when not). A message may be stored twice if
-//! the connection was lost before the hub's answer came: at most as many as were in flight on its link.
+//! A **producer** acknowledges events after the hub has stored them; messages are stored whole. Sends are
+//! stored in the order in which they begin, also with retries (for the exception see
+//! [`ProducerOptions::in_flight`]). A message may be stored twice if the connection was lost before the hub's
+//! answer came: at most as many as were in flight on its link.
 //!
-//! Nothing waits for ever: [`Options`] has a limit for each wait.
+//! No wait is unbounded: [`Options`] has a limit for each.
 //!
 //! **Untried:** all of this has run against Ephor's own hub only, never against Azure.
 //!
 //! | to read about | open |
 //! |---|---|
-//! | what can be set | [`options`] |
-//! | how to be let in | [`credential`], `credential/entra.rs`, `tls.rs` |
-//! | the hub as a source | `client.rs`, `receiver.rs`, `receiver/ghosts.rs` |
-//! | whether it is still the same log | `log_watch.rs` |
+//! | settings | [`options`] |
+//! | authentication and TLS | [`credential`], `credential/entra.rs`, `tls.rs` |
+//! | the hub as an event source | `client.rs`, `receiver.rs`, `receiver/ghosts.rs` |
+//! | detecting a hub that was recreated | `log_watch.rs` |
 //! | sending | [`producer`] |
-//! | one connection and everything on it | `line/` |
-//! | how often this process dials one address | `dial_limit.rs` |
-//! | what is buffered for a receiver, and how much may come | `inbox.rs`, `credit.rs` |
-//! | what failures mean | `failure.rs` |
+//! | one connection and all links on it | `line/` |
+//! | the rate limit for dials to one address | `dial_limit.rs` |
+//! | prefetch and flow control of a receiver | `inbox.rs`, `credit.rs` |
+//! | failures and their classes | `failure.rs` |
 
 mod client;
 pub mod credential;

@@ -1,12 +1,12 @@
-//! Remembers which log a hub has, and asks again after a link was lost.
+//! Detects, after a reconnect, that a hub was deleted and created again, by the id of its log.
 //!
-//! A hub that is deleted and created again has the same name and another log. A receiver that attaches again by
-//! itself would go on in it at a position of the old one, and skip what comes before. So it asks which log is there
-//! *after* it was attached, and before it hands anything out.
+//! A recreated hub has the same name and another log. A receiver that reattaches would continue in the new
+//! log at a position of the old one, and skip the events before it. So it asks for the log id *after* it was
+//! attached, and before it returns any event.
 //!
-//! Receivers that come back together share one question and its answer, be it a log or a failure: a hub that does
-//! not answer holds all of them up for as long as it holds up one. Each of them drives the question, so that one
-//! that nobody polls holds up none. A question has a time limit; after a failure a receiver attaches again.
+//! Receivers that reattach together share one request and its result, be it a log id or a failure: an
+//! unresponsive hub delays all of them no longer than one. Each of them polls the shared request, so that one
+//! that is not polled delays no other. A request has a time limit; after a failure a receiver reattaches.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,23 +19,23 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::client::Shared;
 
-/// The hub's log, or why nobody knows.
+/// The hub's log id, or the reason why it is unknown.
 pub(crate) type Told = Result<Option<LogId>, Arc<str>>;
 
-/// An answer, and when it was asked for.
+/// An answer, and the time of its request.
 #[derive(Clone)]
 struct Known {
     log: LogId,
     asked: Instant,
 }
 
-/// A question that some receivers wait for. Only they keep it: it keeps the connections.
+/// A request that some receivers wait for. Only they keep it alive, because it keeps the connections open.
 struct Question {
     asked: Instant,
     answer: WeakShared<BoxFuture<'static, Told>>,
 }
 
-/// What was last told about the log.
+/// The last known log id, and the request that is under way.
 #[derive(Default)]
 pub(crate) struct LogWatch {
     known: Mutex<Option<Known>>,
@@ -43,12 +43,12 @@ pub(crate) struct LogWatch {
 }
 
 impl LogWatch {
-    /// The log that the hub had when somebody asked last; none if nobody has.
+    /// The log id that the hub last reported; none if it was never asked.
     pub(crate) fn last(&self) -> Option<LogId> {
         self.known().map(|known| known.log)
     }
 
-    /// The hub said that it has this log, to a question of this time.
+    /// Records the log id that the hub reported to a request of this time.
     pub(crate) fn tell(&self, log: LogId, asked: Instant) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.as_ref().is_none_or(|known| known.asked <= asked) {
@@ -60,8 +60,8 @@ impl LogWatch {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The log that the hub has at this time, or later. A question is answered within the limit, or has failed;
-    /// who began to wait before it failed shares the failure.
+    /// The log id that the hub has at `time` or later. A request is answered within `limit` or fails;
+    /// receivers that began to wait before it failed share the failure.
     async fn since(
         &self,
         time: Instant,
@@ -80,7 +80,7 @@ impl LogWatch {
         }
     }
 
-    /// The question that is under way or answers for this time; a new one if there is none.
+    /// The request that is under way or is recent enough for this time; a new one if there is none.
     fn question(
         &self,
         time: Instant,
@@ -109,7 +109,7 @@ impl LogWatch {
     }
 }
 
-/// The log that the hub has at this time, or later.
+/// The log id that the hub has at this time or later.
 pub(crate) async fn log_since(shared: Arc<Shared>, time: Instant) -> Told {
     let ask = || -> BoxFuture<'static, Told> {
         let shared = shared.clone();
@@ -134,7 +134,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(60);
 
-    /// A hub that needs this long to say this, and counts how often it is asked.
+    /// A hub that answers after this time, and counts the requests.
     struct Slow(Duration, Told, Arc<AtomicUsize>);
 
     impl Slow {
@@ -164,7 +164,7 @@ mod tests {
         let waits = (0..100).map(|number| {
             let (watch, busy) = (&watch, &busy);
             async move {
-                // They are not attached all at once.
+                // The receivers do not attach at the same moment.
                 sleep(Duration::from_millis(10 * number)).await;
                 watch.since(Instant::now(), LIMIT, || busy.ask()).await
             }
@@ -174,7 +174,7 @@ mod tests {
         }
         let took = began.elapsed();
         assert!(took < Duration::from_secs(7), "{took:?} and {} questions for 100 receivers", busy.asked());
-        // Who comes later asks anew.
+        // A later receiver asks again.
         let before = busy.asked();
         watch.since(Instant::now(), LIMIT, || busy.ask()).await.unwrap_err();
         assert_eq!(busy.asked(), before + 1);

@@ -1,4 +1,4 @@
-//! What a client is told before it begins.
+//! Client options and the client builder.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,43 +13,44 @@ use crate::credential::{self, Credential, DEFAULT_TOKEN_LIFE, WithoutTls};
 use crate::endpoint::Endpoint;
 use crate::tls;
 
-/// TCP connections of one client.
+/// The default number of TCP connections of a client.
 pub const DEFAULT_CONNECTIONS: usize = 1;
-/// No client needs more, and the service counts them.
+/// The maximum number of connections. No client needs more, and the service limits them.
 pub const MOST_CONNECTIONS: usize = 64;
-/// How often something is tried before its failure is told.
+/// The default number of attempts before a failure is returned.
 pub const DEFAULT_ATTEMPTS: u32 = 5;
-/// The wait between two attempts.
+/// The default wait between two attempts.
 pub const DEFAULT_BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(200), most: Duration::from_secs(10) };
-/// From dialling to the hub's `open`.
+/// The default time limit from dialling to the hub's `open`.
 pub const DEFAULT_CONNECT_TIME: Duration = Duration::from_secs(30);
-/// For an answer of a hub that is connected.
+/// The default time limit for an answer of a connected hub.
 pub const DEFAULT_ANSWER_TIME: Duration = Duration::from_secs(60);
-/// For a sign of life of a hub that is connected.
+/// The default time after which a connection without any frame from the hub is considered dead.
 pub const DEFAULT_IDLE_TIME: Duration = Duration::from_secs(60);
 
-/// How a client behaves. Everything has a default.
+/// Options of a client. Each has a default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Partitions are spread over so many TCP connections: [`DEFAULT_CONNECTIONS`]. More of them use more
-    /// cores.
+    /// The number of TCP connections over which partitions are spread: [`DEFAULT_CONNECTIONS`]. More
+    /// connections use more cores.
     pub connections: usize,
-    /// How often something is tried before its failure is told, at least once: [`DEFAULT_ATTEMPTS`]. A receiver
-    /// goes on trying when it is asked again.
+    /// The number of attempts before a failure is returned, at least one: [`DEFAULT_ATTEMPTS`]. A receiver
+    /// continues to retry when it is called again.
     pub attempts: u32,
-    /// The wait between two attempts: [`DEFAULT_BACKOFF`]. A connection that is lost has one series of attempts,
-    /// whatever waits for it; in the first minute they are at most two seconds apart.
+    /// The wait between two attempts: [`DEFAULT_BACKOFF`]. A lost connection has one series of attempts,
+    /// which all its users share; in the first minute they are at most two seconds apart.
     pub backoff: Backoff,
-    /// From dialling to the hub's `open`: [`DEFAULT_CONNECT_TIME`].
+    /// The time limit from dialling to the hub's `open`: [`DEFAULT_CONNECT_TIME`].
     pub connect_time: Duration,
-    /// How long a hub that is connected may take to answer, before the connection is given up:
+    /// The time limit for an answer of a connected hub, after which the connection is abandoned:
     /// [`DEFAULT_ANSWER_TIME`].
     pub answer_time: Duration,
-    /// How long a hub that is connected may be silent, even if nobody asks it anything, before the connection is
-    /// given up: [`DEFAULT_IDLE_TIME`]. The hub is told to say something within half of it.
+    /// The time without any frame from a connected hub, even if nothing was asked, after which the connection
+    /// is abandoned: [`DEFAULT_IDLE_TIME`]. The client requests a frame (AMQP `idle-time-out`) within half of
+    /// it.
     pub idle_time: Duration,
-    /// How long a token counts that is made with a key: [`DEFAULT_TOKEN_LIFE`]. It is renewed when a quarter of
+    /// The life of a token that is signed with a key: [`DEFAULT_TOKEN_LIFE`]. It is renewed when a quarter of
     /// that is left.
     pub token_life: Duration,
 }
@@ -69,7 +70,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Says what is wrong with them, and what to write instead.
+    /// Checks the options. An error names the problem and a valid value.
     pub fn validate(&self) -> Result<(), InvalidOptions> {
         let wrong = |text: String| Err(InvalidOptions::new(text));
         if !(1..=MOST_CONNECTIONS).contains(&self.connections) {
@@ -103,7 +104,7 @@ impl Options {
     }
 }
 
-/// Why a client cannot be made. It never repeats a secret.
+/// The reason why a client cannot be built. It never repeats a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidOptions(String);
@@ -113,7 +114,7 @@ impl InvalidOptions {
         Self(text.into())
     }
 
-    /// The host is another machine, and the connection would be in plaintext.
+    /// The error for a plaintext connection to another machine.
     fn exposed(host: &str) -> Self {
         Self(format!(
             "{host} is not this machine, and the connection string asks for a connection without TLS \
@@ -142,7 +143,7 @@ impl From<InvalidName> for InvalidOptions {
     }
 }
 
-/// Makes a client.
+/// Builds a client.
 ///
 /// ```
 /// use ephor_eventhubs::EventHubs;
@@ -182,46 +183,47 @@ impl Builder {
         }
     }
 
-    /// The hub, where the connection string has no `EntityPath`.
+    /// Sets the hub, if the connection string has no `EntityPath`.
     pub fn hub(self, name: impl Into<String>) -> Self {
         Self { hub: Some(name.into()), ..self }
     }
 
-    /// How the client behaves.
+    /// Sets the options.
     pub fn options(self, options: Options) -> Self {
         Self { options, ..self }
     }
 
-    /// How to be let in, instead of what the connection string says.
+    /// Sets the credential, instead of the one in the connection string.
     pub fn credential(self, credential: impl Credential) -> Self {
         Self { credential: Some(Arc::new(credential)), ..self }
     }
 
-    /// Trusts these authorities, too: one or more certificates in PEM. For hubs with certificates of their own.
+    /// Trusts additional root certificates, one or more in PEM: for hubs with private certificates.
     pub fn extra_root(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.roots.push(pem.into());
         self
     }
 
-    /// Connects to this address instead of the one of the namespace, which is still asked for by its name: for
-    /// private endpoints and proxies.
+    /// Dials this address instead of the namespace's, whose name is still used for TLS and AMQP: for private
+    /// endpoints and proxies.
     pub fn address(self, host: impl Into<String>, port: u16) -> Self {
         Self { address: Some((host.into(), port)), ..self }
     }
 
-    /// What the hub calls this client in its logs; a random name by default.
+    /// Sets the name by which the hub knows this client in its logs; random by default.
     pub fn client_name(self, name: impl Into<String>) -> Self {
         Self { client_name: Some(name.into()), ..self }
     }
 
-    /// Permits plaintext to another machine, which is refused otherwise: everybody on the way can read the tokens,
-    /// use them for as long as they count, and read and change the events. For networks that nobody else is in, such as
-    /// that of the containers of one machine. Tokens of Entra ID never go out without TLS, whatever is said here.
+    /// Permits plaintext to another machine, which is refused otherwise: everybody on the network path can
+    /// read the tokens, use them until they expire, and read and change the events. Use it only in networks
+    /// without other users, such as that of the containers of one machine. Tokens of Entra ID are never sent
+    /// without TLS, whatever is set here.
     pub fn allow_insecure(self) -> Self {
         Self { allow_insecure: true, ..self }
     }
 
-    /// The client. It connects when it is first used.
+    /// Builds the client. It connects on first use.
     pub fn build(self) -> Result<EventHubs, InvalidOptions> {
         self.options.validate()?;
         let string = self.connection_string?;
@@ -242,7 +244,7 @@ impl Builder {
         let credential = match (self.credential, string.credential.clone()) {
             (Some(credential), _) => Some(credential),
             (None, Some(found)) => Some(credential::of(found, self.options.token_life)?),
-            // A hub of one's own may let everybody in.
+            // A development hub may accept unauthenticated clients.
             (None, None) if string.is_development() => None,
             (None, None) => {
                 return Err(InvalidOptions::new(
@@ -337,7 +339,7 @@ mod tests {
             let elsewhere = refused(builder(here).address("10.0.0.7", 5672));
             assert!(elsewhere.starts_with("10.0.0.7 is not this machine"), "{elsewhere}");
         }
-        // A proxy on this machine, whatever lies behind it.
+        // A proxy on this machine, whatever it forwards to.
         builder("amqp://ns.servicebus.windows.net").address("127.0.0.1", 5672).build().unwrap();
         builder("sb://ns.servicebus.windows.net").build().unwrap();
     }

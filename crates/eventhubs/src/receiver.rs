@@ -1,15 +1,15 @@
-//! A reader of one partition, which outlives its links.
+//! A receiver of one partition that survives the loss of its links.
 //!
 //! ```text
-//!   Opening ─attached─► Attached ─ ended ─► Waiting ─backoff─► Opening …   behind the last event taken
-//!      │ no                 │ another took the place                │ attached
-//!      └─► Waiting, told    └─► Ended, for good; unless it was      └─► Checking ─ the same log ─► Attached …
-//!                               a late link of our own                     └─ another one ─► Ended, for good
+//!   Opening ─attached─► Attached ─ ended ─► Waiting ─backoff─► Opening …   after the last event taken
+//!      │ failed             │ stolen by another receiver            │ attached
+//!      └─► Waiting, with    └─► Ended for good; unless it was       └─► Checking ─ same log ─► Attached …
+//!          an error             a stale link of our own                    └─ another log ─► Ended for good
 //! ```
 //!
-//! All of it is in the receiver and not in the future of a call, so that dropping the future loses neither events
-//! nor the way back. A new link begins behind the last event that was *taken from* the old one; what is buffered is
-//! handed out first. An event that comes a second time is passed over, whatever the hub does.
+//! All state is in the receiver and not in the future of a call, so that dropping the future loses neither
+//! events nor the reconnect. A new link begins after the last event that was *taken from* the old one;
+//! buffered events are returned first. An event that arrives a second time is skipped, whatever the hub does.
 
 mod ghosts;
 mod open;
@@ -42,13 +42,13 @@ use crate::log_watch::{Told, log_since};
 use ghosts::Ghosts;
 pub(crate) use open::open;
 
-/// How long closing waits for the hub to agree, at most.
+/// The maximum time for which closing waits for the hub to confirm.
 const TIME_TO_CLOSE: Duration = Duration::from_secs(5);
 
-/// A link that lived so long was not lost for being new.
+/// A link that lasted this long resets the failure count.
 const STEADY: Duration = Duration::from_secs(10);
 
-/// One link of a receiver. Dropping it gives it up.
+/// One link of a receiver. Dropping it releases it.
 struct Link {
     line: Arc<Line>,
     key: Key,
@@ -67,7 +67,7 @@ enum State {
         link: Link,
         patience: Pin<Box<Sleep>>,
     },
-    /// The link is not the first one: it is asked whether the hub still has the same log.
+    /// The link is a reattached one: checking that the hub still has the same log.
     Checking {
         link: Link,
         log: BoxFuture<'static, Told>,
@@ -96,21 +96,21 @@ impl State {
 pub(crate) struct HubReceiver {
     shared: Arc<Shared>,
     partition: PartitionId,
-    /// With where the next link begins.
+    /// The specification of the next link, including its start position.
     wish: ReceiverWish,
     prefetch: (usize, usize),
     state: State,
-    /// The log that it was opened in, if somebody has asked the hub.
+    /// The id of the log that it was opened in, if it was known.
     log: Option<LogId>,
-    /// It has been open before.
+    /// It was attached before.
     returns: bool,
-    /// In a row, without an event in between.
+    /// The number of failures in a row, without an event in between.
     failures: u32,
     ghosts: Ghosts,
-    /// The last event that was taken from a link.
+    /// The sequence number of the last event that was taken from a link.
     last: Option<SequenceNumber>,
     last_enqueued: Option<LastEnqueued>,
-    /// A delivery that could not be read: told after the events before it.
+    /// A delivery that could not be decoded: reported after the events before it.
     unreadable: Option<Failure>,
 }
 
@@ -139,13 +139,13 @@ impl HubReceiver {
         }
     }
 
-    /// With epoch 0 it does not come back by itself: the hub would let it in, also if the partition is somebody else's
-    /// by now. Whoever opened it looks first.
+    /// True if it reattaches by itself. With epoch 0 it does not: the hub would accept it even if another
+    /// host owns the partition by now, so the caller checks its lease first.
     fn comes_back(&self) -> bool {
         self.wish.epoch != Some(Epoch::NONE)
     }
 
-    /// Until the first link is attached, or it is clear that there will be none.
+    /// Ready when the first link is attached, or when the attempts have failed.
     fn poll_opened(&mut self, context: &mut Context<'_>) -> Poll<Result<(), OpenError>> {
         loop {
             let Some(failure) = ready!(self.poll_attached(context)) else { return Poll::Ready(Ok(())) };
@@ -159,7 +159,7 @@ impl HubReceiver {
         }
     }
 
-    /// Until there is a link, or an attempt at one failed; then the next attempt is arranged for.
+    /// Ready when a link is attached, or when an attempt has failed; then the next attempt is scheduled.
     fn poll_attached(&mut self, context: &mut Context<'_>) -> Poll<Option<Failure>> {
         loop {
             match &mut self.state {
@@ -210,7 +210,7 @@ impl HubReceiver {
 
     fn wait_after(&mut self, failure: &Failure) {
         self.ghosts.after(failure);
-        // Only a link that is there can fail.
+        // Only an existing link can fail.
         let Some(link) = self.state.link() else { return };
         self.failures = link.line.failures_after(self.failures);
         let until = Box::pin(sleep_until(self.shared.next_attempt(&link.line, self.failures)));
@@ -260,7 +260,7 @@ impl HubReceiver {
         }
     }
 
-    /// What is told of an attempt that failed; nothing if another one may help.
+    /// The error to return for a failed attempt; none if another attempt may help.
     fn told(&mut self, failure: Failure) -> Option<ReceiveError> {
         if let Failure::Refused(refusal) = &failure
             && refusal.condition == Condition::LinkStolen
@@ -269,19 +269,19 @@ impl HubReceiver {
             self.state = State::Ended(failure);
             return Some(receive_error(Arc::unwrap_or_clone(refusal)));
         }
-        // All places may be taken by the very link that was lost, until the hub notices.
+        // The lost link itself may hold the last free slot, until the hub notices that it is gone.
         let passes = failure.condition() == Some(&Condition::ResourceLimitExceeded);
         if !self.comes_back() {
             return Some(failure.into_source_error().into());
         }
-        // The loss of the link was the first failure, and no attempt.
+        // The loss of the link counts as the first failure, but was no attempt.
         if (failure.class() == Class::GiveUp && !passes) || self.failures > self.shared.options.attempts {
             return Some(failure.into_source_error().into());
         }
         None
     }
 
-    /// The link is over and everything that it brought is handed out.
+    /// The link has ended, and all its deliveries are taken.
     fn on_link_ended(&mut self, failure: &Failure, steady: bool) -> Option<ReceiveError> {
         tracing::debug!(partition = %self.partition, reason = %failure, "receiver lost its link");
         if steady {
@@ -295,7 +295,7 @@ impl HubReceiver {
         self.told(failure.clone())
     }
 
-    /// Appends the events; says whether there is any.
+    /// Appends the events; returns true if there are any.
     fn hand_out(&mut self, deliveries: Vec<Bytes>, into: &mut Vec<Event>) -> bool {
         let before = into.len();
         for delivery in &deliveries {
@@ -304,14 +304,14 @@ impl HubReceiver {
                     if let Some(metrics) = metrics {
                         self.last_enqueued = Some(metrics.last);
                     }
-                    // A hub that repeats itself is not believed.
+                    // Skip events that the hub repeats.
                     if self.last.is_none_or(|last| event.sequence > last) {
                         self.last = Some(event.sequence);
                         into.push(event);
                     }
                 }
                 Err(malformed) => {
-                    // Nothing behind it is taken, so that it is asked for again, and not skipped.
+                    // Take nothing after it, so that it is requested again and not skipped.
                     let why = format!("the hub sent something that is not an event: {malformed}");
                     self.unreadable = Some(Failure::lost(why));
                     break;
@@ -329,7 +329,7 @@ impl HubReceiver {
     }
 }
 
-/// Asks for a link.
+/// Requests a link.
 fn attach(shared: &Shared, partition: PartitionId, wish: &ReceiverWish, prefetch: (usize, usize)) -> State {
     let line = shared.line(Some(partition));
     let inbox = Inbox::new(Credit::new(prefetch.0, prefetch.1));
@@ -339,7 +339,7 @@ fn attach(shared: &Shared, partition: PartitionId, wish: &ReceiverWish, prefetch
     State::Opening { link: Link { line, key, inbox }, patience }
 }
 
-/// A state that lasts no longer than the next assignment.
+/// A placeholder until the next assignment.
 fn waiting_for_nothing() -> State {
     State::Waiting { until: Box::pin(sleep_until(Instant::now())) }
 }
@@ -351,7 +351,7 @@ impl Receiver for HubReceiver {
         most: usize,
     ) -> BoxFuture<'a, Result<(), ReceiveError>> {
         Box::pin(async move {
-            // A long backlog is always ready; whoever reads it in a loop shall not starve the connection.
+            // A long backlog is always ready; reading it in a loop must not starve the connection's task.
             tokio::task::coop::consume_budget().await;
             poll_fn(|context| self.poll_receive(context, into, most)).await
         })
@@ -366,12 +366,12 @@ impl Receiver for HubReceiver {
             let Some(link) = self.state.link() else { return };
             link.inbox.abandon();
             link.line.release(link.key);
-            // The hub has not heard of a link for which there is no connection yet.
+            // The hub does not know of a link whose connection was never established.
             if !link.line.was_opened() {
                 return;
             }
             let ended = poll_fn(|context| link.inbox.poll_ended(context));
-            // A hub that does not answer finds out by itself.
+            // An unresponsive hub will detect the loss by itself.
             let patience = TIME_TO_CLOSE.min(self.shared.options.answer_time);
             timeout_at(Instant::now() + patience, ended).await.ok();
         })

@@ -1,4 +1,4 @@
-//! Whom a client trusts.
+//! TLS settings of the client: the root certificates that it trusts.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::options::InvalidOptions;
 
-/// A connector that trusts the public authorities, and those in `extra`: certificates in PEM.
+/// Creates a connector that trusts the public root certificates and those in `extra`, in PEM.
 pub(crate) fn connector(extra: &[Vec<u8>]) -> Result<TlsConnector, InvalidOptions> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     for pem in extra {

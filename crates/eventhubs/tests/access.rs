@@ -1,4 +1,4 @@
-//! How a client is let in, and what it is told if it is not.
+//! Authentication of clients, and the errors if it fails.
 #![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
@@ -59,7 +59,7 @@ async fn a_wrong_key_a_missing_claim_and_an_unknown_hub_each_say_so_and_never_th
     assert!(matches!(error, OpenError::Source(SourceError::NotFound { .. })), "{error}");
 }
 
-/// Makes tokens that do not last, and counts them.
+/// Makes short-lived tokens, and counts them.
 #[derive(Clone, Debug)]
 struct ShortLived {
     key: SharedKey,
@@ -91,7 +91,7 @@ async fn tokens_are_renewed_while_a_link_lives_and_not_after_it() {
             }
         }
     };
-    // Far beyond the life of the first.
+    // Far beyond the life of the first token.
     within(60, until(4)).await;
     stage.hub.producer().send_to(PartitionId(0), NewEvent::new("still here")).await.unwrap();
     assert_eq!(texts(&within(20, receive(&mut receiver, 1)).await), ["still here"]);
@@ -101,7 +101,7 @@ async fn tokens_are_renewed_while_a_link_lives_and_not_after_it() {
     assert_eq!(made.load(Ordering::Relaxed), after, "what nobody needs is not renewed");
 }
 
-/// Says of its tokens that they count for hours, as a machine sees them that was suspended: all but the first are good.
+/// Reports a life of hours for its tokens, as on a machine that was suspended; all but the first are valid.
 #[derive(Debug)]
 struct Overtaken(SharedKey, AtomicUsize);
 
@@ -127,12 +127,12 @@ async fn a_request_that_is_refused_for_an_expired_token_goes_out_again_with_a_ne
     let options = ephor_eventhubs::Options { attempts: 2, ..quick() };
     let client = served.builder().credential(credential).options(options).build().unwrap();
     client.hub_properties().await.unwrap();
-    // The hub's clock goes by whole seconds.
+    // The hub's clock counts whole seconds.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     within(20, client.hub_properties()).await.unwrap();
 }
 
-/// Fails now and then, as a service far away does.
+/// Fails every other time, as a remote service might.
 #[derive(Debug)]
 struct Flaky(SharedKey, AtomicUsize);
 
@@ -191,7 +191,7 @@ async fn who_speaks_tls_where_the_hub_does_not_or_the_reverse_is_told_what_to_wr
             "Endpoint=sb://127.0.0.1:{port};SharedAccessKeyName=n;SharedAccessKey=canary-key;EntityPath=homes{emulator}"
         );
         let words = format!("cannot connect to 127.0.0.1:{port}: {words}");
-        // A host takes it for what no further attempt mends, and so does the client: it tries twice.
+        // The host treats it as permanent, and so does the client: it tries twice.
         let patient = ephor_eventhubs::Options { attempts: 1_000_000, ..quick() };
         let client = EventHubs::builder(&string).options(patient).build().unwrap();
         let error = within(20, client.hub_properties()).await.unwrap_err();
@@ -212,7 +212,7 @@ async fn one_odd_answer_is_not_taken_for_a_wrong_setting() {
         let served = stage.serve_as(GatewayConfig::default(), "127.0.0.1:0", tls).await;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, hub) = (listener.local_addr().unwrap(), served.address);
-        // Something in between speaks for the hub, once: in plain text where TLS is wanted, or the reverse.
+        // A proxy answers for the hub, once: in plain text if TLS is expected, or the reverse.
         let between = tokio::spawn(async move {
             for number in 0.. {
                 let (mut client, _) = listener.accept().await.unwrap();

@@ -1,4 +1,5 @@
-//! A hub behind the gateway keeps the rules of every source: in plain TCP, in TLS, and over several connections.
+//! The client passes the conformance suite of sources: over plain TCP, over TLS, and over several
+//! connections.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 mod common;
@@ -13,7 +14,7 @@ use ephor_eventhubs::{EventHubs, Options, Producer, Target};
 use ephor_gateway::GatewayConfig;
 use ephor_testkit::conformance::source::SourceFixture;
 
-/// A client of a hub, whose every event is in a segment of its own.
+/// A client of a hub in which every event is in a segment of its own.
 struct Fixture {
     client: EventHubs,
     producer: Producer,

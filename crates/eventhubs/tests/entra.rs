@@ -1,4 +1,4 @@
-//! Tokens of Entra ID: what is asked for, what is put, when again, and what failures mean.
+//! Entra ID tokens: the requested scope, the put token, renewal, and failures.
 #![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
@@ -21,7 +21,7 @@ use ephor_wire::condition::{Condition, Refusal};
 
 type Answer = dyn FnMut(usize) -> azure_core::Result<AccessToken> + Send;
 
-/// What Entra ID would do, by the number of the request; and what it was asked for.
+/// A stub of Entra ID, scripted by the number of the request, which records the requested scopes.
 struct Stub {
     answer: Mutex<Box<Answer>>,
     asked: Mutex<Vec<Vec<String>>>,
@@ -54,7 +54,7 @@ fn after(life: Duration) -> OffsetDateTime {
     OffsetDateTime::now_utc() + life
 }
 
-/// A token with this number, which counts for so long.
+/// A token with this number and this life.
 fn token(number: usize, life: Duration) -> azure_core::Result<AccessToken> {
     Ok(AccessToken::new(format!("canary-token-{number}"), after(life)))
 }
@@ -91,7 +91,7 @@ async fn a_token_for_event_hubs_is_put_as_jwt_for_each_link() {
 #[tokio::test]
 async fn tokens_are_renewed_while_a_link_lives_also_if_the_credential_keeps_the_old_one_for_long() {
     let peer = Peer::start_tls(Script::default()).await;
-    // The same one a second time: a credential keeps a token as long as it thinks fit.
+    // The same token a second time: a credential may cache it as long as it likes.
     let first = token(0, Duration::from_secs(2)).unwrap();
     let credential = stub(move |number| match number {
         0 | 1 => Ok(first.clone()),

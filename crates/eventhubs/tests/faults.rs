@@ -1,4 +1,4 @@
-//! Connections that are cut, hubs that stop and come back: nothing is lost, and nothing is handed out twice.
+//! Cut connections and hubs that restart: no event is lost, and none is returned twice.
 #![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
@@ -21,7 +21,7 @@ use ephor_core::position::{SequenceNumber, StartPosition};
 use ephor_core::source::{EventSource, OpenRequest, ReceiveError};
 use ephor_eventhubs::{Options, Target};
 
-/// So many messages are sent in a run with random cuts.
+/// The number of messages in a run with random cuts.
 const MESSAGES: u64 = 120;
 
 /// For connections that are cut so often that waiting would be most of the test.
@@ -31,14 +31,13 @@ fn cuts() -> u64 {
     std::env::var("EPHOR_CUT_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(4)
 }
 
-/// A producer that sends and a receiver that reads, through a proxy that cuts every connection after a random
-/// number of bytes.
+/// Runs a producer and a receiver through a proxy that cuts every connection after a random number of bytes.
 async fn run_with_cuts(seed: u64, connections: usize, tls: bool) {
     let stage = Stage::new(2);
     let served = stage.serve_as(ephor_gateway::GatewayConfig::default(), "127.0.0.1:0", tls).await;
     let plan = move |number: u64| {
         let mut random = fastrand::Rng::with_seed(seed.wrapping_mul(1_000_003).wrapping_add(number));
-        // Now in the middle of the handshake, now after much has come.
+        // Some cuts are in the middle of the handshake, others after much data.
         let mut bytes = || 1 << random.u64(7..18);
         let (up, down): (u64, u64) = (bytes(), bytes());
         (random.u64(1..=up), random.u64(1..=down))
@@ -64,7 +63,7 @@ async fn run_with_cuts(seed: u64, connections: usize, tls: bool) {
     let mut events = Vec::new();
     let mut healed = false;
     loop {
-        // Now and then a call is dropped, ready or not.
+        // Some calls are dropped, ready or not.
         let received =
             tokio::time::timeout(Duration::from_millis(20), receiver.receive(&mut events, 50)).await;
         if let Ok(received) = received {
@@ -89,7 +88,8 @@ async fn run_with_cuts(seed: u64, connections: usize, tls: bool) {
         Vec::from_iter(0..numbers.len() as u64),
         "seed {seed}: none lost, none twice, in order"
     );
-    // What was sent again because its answer was lost may be stored twice; the first of each are in order.
+    // A message that was sent again because its answer was lost may be stored twice; the first copies are in
+    // order.
     let mut seen = BTreeSet::new();
     let firsts: Vec<&str> = texts(&events)
         .iter()
@@ -124,7 +124,7 @@ async fn cuts_in_the_middle_of_tls_do_no_harm() {
     }
 }
 
-/// Every byte of the conversation is once the last one: of what the client says, and of what it hears.
+/// Cuts once after every byte of the conversation, in both directions.
 #[tokio::test]
 async fn a_cut_behind_any_byte_loses_nothing() {
     let stage = Stage::new(1);
@@ -177,7 +177,7 @@ async fn a_receiver_goes_on_with_its_epoch_after_the_hub_was_restarted() {
     let mut receiver = client.open(request("owner", Some(5))).await.unwrap();
     producer.send_to(PartitionId(0), NewEvent::new("one")).await.unwrap();
     assert_eq!(texts(&receive(&mut receiver, 1).await), ["one"]);
-    // Once in good order, once not.
+    // Once gracefully, once not.
     served.stop().await;
     for text in ["two", "three"] {
         producer.send_to(PartitionId(0), NewEvent::new(text)).await.unwrap();
@@ -188,7 +188,7 @@ async fn a_receiver_goes_on_with_its_epoch_after_the_hub_was_restarted() {
     assert_eq!(attached.len(), 1);
     assert_eq!(attached[0].epoch.map(ephor_core::epoch::Epoch::get), Some(5));
     served.kill();
-    // The task that listens is gone a little later.
+    // The listening task ends a little later.
     while tokio::net::TcpListener::bind(&address).await.is_err() {
         tokio::task::yield_now().await;
     }
@@ -264,7 +264,7 @@ async fn a_hub_that_fell_silent_is_not_waited_for_to_say_goodbye() {
     let saboteur = Saboteur::start(served.address, None).await;
     let patience = Duration::from_millis(1_500);
     let options = Options {
-        // Saying goodbye takes longer than that: who had to wait for it would give up.
+        // The graceful close takes longer than that: a caller that had to wait for it would give up.
         connect_time: patience,
         answer_time: patience,
         attempts: 1,

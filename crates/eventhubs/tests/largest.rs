@@ -1,4 +1,4 @@
-//! One client reads every partition of the largest hub there is, on one connection.
+//! One client reads every partition of the largest possible hub, on one connection.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 mod common;

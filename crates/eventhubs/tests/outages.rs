@@ -1,5 +1,5 @@
-//! A hub that goes away and comes back: a connection is dialled by one series of attempts, whoever waits for it, and the
-//! log says once that it is lost and once that it is back.
+//! Outages of a hub: a connection is dialled by one series of attempts for all its users, and the log reports
+//! the loss once and the reconnect once.
 #![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
 #![allow(clippy::print_stdout, reason = "a measurement that is printed")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
@@ -24,24 +24,23 @@ use ephor_eventhubs::{ConnectionString, EventHubs, Options};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
-/// A client of its own, which knows the hub by an address of its own, as a process on another machine has.
+/// A client with an address of its own for the hub, like a process on another machine.
 fn client(door: &Door, number: usize, options: Options) -> EventHubs {
     let host = format!("127.0.0.{}", 1 + number).parse().unwrap();
     let string = ConnectionString::development(&host, door.port, None);
     EventHubs::builder_for(string).hub("homes").options(options).build().unwrap()
 }
 
-/// Not before so long after the one before it comes the `number`-th dial of an outage, counted from 1. The first may
-/// come at once.
+/// The minimum wait before the `number`-th dial of an outage, counted from 1. The first may come immediately.
 fn least_wait(backoff: &Backoff, number: usize) -> Duration {
     match u32::try_from(number).unwrap() {
         1 => Duration::ZERO,
-        // Chance shortens a wait by a quarter at most, and no wait is longer than two seconds at first.
+        // Jitter shortens a wait by at most a quarter, and no wait is longer than two seconds at first.
         number => backoff.delay(number, 0).min(Duration::from_secs(2)).mul_f64(0.74),
     }
 }
 
-/// So many dials there are at most in an outage of this length.
+/// The maximum number of dials in an outage of this length.
 fn most_dials(backoff: &Backoff, outage: Duration) -> usize {
     let mut passed = Duration::ZERO;
     (1..)
@@ -95,14 +94,14 @@ async fn receivers_of_one_connection_share_one_series_of_dials() {
     assert_eq!(within(20, reading).await.unwrap(), ["back"; 8]);
 }
 
-/// Hosts that each read all partitions, in groups of their own, through one door.
+/// Hosts that each read all partitions, in consumer groups of their own, through one listener.
 struct Fleet {
     stage: Stage,
     _served: Served,
     door: Door,
     hosts: Vec<EventProcessorHost>,
     partitions: u32,
-    /// What each host has seen of each partition.
+    /// The events that each host has seen of each partition.
     seen: Arc<Mutex<BTreeSet<(usize, PartitionId, String)>>>,
 }
 
@@ -135,7 +134,7 @@ impl Fleet {
         fleet
     }
 
-    /// Sends to every partition, and waits until every host has seen all of it.
+    /// Sends to every partition, and waits until every host has seen all events.
     async fn all_read(&self, text: &str) {
         for partition in 0..self.partitions {
             let event = NewEvent::new(text.to_owned());
@@ -151,8 +150,8 @@ impl Fleet {
         .await;
     }
 
-    /// The hub is away for so long; the dials that came meanwhile, and how long it took until all partitions were read
-    /// again.
+    /// Simulates an outage of this length; returns the dials during it, and the time until all partitions
+    /// were read again.
     async fn outage(&self, length: Duration) -> Outage {
         let start = Instant::now();
         self.door.close();
@@ -167,9 +166,9 @@ impl Fleet {
 
 struct Outage {
     length: Duration,
-    /// While the hub was away.
+    /// The number of dials while the hub was away.
     dials: usize,
-    /// When each dial came, until all partitions were read again.
+    /// The times of all dials, until all partitions were read again.
     all: Vec<Duration>,
     read_again: Duration,
 }
@@ -184,7 +183,7 @@ impl Outage {
     }
 }
 
-/// Hosts, partitions of each, and seconds without a hub.
+/// The number of hosts, of partitions, and of seconds without a hub.
 fn size() -> (usize, u32, u64) {
     match std::env::var_os("EPHOR_CUT_RUNS") {
         Some(_) => (20, 32, 8),
@@ -208,14 +207,14 @@ async fn a_fleet_does_not_flood_a_hub_that_comes_back() {
     );
     let most = hosts * most_dials(&DEFAULT_BACKOFF, outage.length);
     assert!(outage.dials <= most, "at most {most}: one series of each host");
-    // Whoever dialled at the very moment may have to dial once more.
+    // A host that dialled at that very moment may have to dial once more.
     assert!(outage.all.len() - outage.dials <= 2 * hosts, "its return is no reason to dial more often");
 }
 
 #[tokio::test]
 async fn an_outage_is_told_once_and_not_by_every_partition() {
     let log = Log::of_this_thread();
-    // Every receiver tells its pump of the first dial that fails.
+    // Every receiver reports the first failed dial to its pump.
     let fleet = Fleet::start(1, 16, Options { attempts: 1, ..Options::default() }).await;
     log.take();
     fleet.outage(Duration::from_secs(2)).await;

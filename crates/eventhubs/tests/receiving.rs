@@ -1,4 +1,4 @@
-//! What a receiver makes of hubs that do what hubs sometimes do.
+//! Receivers against hubs that detach, repeat events, steal links, send junk, or are recreated.
 #![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
@@ -19,7 +19,7 @@ use ephor_eventhubs::{LogReplaced, Options};
 use ephor_gateway::GatewayConfig;
 use ephor_wire::selector::Start;
 
-/// A hub whose links for receivers do these things, each link its own.
+/// A hub with these answers for its receiver links, one for each.
 async fn hub(links: Vec<Answer>) -> Peer {
     let mut links: Vec<Option<Answer>> = links.into_iter().map(Some).collect();
     let receiver = move |number: usize, _: &_| match links.get_mut(number).and_then(Option::take) {
@@ -100,8 +100,8 @@ async fn a_hub_that_repeats_itself_is_not_believed() {
     assert_eq!(numbers(&mut receiver, 6).await, Vec::from_iter(0..6));
 }
 
-/// A hub that hears of a link only after it was given up tells the next one that it was stolen, by its own name; as the
-/// service does, it cuts names.
+/// A hub that hears of a link only after it was abandoned detaches the next one as stolen, by its own name;
+/// like the service, it truncates names.
 #[tokio::test]
 async fn a_late_link_of_its_own_disconnects_no_receiver_whatever_its_name_is() {
     for name in
@@ -116,7 +116,7 @@ async fn a_late_link_of_its_own_disconnects_no_receiver_whatever_its_name_is() {
             match number {
                 0 => and(events([0]), Act::Detach(None)),
                 1 => and(events([1]), Act::Detach(Some(stolen))),
-                // What a stolen link had brought is asked for again.
+                // Events of a stolen link are requested again.
                 _ => Answer::Accept(events([1, 2])),
             }
         };
@@ -224,7 +224,7 @@ async fn no_more_comes_than_was_asked_for() {
     let client = peer.client(quick());
     let few_bytes = OpenRequest { prefetch_bytes: 200_000, ..request("reader", None) };
     let mut receiver = client.open(few_bytes).await.unwrap();
-    // More than the bound may be on the way when the first shows how large they are, but not all.
+    // More than the bound may be under way when the first shows how large they are, but not all.
     peer.until(|seen| seen.sent > 0).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(peer.seen(|seen| seen.sent) <= 32, "{}", peer.seen(|seen| seen.sent));
@@ -309,14 +309,14 @@ async fn a_receiver_that_comes_back_to_another_log_of_the_same_name_says_so_and_
     for receiver in &mut receivers {
         assert_eq!(texts(&within(20, receive(receiver, 1)).await), ["one"]);
     }
-    // The hub is away for a moment, and the same log goes on.
+    // The hub is away for a moment, and comes back with the same log.
     served.stop().await;
     send(&stage, "two").await;
     let served = stage.serve_as(GatewayConfig::default(), &address.to_string(), false).await;
     for receiver in &mut receivers {
         assert_eq!(texts(&within(20, receive(receiver, 1)).await), ["two"]);
     }
-    // Now another comes back, which has grown beyond where they were.
+    // Now another hub comes back, whose log is already longer than their positions.
     served.stop().await;
     stage.recreate();
     for text in ["a", "b", "c", "d"] {

@@ -1,4 +1,4 @@
-//! What a producer promises: what is acknowledged is stored, in order; what is not is told.
+//! A producer stores what it acknowledges, in order, and reports what it does not.
 #![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
@@ -68,7 +68,7 @@ async fn after_a_failure_everything_before_the_number_that_is_told_is_stored() {
     for failing in 0..5 {
         let peer = hub(move |number| if number == failing { refused() } else { accepted() }).await;
         let producer = peer.client(quick()).producer();
-        // A message of one key is filled slowly, while others go.
+        // A message of one key fills slowly, while others are sent.
         let keyed = |number: usize| NewEvent {
             partition_key: Some(if number % 6 == 1 { "seldom" } else { "often" }.into()),
             ..NewEvent::new(format!("{number} {}", "x".repeat(3_000)))
@@ -85,13 +85,13 @@ async fn after_a_failure_everything_before_the_number_that_is_told_is_stored() {
 #[tokio::test]
 async fn the_first_sends_of_a_producer_are_stored_in_the_order_in_which_they_began() {
     let peer = hub(|_| accepted()).await;
-    // A new one does not know yet how large a message may be.
+    // A new producer does not know the maximum message size yet.
     let producer = peer.client(quick()).producer_with(ProducerOptions { in_flight: 3 });
     let mut sends: Vec<_> = (0..8).map(|number| Box::pin(producer.send(event(number)))).collect();
     for send in &mut sends {
         assert!(futures_util::poll!(send.as_mut()).is_pending());
     }
-    // From here on the last one is always looked at first.
+    // From here on the last send is always polled first.
     sends.reverse();
     within(20, futures_util::future::try_join_all(sends)).await.unwrap();
     let expected: Vec<String> = (0..8).map(|number| number.to_string()).collect();
@@ -184,7 +184,7 @@ async fn whatever_a_hub_rejects_the_first_message_for_the_others_are_stored_once
     ];
     for condition in passing.into_iter().chain(FOR_GOOD) {
         let rejected = Outcome::rejected(Error::new(condition, "not now"));
-        // The answers to the others come when the sender has had time to act on the first.
+        // The answers to the others arrive after the sender has had time to act on the first.
         let late = || Fate::SettleLate(Duration::from_millis(3), Outcome::Accepted);
         let peer = hub(move |number| if number == 0 { Fate::Settle(rejected.clone()) } else { late() }).await;
         let producer = peer.client(quick()).producer();
@@ -206,7 +206,7 @@ async fn a_hub_that_goes_on_answering_is_not_given_up_however_much_is_on_its_way
     const MESSAGES: usize = 10;
     const ANSWER_TIME: Duration = Duration::from_secs(2);
     let options = Options { answer_time: ANSWER_TIME, ..quick() };
-    // All of them take longer than the first may.
+    // All of them together take longer than the limit for one.
     let peer = hub(|_| Fate::SettleLate(ANSWER_TIME / 6, Outcome::Accepted)).await;
     let producer = peer.client(options).producer();
     let sends = (0..MESSAGES).map(|number| producer.send(event(number)));
@@ -308,7 +308,7 @@ async fn what_a_producer_began_is_stored_even_if_nobody_waits_for_it() {
     producer.send(event(0)).await.unwrap();
     {
         let mut send = Box::pin(producer.send(event(1)));
-        // Polled until the message is with the task that sends.
+        // Polled until the message is with the sender task.
         for _ in 0..3 {
             let _ = futures_util::poll!(&mut send);
         }

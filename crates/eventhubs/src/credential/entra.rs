@@ -1,4 +1,4 @@
-//! Tokens of Entra ID, from whatever fetches them for the Azure SDK for Rust.
+//! Entra ID tokens, fetched by any credential of the Azure SDK for Rust.
 
 use std::error::Error;
 use std::fmt;
@@ -13,13 +13,13 @@ use secrecy::SecretString;
 
 use super::{Credential, Token, TokenError, TokenKind};
 
-/// What a token is asked for: everything that its owner may do with event hubs.
+/// The scope of the requested token: everything that its owner may do with event hubs.
 pub const SCOPE: &str = "https://eventhubs.azure.net/.default";
 
-/// Tokens of Entra ID: for applications, managed identities and people instead of keys.
+/// Authenticates applications, managed identities and people with Entra ID instead of keys.
 ///
-/// It takes any credential of the crate `azure_identity`, or one of your own. **Untried:** it has never met Azure
-/// itself; Ephor's own hub knows keys only, and refuses these tokens with a clear word.
+/// It takes any credential of the crate `azure_identity`, or one of your own. **Untried:** it has never run
+/// against Azure itself; Ephor's own hub knows keys only, and refuses these tokens with a clear error.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -36,22 +36,22 @@ pub const SCOPE: &str = "https://eventhubs.azure.net/.default";
 pub struct EntraId(Arc<dyn TokenCredential>);
 
 impl EntraId {
-    /// With what fetches the tokens. It is asked for each link, and is expected to keep a token that still counts,
-    /// as those of `azure_identity` do.
+    /// Wraps a credential. It is called for each link, and is expected to cache a token until shortly before
+    /// it expires, as those of `azure_identity` do.
     pub fn new(credential: Arc<dyn TokenCredential>) -> Self {
         Self(credential)
     }
 }
 
 impl fmt::Debug for EntraId {
-    /// Without the credential, which may show what it should not.
+    /// Leaves the credential out, because its `Debug` may show secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("EntraId(hidden)")
     }
 }
 
 impl Credential for EntraId {
-    /// The audience chooses nothing: one token is good for all that its owner may do.
+    /// The audience is ignored: one token covers everything that its owner may do.
     fn token<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Token, TokenError>> {
         Box::pin(async move {
             let token = self.0.get_token(&[SCOPE], None).await.map_err(sorted)?;
@@ -65,7 +65,7 @@ impl Credential for EntraId {
     }
 }
 
-/// Entra ID itself says no by these; whatever else goes wrong may pass.
+/// Classifies an error: with these statuses Entra ID refuses for good; any other failure may pass.
 fn sorted(error: azure_core::Error) -> TokenError {
     const FINAL: [StatusCode; 3] = [StatusCode::BadRequest, StatusCode::Unauthorized, StatusCode::Forbidden];
     let mut cause: Option<&(dyn Error + 'static)> = Some(&error);

@@ -1,4 +1,4 @@
-//! What a connection's users say without waiting and without a queue: each thing counts once.
+//! Signals from the users of a connection to its task, without waiting and without a queue.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,18 +7,18 @@ use tokio::sync::Notify;
 
 use super::Key;
 
-/// What has been said since the connection looked last. There is at most one entry of each kind for a link.
+/// The signals since the task last took them. Repeated signals of one kind for one link are merged.
 #[derive(Default)]
 pub(super) struct Wishes {
-    /// Receivers that may need credit.
+    /// Receivers that may need more credit.
     pub(super) refill: BTreeSet<Key>,
-    /// Links that nobody wants any more.
+    /// Links that are no longer wanted.
     pub(super) released: BTreeSet<Key>,
-    /// The connection is given up, for this reason.
+    /// The connection is to be abandoned, for this reason.
     pub(super) condemned: Option<String>,
 }
 
-/// Where it is said.
+/// Collects signals and wakes the task.
 #[derive(Default)]
 pub(super) struct Attention {
     wishes: Mutex<Wishes>,
@@ -45,14 +45,15 @@ impl Attention {
         self.bell.notify_one();
     }
 
-    /// Waits until something is said, and takes it. Safe to drop: nothing is taken before it is ready.
+    /// Waits for signals and takes them. Cancel-safe: nothing is taken before it is ready.
     pub(super) async fn next(&self) -> Wishes {
         self.bell.notified().await;
         std::mem::take(&mut *self.wishes())
     }
 
-    /// Waits until the connection is given up, while there is none. What else is said concerns links that do not exist
-    /// yet: who gave one up has said so to its inbox.
+    /// Waits until the connection is to be abandoned, before it is established. Other signals concern links
+    /// that do not exist yet and are dropped: a receiver that was closed has also marked its inbox as
+    /// abandoned.
     pub(super) async fn condemned(&self) -> String {
         loop {
             if let Some(why) = self.next().await.condemned {

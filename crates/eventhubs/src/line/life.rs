@@ -1,4 +1,4 @@
-//! From the first dial of a connection to its end, told once each.
+//! The life cycle of a connection, from the first dial to its end; each step is logged once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,13 +12,13 @@ use crate::dial_limit::DialLimit;
 use crate::endpoint::{Endpoint, Transport};
 use crate::failure::Failure;
 
-/// What all connections of one slot have in common, one after the other.
+/// State that successive connections of one slot share: the endpoint, the rate limit and the backoff.
 pub(super) struct Place {
     pub(super) endpoint: Arc<Endpoint>,
     limit: Arc<DialLimit>,
     backoff: Backoff,
     redial: Mutex<Redial>,
-    /// The last answer was one of another protocol.
+    /// The last failed connection got the answer of another protocol.
     was_odd: AtomicBool,
 }
 
@@ -33,17 +33,17 @@ impl Place {
     }
 }
 
-/// One connection of them.
+/// The life cycle of one connection.
 pub(super) struct Life {
     pub(super) place: Arc<Place>,
-    /// When the hub said `open`.
+    /// The time of the hub's `open`.
     opened: OnceLock<Instant>,
     ended: OnceLock<End>,
 }
 
 struct End {
     failure: Failure,
-    /// Dials in a row that the hub did not answer, this one included.
+    /// The number of dials in a row that the hub did not answer, including this one.
     unanswered: u32,
 }
 
@@ -52,7 +52,7 @@ impl Life {
         Self { place, opened: OnceLock::new(), ended: OnceLock::new() }
     }
 
-    /// Waits until a dial is due.
+    /// Waits until the backoff allows a dial.
     pub(super) async fn until_due(&self) {
         let not_before = self.place.redial().not_before();
         if let Some(at) = not_before {
@@ -60,13 +60,14 @@ impl Life {
         }
     }
 
-    /// Dials when it is this one's turn.
+    /// Dials, within the rate limit of the address.
     pub(super) async fn dial(&self) -> Result<Box<dyn Transport>, Failure> {
         let dialled = self.place.limit.dial(&self.place.backoff, self.place.endpoint.dial()).await;
         dialled.map_err(|failure| self.confirmed(failure))
     }
 
-    /// One odd answer may be that of something in between that is about to go; the second in a row is final.
+    /// Treats the first protocol mismatch as transient, because it may come from a proxy that is about to go;
+    /// the second in a row is final.
     pub(super) fn confirmed(&self, failure: Failure) -> Failure {
         let odd = matches!(failure, Failure::Misconfigured(_));
         let was_odd = self.place.was_odd.swap(odd, Ordering::Relaxed);
@@ -76,7 +77,7 @@ impl Life {
         }
     }
 
-    /// The hub said `open`, and what its container is called.
+    /// The hub sent `open`, with the id of its container.
     pub(super) fn opened(&self, container: &str) {
         let now = Instant::now();
         if self.opened.set(now).is_err() {
@@ -97,7 +98,7 @@ impl Life {
         self.opened.get().is_some()
     }
 
-    /// The connection is over. The first reason counts; whoever asks for a connection from now on gets another.
+    /// The connection has ended. Only the first reason counts. From now on the slot makes a new connection.
     pub(super) fn end(&self, failure: &Failure) {
         self.ended.get_or_init(|| {
             let opened = self.opened.get().copied();
@@ -117,7 +118,7 @@ impl Life {
         });
     }
 
-    /// The connection is over because nobody wants it any more.
+    /// The connection was closed because nobody uses it any more.
     pub(super) fn end_unused(&self, failure: &Failure) {
         self.ended.get_or_init(|| {
             let Endpoint { namespace, hub, .. } = &*self.place.endpoint;
@@ -126,12 +127,12 @@ impl Life {
         });
     }
 
-    /// Why it is over, if it is.
+    /// The reason for the end, if the connection has ended.
     pub(super) fn failure(&self) -> Option<&Failure> {
         self.ended.get().map(|end| &end.failure)
     }
 
-    /// Dials in a row that the hub did not answer, up to the end of this connection.
+    /// The number of dials in a row that the hub did not answer, up to the end of this connection.
     pub(super) fn unanswered(&self) -> u32 {
         self.ended.get().map_or(0, |end| end.unanswered)
     }

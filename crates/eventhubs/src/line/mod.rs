@@ -1,4 +1,4 @@
-//! One TCP connection and everything on it, owned by one task.
+//! One AMQP connection and all links on it, owned by one task.
 //!
 //! ```text
 //!   receivers, producers ── Command (bounded) ──►┐
@@ -6,19 +6,19 @@
 //!                        ◄── Inbox, oneshot ─────┘
 //! ```
 //!
-//! A line lives as long as its connection. When that is lost, everyone on it is told, and the next who asks its
-//! [`Slot`] gets a new one, which is dialled when the backoff of the slot is over; whoever asks meanwhile waits for the
-//! same dial. When nobody holds it any more, the connection is closed in good order.
+//! A [`Line`] lives as long as its connection. When that is lost, every user on it gets an error, and the
+//! next one that asks the [`Slot`] gets a new connection, which is dialled when the slot's backoff is over;
+//! all users wait for the same dial. When no user is left, the connection is closed gracefully.
 //!
 //! | file | owns |
 //! |---|---|
-//! | `redial.rs` | when to dial again: one backoff, whoever waits |
-//! | `life.rs` | the dial, the hub's `open` and the end, told once each |
-//! | `task.rs` | the loop: commands, events of the connection, time |
-//! | `attention.rs` | what can be said without a queue: more credit, no longer wanted, given up |
-//! | `sessions.rs` | which link lives in which session |
-//! | `tokens.rs` | what has been put on `$cbs`, and when it is to be renewed |
-//! | `requests.rs` | questions and answers, on `$cbs` and `$management` |
+//! | `redial.rs` | the time of the next dial: one backoff for all users |
+//! | `life.rs` | the life cycle: the dial, the hub's `open` and the end, each logged once |
+//! | `task.rs` | the event loop: commands, events of the connection, timers |
+//! | `attention.rs` | signals without a queue: more credit, link released, connection abandoned |
+//! | `sessions.rs` | the assignment of links to sessions |
+//! | `tokens.rs` | the tokens that were put on `$cbs`, and their renewal |
+//! | `requests.rs` | requests and responses on `$cbs` and `$management` |
 //! | `receiving.rs`, `sending.rs` | the links that carry events |
 
 mod attention;
@@ -50,10 +50,10 @@ use crate::inbox::Keeper;
 use attention::Attention;
 use life::{Life, Place};
 
-/// So many commands wait for a connection. Each of them is somebody's who waits for its answer.
+/// The maximum length of the command queue. Every queued command has a caller that awaits its reply.
 const MOST_COMMANDS: usize = 4_096;
 
-/// Names a link of this process, across all connections, for good.
+/// Identifies a link of this process across all connections; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key(u64);
 
@@ -64,38 +64,38 @@ impl Key {
     }
 }
 
-/// A receiver as it is wanted.
+/// The specification of a receiver link.
 #[derive(Clone, Debug)]
 pub(crate) struct ReceiverWish {
     pub(crate) address: Address,
     pub(crate) start: Start,
     pub(crate) epoch: Option<Epoch>,
-    /// Empty if it has none.
+    /// The receiver's name; empty if it has none.
     pub(crate) name: String,
 }
 
-/// A message on its way.
+/// An encoded message to send.
 #[derive(Clone)]
 pub(crate) struct Outgoing {
     pub(crate) format: u32,
     pub(crate) bytes: Bytes,
 }
 
-/// What a connection is asked to do.
+/// A command to a connection's task.
 pub(crate) enum Command {
-    /// Ask `$management`; the answer is a response.
+    /// Send a request to `$management`; the answer is a response.
     Ask { query: Query, reply: oneshot::Sender<Result<Bytes, Failure>> },
-    /// Open a link that receives.
+    /// Open a receiver link.
     Receive { key: Key, wish: ReceiverWish, inbox: Keeper },
-    /// Open a link that sends; the answer is the largest message that it takes.
+    /// Open a sender link; the answer is the maximum message size of the link.
     Attach { key: Key, address: Address, opened: oneshot::Sender<Result<usize, Failure>> },
-    /// Send on such a link.
+    /// Send a message on such a link.
     Send { key: Key, message: Outgoing, reply: oneshot::Sender<Result<(), Failure>> },
 }
 
 impl Command {
     fn fail(self, failure: Failure) {
-        // Whoever does not listen any more does not need to know.
+        // If the receiver of the reply is gone, nobody needs the failure.
         match self {
             Self::Ask { reply, .. } => drop(reply.send(Err(failure))),
             Self::Receive { inbox, .. } => inbox.end(failure),
@@ -105,7 +105,7 @@ impl Command {
     }
 }
 
-/// A connection, to those who use it.
+/// A handle to a connection, for its users.
 pub(crate) struct Line {
     commands: mpsc::Sender<Command>,
     attention: Arc<Attention>,
@@ -120,7 +120,8 @@ impl Line {
         let life = Arc::new(Life::new(place));
         let (run, watched) = (task::run(life.clone(), receiver, attention.clone()), life.clone());
         tokio::spawn(async move {
-            // Whoever waits for it hears that the connection is gone; whoever asks next gets a new one.
+            // Callers that wait get an error because the connection is gone; the next one gets a new
+            // connection.
             if let Err(panicked) = panics::caught_async(run).await {
                 tracing::error!(%panicked, "the task of a connection panicked");
                 watched.end(&Failure::lost("its task panicked"));
@@ -129,7 +130,7 @@ impl Line {
         Arc::new(Self { commands, attention, life })
     }
 
-    /// Gives a command. If that is not possible, whoever waits for its answer is told.
+    /// Posts a command. If that fails, the waiting caller gets the failure.
     pub(crate) fn post(&self, command: Command) {
         match self.commands.try_send(command) {
             Ok(()) => {}
@@ -143,47 +144,47 @@ impl Line {
         }
     }
 
-    /// Asks to look at the credit of a receiver.
+    /// Asks the task to refill the credit of a receiver.
     pub(crate) fn refill(&self, key: Key) {
         self.attention.refill(key);
     }
 
-    /// Says that a link is no longer wanted.
+    /// Marks a link as no longer wanted.
     pub(crate) fn release(&self, key: Key) {
         self.attention.release(key);
     }
 
-    /// Gives the connection up: it did not answer in time.
+    /// Abandons the connection, because it did not answer in time.
     pub(crate) fn condemn(&self, why: &str) {
         self.life.end(&Failure::lost(why));
         self.attention.condemn(why);
     }
 
-    /// Whether the connection is lost, or never came about. The next one is dialled when it is time; who asks for it
-    /// needs no backoff of its own.
+    /// True if the connection is lost, or was never made. The next one is dialled when the slot's backoff is
+    /// over; its users need no backoff of their own.
     pub(crate) fn is_over(&self) -> bool {
-        // A runtime that shuts down drops the task, which then tells nobody.
+        // A runtime that shuts down drops the task without recording a failure.
         self.life.failure().is_some() || self.commands.is_closed()
     }
 
-    /// Whether the hub has said `open`.
+    /// True if the hub has sent `open`.
     pub(crate) fn was_opened(&self) -> bool {
         self.life.was_opened()
     }
 
-    /// Dials in a row that the hub did not answer, if this connection is over.
+    /// The number of dials in a row that the hub did not answer, if this connection has ended.
     pub(crate) fn unanswered_dials(&self) -> u32 {
         self.life.unanswered()
     }
 
-    /// How often in a row something failed, with one failure more on this connection: who comes in the middle of an
-    /// outage learns of it from the next dial.
+    /// The number of failures in a row, after one more failure on this connection: a user that arrives in the
+    /// middle of an outage also counts the unanswered dials before it.
     pub(crate) fn failures_after(&self, failures: u32) -> u32 {
         failures.saturating_add(1).max(self.unanswered_dials())
     }
 }
 
-/// The place of one connection, which comes and goes.
+/// Holds the current connection, and replaces it when it has ended.
 pub(crate) struct Slot {
     place: Arc<Place>,
     line: Mutex<Option<Arc<Line>>>,
@@ -195,7 +196,7 @@ impl Slot {
         Self { place, line: Mutex::new(None) }
     }
 
-    /// The connection that is there, or a new one. It may still be on its way, or wait for its turn.
+    /// The current connection, or a new one. It may still be dialling, or waiting for its backoff.
     pub(crate) fn line(&self) -> Arc<Line> {
         let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         match &*line {

@@ -1,4 +1,4 @@
-//! Links that receive events.
+//! Receiver links: from the hub to the client.
 
 use bytes::Bytes;
 use ephor_amqp::connection::LinkId;
@@ -16,12 +16,12 @@ const EPOCH: &str = "com.microsoft:epoch";
 const RECEIVER_NAME: &str = "com.microsoft:receiver-name";
 const RUNTIME_METRICS: &str = "com.microsoft:enable-receiver-runtime-metric";
 
-/// A receiver, from the wish to its end.
+/// The state of a receiver link, from the command to its end.
 pub(super) struct Inlet {
     wish: ReceiverWish,
     audience: String,
     pub(super) inbox: Keeper,
-    /// None until there is a token.
+    /// None until the token is accepted.
     link: Option<LinkId>,
 }
 
@@ -77,7 +77,7 @@ impl Task {
         }
     }
 
-    /// Grants credit for what there is room for.
+    /// Grants the credit for which there is room.
     pub(super) fn refill(&mut self, key: Key) {
         let Some(inlet) = self.receivers.get(&key) else { return };
         let Some(link) = inlet.link else { return };
@@ -87,8 +87,8 @@ impl Task {
         }
     }
 
-    /// The receiver is not wanted any more. It ends when the hub agrees, so that whoever waits for that knows
-    /// its place is free.
+    /// Closes a receiver that is no longer wanted. It ends when the hub confirms, so that callers that wait
+    /// for the end know that the hub has released it.
     pub(super) fn close_receiver(&mut self, key: Key) {
         let Some(inlet) = self.receivers.get(&key) else { return };
         match inlet.link {
@@ -108,7 +108,8 @@ impl Task {
 
 fn attach(wish: &ReceiverWish, key: Key, container: &str) -> Attach {
     let mut attach = Attach::receiver(format!("{container}-{}", key.0), wish.address.to_string());
-    // Nothing is settled: what was handed out is the receiver's business, and so is what to ask for again.
+    // Deliveries are pre-settled: the receiver tracks what it has returned, and asks again for the rest after
+    // a reconnect.
     attach.sender_settles = Some(SenderSettles::Settled);
     attach.receiver_settles = Some(ReceiverSettles::First);
     let mut filter = Vec::new();

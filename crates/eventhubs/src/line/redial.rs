@@ -1,49 +1,50 @@
-//! Decides when a connection is dialled again: one backoff for all that hangs on it.
+//! Decides when a lost connection is dialled again: one backoff for all its users.
 //!
 //! ```text
 //!   lost ─ up to the first wait ─► dial ─ 2 x first ─► dial ─ 4 x first ─► dial …   up to 2 s in the first minute,
 //!                                                                                then up to the longest wait
 //! ```
 //!
-//! The first wait is chance alone, so that clients that lose the same hub in the same moment do not dial in the same
-//! moment. A connection that is lost soon after it was made does not start the series anew.
+//! The first wait is random, between zero and the first backoff, so that clients that lose the same hub at
+//! the same moment do not dial at the same moment. A connection that is lost soon after it was made does not
+//! restart the series.
 
 use std::time::Duration;
 
 use ephor_core::failure::Backoff;
 use tokio::time::Instant;
 
-/// While an outage is short, no wait is longer: who comes back soon shall be noticed soon.
+/// The maximum wait while an outage is short: a hub that comes back soon is noticed soon.
 const MAX_WAIT_IN_SHORT_OUTAGE: Duration = Duration::from_secs(2);
 
-/// So long an outage counts as short.
+/// An outage counts as short for this long.
 const SHORT_OUTAGE: Duration = Duration::from_secs(60);
 
-/// The attempts at one connection.
+/// The backoff state of one connection.
 pub(super) struct Redial {
     backoff: Backoff,
-    /// Dials that failed and connections that did not last, in a row.
+    /// The number of failed dials and short-lived connections in a row.
     failures: u32,
-    /// Dials in a row to which the hub did not say `open`.
+    /// The number of dials in a row that the hub did not answer with `open`.
     unanswered: u32,
     down_since: Option<Instant>,
     not_before: Option<Instant>,
 }
 
-/// A time without a connection.
+/// A period without a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outage {
     pub(super) length: Duration,
-    /// That the hub did not answer.
+    /// The number of dials that the hub did not answer.
     pub(super) dials: u32,
 }
 
-/// What the end of a connection means.
+/// The consequences of a connection's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ended {
-    /// Whether an outage begins with it.
+    /// True if an outage begins with it.
     pub(super) first: bool,
-    /// Dials in a row to which the hub did not say `open`.
+    /// The number of dials in a row that the hub did not answer with `open`.
     pub(super) unanswered: u32,
 }
 
@@ -52,18 +53,18 @@ impl Redial {
         Self { backoff, failures: 0, unanswered: 0, down_since: None, not_before: None }
     }
 
-    /// No dial may come before this.
+    /// The earliest time of the next dial.
     pub(super) fn not_before(&self) -> Option<Instant> {
         self.not_before
     }
 
-    /// The hub said `open`. The outage that is over, if there was one.
+    /// The hub sent `open`. Returns the outage that has ended, if there was one.
     pub(super) fn opened(&mut self, now: Instant) -> Option<Outage> {
         let dials = std::mem::take(&mut self.unanswered);
         self.down_since.take().map(|since| Outage { length: now.duration_since(since), dials })
     }
 
-    /// The connection is over; `opened` says since when it stood, if it did.
+    /// The connection has ended. `opened` is the time at which it was established, if it was.
     pub(super) fn ended(&mut self, now: Instant, opened: Option<Instant>, chance: u64) -> Ended {
         let first = self.down_since.is_none();
         let since = *self.down_since.get_or_insert(now);
@@ -74,7 +75,8 @@ impl Redial {
         if opened.is_none() {
             self.unanswered = self.unanswered.saturating_add(1);
         }
-        // What stood as long as the longest wait does not make anybody dial more often than that.
+        // A connection that lasted for the longest wait resets the backoff: dials still come no more often
+        // than that.
         let lasted = opened.is_some_and(|opened| now.duration_since(opened) >= most);
         self.failures = if lasted { 1 } else { self.failures.saturating_add(1) };
         let backoff = Backoff { first: self.backoff.first.min(most), most };
@@ -97,7 +99,7 @@ mod tests {
         Duration::from_millis(count)
     }
 
-    /// The waits of an outage in which every dial fails at once, in milliseconds.
+    /// The waits of an outage in which every dial fails immediately, in milliseconds.
     fn waits(redial: &mut Redial, mut now: Instant, count: usize, chance: u64) -> Vec<u128> {
         let next = || {
             redial.ended(now, None, chance);

@@ -1,8 +1,8 @@
-//! Questions and answers, on `$cbs` and `$management`.
+//! Requests and responses on `$cbs` and `$management`.
 //!
-//! Each of the two is a pair of links in one session: one for the questions, one for the answers. A pair is
-//! attached when it is first needed, and again after the hub ended it; the service allows only one pair of `$cbs`
-//! on a connection.
+//! Each of the two nodes uses a pair of links in one session: one for requests, one for responses. A pair is
+//! attached on first use, and again after the hub has detached it; the service allows only one pair for
+//! `$cbs` on a connection.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,13 +21,13 @@ use super::tokens::Waiter;
 use crate::credential::Token;
 use crate::failure::Failure;
 
-/// So many questions wait for their answers.
+/// The maximum number of requests without a response.
 const MOST_QUESTIONS: usize = 2_048;
 
-/// So many answers may come before credit is given again.
+/// The credit of the response link.
 const ANSWER_CREDIT: u32 = 100;
 
-/// Which pair.
+/// The node that a pair of links is attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PairName {
     Cbs,
@@ -43,11 +43,11 @@ impl PairName {
     }
 }
 
-/// What an answer is for.
+/// The purpose of a request, to route its response.
 pub(super) enum Purpose {
     /// This token was put for this audience.
     Token(String, Token),
-    /// Somebody asked, with the token of this audience.
+    /// A caller's request, with the token of this audience.
     Ask(String, oneshot::Sender<Result<Bytes, Failure>>),
 }
 
@@ -61,11 +61,11 @@ pub(super) struct Pair {
     name: PairName,
     sender: Option<LinkId>,
     receiver: Option<LinkId>,
-    /// How many of the two are attached.
+    /// The number of the two links that are attached.
     attached: usize,
-    /// Not sent yet.
+    /// Requests that are not sent yet.
     queue: VecDeque<Question>,
-    /// By the question's id: the delivery that carried it.
+    /// Requests without a response, by id, with the id of the delivery that carried them.
     waiting: BTreeMap<u64, (u32, Purpose)>,
     next: u64,
 }
@@ -83,7 +83,7 @@ impl Pair {
         }
     }
 
-    /// Forgets the links and everything that waits.
+    /// Forgets the links, and returns the purposes of all open requests.
     pub(super) fn take_all(&mut self) -> Vec<Purpose> {
         let before = std::mem::replace(self, Self { next: self.next, ..Self::new(self.name) });
         let sent = before.waiting.into_values().map(|(_, purpose)| purpose);
@@ -113,13 +113,13 @@ impl Task {
         self.authorize(self.management_audience(&query), Waiter::Ask(query, reply));
     }
 
-    /// What a token has to be for, that such a question may be asked.
+    /// The audience of the token that such a request needs.
     pub(super) fn management_audience(&self, query: &Query) -> String {
         let address = Address::Management { hub: Some(query.hub().clone()) };
         address.audience(self.endpoint.namespace.as_str())
     }
 
-    /// Asks; `write` writes the question, which has this id and wants its answer at this address.
+    /// Sends a request; `write` encodes it with the given id and reply address.
     pub(super) fn ask(
         &mut self,
         name: PairName,
@@ -184,7 +184,7 @@ impl Task {
         self.pump_requests(name);
     }
 
-    /// One of the two is gone, so both are.
+    /// If one of the two links ends, the other is closed as well.
     pub(super) fn on_pair_detached(&mut self, name: PairName, failure: &Failure) {
         let pair = self.pair(name);
         let links = [pair.sender, pair.receiver];
@@ -212,7 +212,7 @@ impl Task {
                     let Some(Question { id, purpose, .. }) = pair.queue.pop_front() else { return };
                     pair.waiting.insert(id, (delivery, purpose));
                 }
-                // The end of a link comes as an event of its own.
+                // The end of a link is reported as an event of its own.
                 Sent::Blocked(_) | Sent::Gone => return,
             }
         }

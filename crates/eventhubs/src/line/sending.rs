@@ -1,4 +1,4 @@
-//! Links that send events.
+//! Sender links: from the client to the hub.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,20 +14,20 @@ use super::tokens::Waiter;
 use super::{Key, Outgoing};
 use crate::failure::Failure;
 
-/// What a hub takes that does not say.
+/// The maximum message size of a hub that announces none.
 const USUAL_MESSAGE_SIZE: u64 = 1 << 20;
 
 type Reply = oneshot::Sender<Result<(), Failure>>;
 
-/// A sender, from the wish to its end.
+/// The state of a sender link, from the command to its end.
 pub(super) struct Outlet {
     address: String,
     audience: String,
     link: Option<LinkId>,
     opened: Option<oneshot::Sender<Result<usize, Failure>>>,
-    /// Not sent yet. Whoever sends bounds how many there are.
+    /// Messages that are not sent yet. The producer bounds their number.
     queue: VecDeque<(Outgoing, Reply)>,
-    /// Sent, and not settled yet.
+    /// Messages that are sent and not settled yet, by delivery id.
     unsettled: BTreeMap<u32, Reply>,
 }
 
@@ -118,7 +118,7 @@ impl Task {
                     let Some((_, reply)) = outlet.queue.pop_front() else { return };
                     outlet.unsettled.insert(delivery, reply);
                 }
-                // The end of a link comes as an event of its own.
+                // The end of a link is reported as an event of its own.
                 Sent::Blocked(_) | Sent::Gone => return,
             }
         }
@@ -162,10 +162,10 @@ impl Task {
     }
 }
 
-/// What became of a message.
+/// The result of a send, from the outcome of its delivery.
 pub(super) fn outcome_of(outcome: Option<&Outcome>) -> Result<(), Failure> {
     match outcome {
-        // Settled without a word is as good as accepted.
+        // Settled without an outcome counts as accepted.
         Some(Outcome::Accepted) | None => Ok(()),
         Some(Outcome::Rejected(Some(error))) => Err(Failure::of_error(Some(error.clone()))),
         Some(Outcome::Rejected(None)) => Err(Failure::refused(Refusal::new(

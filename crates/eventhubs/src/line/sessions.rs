@@ -1,17 +1,17 @@
-//! Which link lives in which session.
+//! Assigns links to sessions.
 //!
-//! Links of one kind share sessions: a large event on its way out holds up no request, and a hub that ends a
-//! session ends few links with it. The service takes at most 256 links in one.
+//! Links of one kind share sessions: a large event that is being sent does not delay a request, and a hub
+//! that ends a session ends few links with it. The service allows at most 256 links in a session.
 
 use std::collections::BTreeMap;
 
 use ephor_amqp::Connection;
 use ephor_amqp::connection::SessionId;
 
-/// So many links share a session.
+/// The maximum number of links in a session.
 const LINKS: usize = 64;
 
-/// What links of a session are for.
+/// The purpose of a session's links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Requests,
@@ -19,12 +19,12 @@ pub(super) enum Kind {
     Senders,
 }
 
-/// The sessions of a connection, and how many links each has.
+/// The sessions of a connection, and the number of links in each.
 #[derive(Default)]
 pub(super) struct Sessions(BTreeMap<SessionId, (Kind, usize)>);
 
 impl Sessions {
-    /// A session for so many links of a kind; none if the hub allows no more.
+    /// Returns a session with room for `links` more links of a kind; none if the hub allows no more sessions.
     pub(super) fn place(
         &mut self,
         connection: &mut Connection,
@@ -40,7 +40,7 @@ impl Sessions {
         Some(session)
     }
 
-    /// A link of this session is gone.
+    /// A link of this session has ended.
     pub(super) fn left(&mut self, session: SessionId) {
         if let Some((_, used)) = self.0.get_mut(&session) {
             *used = used.saturating_sub(1);

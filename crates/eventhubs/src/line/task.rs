@@ -1,4 +1,4 @@
-//! The loop of a connection.
+//! The event loop of a connection.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use super::{Command, Key};
 use crate::endpoint::{Endpoint, Transport};
 use crate::failure::Failure;
 
-/// How long a connection that nobody uses any more may take to end in good order.
+/// The time limit for closing a connection gracefully.
 const TIME_FOR_GOODBYE: Duration = Duration::from_secs(10);
 
 const UNUSED: &str = "the connection was closed, since nobody used it";
 
-/// Whose a link is.
+/// The user of a link.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Owner {
     Receiver(Key),
@@ -36,11 +36,11 @@ pub(super) enum Owner {
     Request(PairName),
 }
 
-/// A connection and all that hangs on it.
+/// A connection and all links on it.
 pub(super) struct Task {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) driver: Driver<Box<dyn Transport>>,
-    /// Whose each link is, and in which session.
+    /// The user and the session of each link.
     pub(super) links: BTreeMap<LinkId, (Owner, SessionId)>,
     pub(super) sessions: Sessions,
     pub(super) tokens: Tokens,
@@ -48,13 +48,13 @@ pub(super) struct Task {
     pub(super) management: Pair,
     pub(super) receivers: BTreeMap<Key, Inlet>,
     pub(super) senders: BTreeMap<Key, Outlet>,
-    /// Receivers that got something in this turn.
+    /// Receivers that got deliveries in this turn.
     pub(super) fresh: BTreeSet<Key>,
     open: bool,
     life: Arc<Life>,
 }
 
-/// Connects and serves until the connection is over or nobody wants it any more.
+/// Connects, and serves until the connection has ended or nobody uses it any more.
 pub(super) async fn run(life: Arc<Life>, mut commands: mpsc::Receiver<Command>, attention: Arc<Attention>) {
     let dialled = tokio::select! {
         biased;
@@ -83,7 +83,7 @@ pub(super) async fn run(life: Arc<Life>, mut commands: mpsc::Receiver<Command>, 
     }
 }
 
-/// Takes no more commands: whoever has one needs another connection, and is told why.
+/// Refuses all further commands, with the reason: their callers need another connection.
 fn turn_away(commands: &mut mpsc::Receiver<Command>, failure: &Failure, life: &Life) {
     life.end(failure);
     commands.close();
@@ -118,7 +118,7 @@ impl Task {
 
     async fn serve(&mut self, commands: &mut mpsc::Receiver<Command>, attention: &Attention) -> Failure {
         loop {
-            // What has been read is taken in one go; receivers are woken once for all of it.
+            // Handle everything that was read in one go, so that receivers are woken only once.
             while let Some(event) = self.connection().next_event() {
                 if let Some(failure) = self.on_event(event) {
                     return self.end(failure, commands).await;
@@ -126,7 +126,7 @@ impl Task {
             }
             self.after_turn();
             let renewal = self.tokens.next_renewal();
-            // Those who wait for the hub come before the hub: what it sends is bounded by credit.
+            // Commands take precedence over frames from the hub, whose number is bounded by credit.
             tokio::select! {
                 biased;
                 wishes = attention.next() => {
@@ -162,8 +162,8 @@ impl Task {
         }
     }
 
-    /// Tells everyone, and then the hub, where it still listens. A hub that fell silent does not, and nobody
-    /// waits for it.
+    /// Fails everything first, then closes the connection gracefully. Nobody waits for the close, because an
+    /// unresponsive hub may not answer.
     async fn end(&mut self, failure: Failure, commands: &mut mpsc::Receiver<Command>) -> Failure {
         turn_away(commands, &failure, &self.life);
         self.fail_everything(&failure);
@@ -171,7 +171,8 @@ impl Task {
         failure
     }
 
-    /// Until the last byte is out, or it took too long: TLS says goodbye, too, and has no time limit of its own.
+    /// Flushes the connection until the last byte is sent, within a time limit: the TLS close has none of its
+    /// own.
     async fn say_goodbye(&mut self) {
         let out = async { while self.driver.next().await.is_some() {} };
         timeout_at(Instant::now() + TIME_FOR_GOODBYE, out).await.ok();
@@ -200,7 +201,7 @@ impl Task {
         None
     }
 
-    /// Takes note of what the hub did; a failure if the connection is over.
+    /// Handles an event of the connection; a failure if the connection has ended.
     fn on_event(&mut self, event: Event) -> Option<Failure> {
         match event {
             Event::Delivery(delivery) => self.on_delivery(delivery),
@@ -222,7 +223,7 @@ impl Task {
                 return Some(self.life.confirmed(self.endpoint.wants_tls()));
             }
             Event::Closed(closed) => return Some(Failure::of_closed(closed)),
-            // A client is not asked for links, and drains none.
+            // A client accepts no links from the hub, and drains none.
             Event::AttachRequested { link, .. } => {
                 let error = Error::new(
                     ephor_amqp::performative::condition::NOT_ALLOWED,
@@ -287,7 +288,7 @@ impl Task {
         }
     }
 
-    /// Tells receivers what has come, and the hub how much more may come.
+    /// Refills the credit of receivers that got deliveries, and wakes them.
     fn after_turn(&mut self) {
         for key in std::mem::take(&mut self.fresh) {
             self.refill(key);

@@ -1,15 +1,16 @@
-//! What has been put on `$cbs`, and when it is to be renewed.
+//! Puts tokens on `$cbs` and renews them before they expire.
 //!
 //! ```text
 //!   wanted ─► Fetching ─token─► Putting ─202─► valid ──── three quarters of its life ───► Fetching …
-//!                 └───── no ───────┴─ no ─► whoever waits is told; a renewal is tried again
+//!                 └── failed ──────┴ refused ─► waiters get the error; a renewal is retried
 //! ```
 //!
-//! Each link has an audience of its own, as the SDKs have it. A token whose link is gone is not renewed.
+//! Each link has an audience of its own, as in the SDKs. A token whose link has ended is not renewed.
 //!
-//! A token ends by the wall clock, which goes on while the machine is suspended, and can be set. So both clocks are
-//! looked at, and a token is renewed when either says so. One that is over by the wall clock is used for nothing new,
-//! and one that the hub calls expired is renewed at once, whatever the clocks say.
+//! A token expires by the wall clock, which continues while the machine is suspended, and can be set. So both
+//! clocks are checked, and a token is renewed when either says so. A token that has expired by the wall clock
+//! is not used for anything new, and one that the hub calls expired is renewed immediately, whatever the
+//! clocks say.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -31,16 +32,16 @@ use super::task::Task;
 use crate::credential::{Token, TokenError};
 use crate::failure::Failure;
 
-/// A renewal that failed is tried again after this, or sooner if less is left.
+/// The delay before a failed renewal is retried; shorter if less of the token's life is left.
 const RENEW_AGAIN: Duration = Duration::from_secs(30);
 
-/// The wall clock is looked at this often.
+/// The interval at which the wall clock is checked.
 const LOOK_AT_WALL: Duration = Duration::from_secs(30);
 
-/// No renewal comes sooner after another.
+/// The minimum delay between two renewals.
 const LEAST_BETWEEN: Duration = Duration::from_millis(250);
 
-/// Who waits for a token.
+/// A link or request that waits for a token.
 pub(super) enum Waiter {
     Receiver(Key),
     Sender(Key),
@@ -49,21 +50,21 @@ pub(super) enum Waiter {
 
 #[derive(Default)]
 struct Audience {
-    /// Links and requests that need it.
+    /// The number of links and requests that need it.
     users: usize,
-    /// The newest token; what the hub accepted, if any was.
+    /// The newest token that the hub accepted.
     token: Option<Token>,
     valid: bool,
     /// A token is being fetched or put.
     busy: bool,
     renew_at: Option<Instant>,
-    /// The same by the wall clock, while nothing is being done about it.
+    /// The renewal time by the wall clock; none while a renewal is under way or waits for a retry.
     renew_at_wall: Option<Timestamp>,
     waiting: Vec<Waiter>,
 }
 
 impl Audience {
-    /// Whether something new may be done with its token.
+    /// True if the token may be used for something new.
     fn is_usable(&self, wall: Timestamp) -> bool {
         self.valid && self.token.as_ref().is_some_and(|token| token.expires_at > wall)
     }
@@ -79,12 +80,13 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    /// When to look after tokens: nobody tells when the wall clock was set.
+    /// The next time to check tokens. It is never later than the next check of the wall clock, because
+    /// nothing signals that the clock was set.
     pub(super) fn next_renewal(&self) -> Option<Instant> {
         self.renewals.first().map(|(at, _)| (*at).min(Instant::now() + LOOK_AT_WALL))
     }
 
-    /// Those that are due by the wall clock are due now.
+    /// Makes the tokens that are due by the wall clock due now.
     fn look_at_wall(&mut self, now: Instant, wall: Timestamp) {
         let is_due = |found: &Audience| !found.busy && found.renew_at_wall.is_some_and(|at| at <= wall);
         let due = self.audiences.iter().filter(|(_, found)| is_due(found)).map(|(audience, _)| audience);
@@ -93,8 +95,8 @@ impl Tokens {
         }
     }
 
-    /// Sees to it that a token is looked after at this time, and at no other: renewed, or asked about if it is on
-    /// its way.
+    /// Schedules the next check of a token, and replaces the previous one: a renewal, or the deadline of an
+    /// answer if a token is on its way.
     fn schedule(&mut self, audience: &str, at: Instant) {
         self.unschedule(audience);
         if let Some(found) = self.audiences.get_mut(audience) {
@@ -104,7 +106,7 @@ impl Tokens {
         }
     }
 
-    /// Sees to it that a token is renewed after this time, by either clock.
+    /// Schedules the renewal of a token after `pause`, by either clock.
     fn schedule_renewal(&mut self, audience: &str, (now, wall): (Instant, Timestamp), pause: Duration) {
         self.schedule(audience, now + pause);
         if let Some(found) = self.audiences.get_mut(audience) {
@@ -129,15 +131,16 @@ impl Tokens {
     }
 }
 
-/// How long to wait before a token is renewed that counts for so long; for ever if that is of no use.
+/// The delay before the renewal of a token with `left` of its life remaining; none if a renewal would not
+/// help.
 ///
-/// A credential may keep a token until shortly before its end, so one that came again is asked for again; but one
-/// that cannot be renewed stays as it is until the hub has had enough of it.
+/// A credential may return a cached token until shortly before its expiry, so a token that came unchanged is
+/// requested again; but one that cannot be renewed is used until the hub rejects it.
 fn before_renewal(left: Duration, newer: bool) -> Option<Duration> {
     (newer || left > LEAST_BETWEEN).then(|| (left * 3 / 4).max(LEAST_BETWEEN))
 }
 
-/// How long to wait after a renewal that failed.
+/// The delay after a failed renewal.
 fn before_next_try(left: Duration) -> Duration {
     match left.is_zero() {
         true => RENEW_AGAIN,
@@ -146,7 +149,7 @@ fn before_next_try(left: Duration) -> Duration {
 }
 
 impl Task {
-    /// Goes on with `waiter` once there is a token for its audience; at once if none is needed.
+    /// Continues with `waiter` once there is a token for its audience; immediately if none is needed.
     pub(super) fn authorize(&mut self, audience: String, waiter: Waiter) {
         if self.endpoint.credential.is_none() {
             return self.authorized(waiter, None);
@@ -165,7 +168,7 @@ impl Task {
         }
     }
 
-    /// A user of this audience is gone.
+    /// A user of this audience has ended.
     pub(super) fn unauthorize(&mut self, audience: &str) {
         if let Some(found) = self.tokens.audiences.get_mut(audience) {
             found.users = found.users.saturating_sub(1);
@@ -175,7 +178,7 @@ impl Task {
         }
     }
 
-    /// Renews a token now; the hub has to answer in time.
+    /// Renews a token now, with a deadline for the hub's answer.
     fn fetch_again(&mut self, audience: &str) {
         self.fetch(audience.to_owned());
         let answer_by = Instant::now() + self.endpoint.token_time() + self.endpoint.answer_time;
@@ -238,12 +241,13 @@ impl Task {
         let Some(found) = self.tokens.audiences.get_mut(audience) else { return };
         found.busy = false;
         let waiting = std::mem::take(&mut found.waiting);
-        // Whoever is told does not count any more; one that was closed meanwhile does not anyway.
+        // Waiters that get the failure are no longer users; one that was closed meanwhile has already been
+        // subtracted.
         let told = waiting.into_iter().filter_map(|waiter| self.fail_waiter(waiter, failure)).count();
         let Some(found) = self.tokens.audiences.get_mut(audience) else { return };
         found.users = found.users.saturating_sub(told);
         let Some(token) = found.token.as_ref().filter(|_| found.users > 0) else {
-            // The next one begins anew.
+            // The next user of the audience starts over.
             return self.tokens.forget(audience);
         };
         tracing::warn!(audience, reason = %failure, "token not renewed, trying again");
@@ -251,7 +255,7 @@ impl Task {
         self.tokens.schedule(audience, Instant::now() + before_next_try(left));
     }
 
-    /// The hub refused something for this audience: if its token was the reason, it gets a new one at once.
+    /// Renews the token of this audience immediately if it was the reason for this failure.
     pub(super) fn renew_if_unauthorized(&mut self, audience: &str, failure: &Failure) {
         if failure.condition() != Some(&Condition::UnauthorizedAccess) {
             return;
@@ -262,7 +266,7 @@ impl Task {
         }
     }
 
-    /// Fetches what it is time for; a failure if the hub has not answered to the last one.
+    /// Renews the tokens that are due; a failure if the hub has not answered the previous renewal in time.
     pub(super) fn renew(&mut self) -> Option<Failure> {
         let now = Instant::now();
         self.tokens.look_at_wall(now, SystemClock.wall());
@@ -294,7 +298,7 @@ impl Task {
         }
     }
 
-    /// Nothing if it is not there any more.
+    /// Returns none if the waiter was already closed.
     pub(super) fn fail_waiter(&mut self, waiter: Waiter, failure: &Failure) -> Option<()> {
         match waiter {
             Waiter::Receiver(key) => self.receivers.remove(&key)?.inbox.end(failure.clone()),
@@ -350,12 +354,12 @@ mod tests {
             tokens.next_renewal().unwrap() <= now + LOOK_AT_WALL,
             "nobody tells that the wall clock was set"
         );
-        // The machine was suspended for two hours, which only the wall clock tells.
+        // The machine was suspended for two hours, which only the wall clock shows.
         let wall = wall + LIFE * 2;
         assert!(!tokens.audiences["hub"].is_usable(wall));
         tokens.look_at_wall(now, wall);
         assert_eq!(due(&tokens), Some(now), "it is over, and not renewed for {:?}", LIFE * 3 / 4);
-        // While it is renewed, the time is that of the answer.
+        // During a renewal the scheduled time is the deadline of the answer.
         tokens.schedule("hub", now + LIFE);
         tokens.look_at_wall(now, wall);
         assert_eq!(due(&tokens), Some(now + LIFE));

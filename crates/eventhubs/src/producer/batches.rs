@@ -1,7 +1,7 @@
-//! Messages that are being filled: one for each key, bounded in number and bytes.
+//! Fills messages, one for each partition key at a time, bounded in number and bytes.
 //!
-//! A message has one key, since the key chooses its partition. Events with different keys that come by turns
-//! therefore fill different messages at the same time; those of one key keep their order.
+//! A message has one key, because the key chooses its partition. Events with alternating keys therefore fill
+//! several messages at the same time; events with one key keep their order.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,17 +13,17 @@ use ephor_wire::batch::{Packer, Push, Refused};
 
 use crate::line::Outgoing;
 
-/// So many messages are filled at the same time.
+/// The maximum number of messages that are being filled.
 const MOST_OPEN: usize = 1_000;
 
-/// All of them together take as much as so many full ones.
+/// The maximum total size of all of them, in full messages.
 const MOST_FULL: usize = 4;
 
 type Key = Option<Arc<str>>;
 
 struct Open {
     packer: Packer,
-    /// The number of its first event.
+    /// The index of its first event.
     first: usize,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Ready {
 }
 
 pub(super) struct Batches {
-    /// The largest message.
+    /// The maximum size of a message.
     limit: usize,
     open: BTreeMap<Key, Open>,
     bytes: usize,
@@ -46,7 +46,7 @@ impl Batches {
         Self { limit, open: BTreeMap::new(), bytes: 0 }
     }
 
-    /// Adds the event with this number; gives back what has to be sent before the next one.
+    /// Adds the event with this index; returns a message that has to be sent before the next event is added.
     pub(super) fn push(
         &mut self,
         index: usize,
@@ -69,7 +69,7 @@ impl Batches {
         if open.packer.push(event)? == Push::Full {
             full = open.take();
             open.first = index;
-            // It would fit into an empty one, and this one is empty now.
+            // It fits into an empty message, and this one is empty now.
             let _added = open.packer.push(event)?;
         }
         self.bytes = self.bytes - before + open.packer.size();
@@ -84,12 +84,12 @@ impl Batches {
         open.take()
     }
 
-    /// Of these on, not all events have been given back.
+    /// The index of the oldest event that has not been returned in a message.
     pub(super) fn first(&self) -> Option<usize> {
         self.open.values().map(|open| open.first).min()
     }
 
-    /// Everything that is left, the oldest first.
+    /// All remaining messages, oldest first.
     pub(super) fn into_rest(self) -> impl Iterator<Item = Ready> {
         let mut rest: Vec<Open> = self.open.into_values().collect();
         rest.sort_unstable_by_key(|open| open.first);
@@ -113,7 +113,7 @@ mod tests {
         ready.iter().map(|ready| ready.events).sum()
     }
 
-    /// Pushes `count` events of `size` bytes by turns under `keys` keys.
+    /// Pushes `count` events of `size` bytes, alternating among `keys` keys.
     fn filled(limit: usize, keys: usize, count: usize, size: usize) -> (Vec<Ready>, Batches) {
         let mut batches = Batches::new(limit);
         let mut sent = Vec::new();

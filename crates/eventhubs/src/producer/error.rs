@@ -1,4 +1,4 @@
-//! Why events were not sent.
+//! Errors of sending.
 
 use ephor_wire::batch::Refused;
 use ephor_wire::condition::Refusal;
@@ -9,38 +9,39 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{failure}")]
 pub struct SendError {
-    /// So many events, from the first on, are stored all the same. Of those behind them some may be, too, if they
-    /// have other keys: who sends again from here loses nothing.
+    /// The number of events, counted from the first, that are stored nevertheless. Some of the later ones may
+    /// be stored, too, if they have other keys: sending again from here loses nothing.
     pub sent: usize,
-    /// What went wrong.
+    /// The cause.
     pub failure: SendFailure,
 }
 
-/// What went wrong with a send.
+/// The cause of a failed send.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendFailure {
-    /// An event that cannot be sent. It was not, nor was what came behind it.
+    /// An event cannot be sent. Neither it nor the events after it were sent.
     #[error("event {index} cannot be sent: {why}")]
     Event {
-        /// Which, counted from 0.
+        /// The index of the event, from 0.
         index: usize,
-        /// Why not.
+        /// The reason.
         why: Refused,
     },
-    /// The hub said no, and would say no again: there is no such hub or partition, the key does not permit
-    /// sending, the message is too large.
+    /// The hub refused the message, and a retry would not help: there is no such hub or partition, the key
+    /// does not permit sending, or the message is too large.
     #[error("the hub refused it: {0}")]
     Refused(Refusal),
-    /// The client is set up so that it cannot reach the hub at all, for example without TLS where the hub wants it.
+    /// The client is configured so that it cannot reach the hub at all, for example without TLS if the hub
+    /// requires it.
     #[error("{0}")]
     Misconfigured(String),
-    /// The hub cannot be reached or is busy; it may pass. What was sent last may be stored nevertheless.
+    /// The hub is unreachable or busy, which may pass. The last message may be stored nevertheless.
     #[error("not acknowledged after {attempts} attempts: {last}")]
     Unavailable {
-        /// How often it was tried.
+        /// The number of attempts.
         attempts: u32,
-        /// What went wrong the last time.
+        /// The failure of the last attempt.
         last: String,
     },
 }

@@ -1,7 +1,7 @@
-//! Sending: one event or many, to a partition, by key, or wherever they may go.
+//! Sends events: one or many, to a partition, by key, or to any partition.
 //!
-//! Events are packed into messages as large as the hub takes. Each target, the hub as a whole or one partition, has
-//! a link of its own and a task that owns it (`sender.rs`): it sends in order, and sends again in order.
+//! Events are packed into messages as large as the hub accepts. Each target, the hub as a whole or one
+//! partition, has a link of its own and a task that owns it (`sender.rs`), which sends and retries in order.
 
 mod batches;
 mod error;
@@ -24,20 +24,20 @@ use sender::{Job, Sender};
 
 pub use error::{SendError, SendFailure};
 
-/// Messages of one link that the hub has not answered yet.
+/// The default number of messages of one link that the hub has not answered yet.
 pub const DEFAULT_IN_FLIGHT: usize = 64;
-/// More of them would only take memory.
+/// The maximum number of such messages. More would only take memory.
 pub const MOST_IN_FLIGHT: usize = 1_024;
 
-/// How a producer behaves.
+/// Options of a producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProducerOptions {
-    /// So many messages of one link may be on their way: [`DEFAULT_IN_FLIGHT`]; at least 1, at most
+    /// The maximum number of messages in flight on one link: [`DEFAULT_IN_FLIGHT`]; at least 1, at most
     /// [`MOST_IN_FLIGHT`].
     ///
-    /// It matters to those who send before an earlier send has returned. Their messages are stored in the order
-    /// in which they were begun, also when a connection is lost; but if the hub refuses one for a moment, those
-    /// behind it that were on their way may come before it. With 1 they never do.
+    /// It matters to callers that send before an earlier send has returned. Their messages are stored in the
+    /// order in which they were begun, also when a connection is lost; but if the hub refuses one
+    /// temporarily, later messages in flight may be stored before it. With 1 they never are.
     pub in_flight: usize,
 }
 
@@ -47,43 +47,44 @@ impl Default for ProducerOptions {
     }
 }
 
-/// Where events go.
+/// The destination of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Target<'a> {
-    /// To the partition that an event's key chooses; without a key, to whichever the hub likes.
+    /// The partition that an event's key chooses; without a key, the hub chooses.
     #[default]
     Any,
-    /// To this partition.
+    /// This partition.
     Partition(PartitionId),
-    /// To the partition that this key chooses; the key travels with every event.
+    /// The partition that this key chooses; the key is stored with every event.
     Key(&'a str),
 }
 
 /// Sends to a hub. Clones share their links.
 ///
-/// When a send returns, the hub has stored its events. Once a send has begun to wait for the hub, dropping its
-/// future does not take it back.
+/// When a send returns, the hub has stored its events. Once a send waits for the hub, dropping its future
+/// does not cancel it.
 #[derive(Clone)]
 pub struct Producer(Arc<Inner>);
 
 struct Inner {
     shared: Arc<Shared>,
     options: ProducerOptions,
-    /// By partition; the hub as a whole is none.
+    /// The links by partition; `None` for the hub as a whole.
     links: Mutex<BTreeMap<Option<PartitionId>, Handle>>,
 }
 
-/// The way to one link's task.
+/// A handle to the task of one link.
 #[derive(Clone)]
 struct Handle {
     jobs: mpsc::Sender<Job>,
-    /// The largest message that the link takes; 0 until it is known.
+    /// The maximum message size of the link; 0 until it is known.
     limit: Arc<AtomicUsize>,
-    /// Who has it hands over the first message of a send; the others wait in the order in which they came.
+    /// Held by the send that hands over its first message next; the others wait in the order in which they
+    /// came.
     turns: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// Held until the first message of a send is with the link's task.
+/// Held until the first message of a send is queued at the link's task.
 type Turn = OwnedMutexGuard<()>;
 
 impl Producer {
@@ -92,7 +93,7 @@ impl Producer {
         Self(Arc::new(Inner { shared, options, links: Mutex::new(BTreeMap::new()) }))
     }
 
-    /// Sends one event: to the partition that its key chooses, or to any.
+    /// Sends one event to the partition that its key chooses, or to any.
     pub async fn send(&self, event: NewEvent) -> Result<(), SendError> {
         self.send_batch(Target::Any, [event]).await.map(|_| ())
     }
@@ -102,11 +103,11 @@ impl Producer {
         self.send_batch(Target::Partition(partition), [event]).await.map(|_| ())
     }
 
-    /// Sends events, in as few messages as they fit into, and says how many there were. A message is stored whole
-    /// or not at all; the next one is sent when the one before is stored.
+    /// Sends events in as few messages as possible, and returns their number. A message is stored whole or
+    /// not at all; the next one is sent when the one before is stored.
     ///
     /// The order is kept among events for one partition and among those with one key; with [`Target::Any`],
-    /// events with different keys go in messages of their own and may overtake each other, and so may those
+    /// events with different keys go in separate messages and may overtake each other, and so may those
     /// without a key.
     pub async fn send_batch(
         &self,
@@ -128,7 +129,7 @@ impl Producer {
             }
             let key = event.partition_key.clone().filter(|_| partition.is_none());
             let pushed = batches.push(index, key, &event);
-            // Everything before the oldest that is not stored.
+            // The number of events before the oldest one that is not stored.
             let stored = |of: usize| batches.first().map_or(of, |first| first.min(of));
             let ready = pushed.map_err(|why| SendError {
                 sent: stored(index),
@@ -170,8 +171,8 @@ impl Producer {
 }
 
 impl Handle {
-    /// Waits for those that began before, and for the largest message that the link takes. All wait for the
-    /// latter at the same time, so that a hub that is away keeps nobody waiting for the attempts of others.
+    /// Waits for sends that began earlier, and for the maximum message size of the link. All sends wait for
+    /// the latter at the same time, so that with an unreachable hub none waits for the attempts of others.
     async fn begin(&self) -> Result<(Turn, usize), SendFailure> {
         let turn = async { Ok(self.turns.clone().lock_owned().await) };
         tokio::try_join!(biased; turn, self.limit())
@@ -195,7 +196,7 @@ impl Handle {
     ) -> Result<T, SendFailure> {
         let (reply, answer) = oneshot::channel();
         self.jobs.send(job(reply)).await.map_err(|_| SendFailure::gone())?;
-        // It has its place; the next may have theirs.
+        // The message has its place in the queue; let the next send begin.
         drop(turn.take());
         answer.await.map_err(|_| SendFailure::gone())?
     }

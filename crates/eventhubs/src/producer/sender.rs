@@ -1,19 +1,21 @@
-//! One link that sends, and the task that owns it across its losses.
+//! The task of one sender link: sends in order, and retries over new links when a link is lost.
 //!
 //! ```text
-//!   jobs ──► pending: [ 1 sent │ 2 sent │ 3 not yet ]     answers come for the first
+//!   jobs ──► pending: [ 1 sent │ 2 sent │ 3 not yet ]     answers arrive for the first
 //!
-//!   stored            it is answered and leaves
-//!   refused for good  it is answered with the reason; the others go on, over a new link if the connection is gone
-//!   busy              the others' answers are waited for, then, after a pause, what is left is sent again
-//!   link lost         a new link, and everything that has no answer is sent again, in the same order
-//!   rejected so that  as if the link were lost, but the others' answers are waited for: the link lives, and what
-//!   a new link helps  it stored is not sent again
+//!   stored            the job is answered and removed
+//!   refused for good  the job gets the error; the others continue, over a new link if the connection is gone
+//!   busy              wait for the others' answers, then, after a backoff, send the rest again
+//!   link lost         open a new link, and send everything without an answer again, in the same order
+//!   rejected so that  as if the link were lost, but wait for the others' answers first: the link still works, and
+//!   a new link helps  messages that it stored are not sent again
 //! ```
 //!
-//! An answer is worth waiting for as long as others come: a slow way to the hub is no reason to give up.
+//! The deadline of an answer is extended whenever another answer arrives: a slow connection is no reason to
+//! give up.
 //!
-//! After a failure the first message goes alone, so that each attempt brings at least one of them further.
+//! After a failure the first message is sent alone, so that each attempt can bring at least one message
+//! further.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,32 +33,32 @@ use crate::client::Shared;
 use crate::failure::Failure;
 use crate::line::{Command, Key, Line, Outgoing};
 
-/// What a sender is asked.
+/// A request to a sender task.
 pub(super) enum Job {
-    /// How large a message may be.
+    /// Return the maximum message size.
     Limit(oneshot::Sender<Result<usize, SendFailure>>),
-    /// To send.
+    /// Send a message.
     Send(Outgoing, oneshot::Sender<Result<(), SendFailure>>),
 }
 
 struct Pending {
     job: Job,
-    /// How often it was tried and failed.
+    /// The number of failed attempts.
     attempts: u32,
-    /// It is on its way; its answer is worth waiting for until then.
+    /// Set while the message is in flight: its answer, and the deadline for it.
     outcome: Option<(oneshot::Receiver<Result<(), Failure>>, Instant)>,
 }
 
-/// Whom a failure is counted for.
+/// The messages for which a failure counts as an attempt.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Concerns {
-    /// There is no link: nobody can send.
+    /// All: there is no link, so none can be sent.
     All,
-    /// The first message has failed, and of the others nothing is known.
+    /// The first: it has failed, and nothing is known about the others.
     First,
 }
 
-/// The link of the moment. Dropping it gives it up.
+/// The current link. Dropping it releases it.
 struct Link {
     line: Arc<Line>,
     key: Key,
@@ -78,7 +80,7 @@ pub(super) struct Sender {
     limit: Arc<AtomicUsize>,
     pending: VecDeque<Pending>,
     link: Option<Link>,
-    /// In a row.
+    /// The number of failures in a row.
     failures: u32,
 }
 
@@ -98,14 +100,14 @@ impl Sender {
     #[expect(clippy::disallowed_methods, reason = "a link needs a task, and sockets are not simulated")]
     pub(super) fn start(self) {
         tokio::spawn(async move {
-            // Whoever waits for it is told that it is gone, and the next send starts another.
+            // Callers that wait get an error, and the next send starts a new task.
             if let Err(panicked) = panics::caught_async(self.run()).await {
                 tracing::error!(%panicked, "the task of a producer's link panicked");
             }
         });
     }
 
-    /// Serves until nobody can ask any more.
+    /// Runs until all handles are dropped.
     async fn run(mut self) {
         loop {
             if self.pending.is_empty() {
@@ -127,7 +129,7 @@ impl Sender {
                 biased;
                 outcome = first_outcome(&mut self.pending) => self.on_outcome(outcome).await,
                 Some(job) = self.jobs.recv(), if room && !self.pending.is_empty() => self.take(job),
-                // Only questions were there, and they are answered.
+                // Only limit requests were pending, and they are answered.
                 () = std::future::ready(()), if self.pending.is_empty() => {}
             }
         }
@@ -137,12 +139,12 @@ impl Sender {
         self.pending.push_back(Pending { job, attempts: 0, outcome: None });
     }
 
-    /// If it fails, with the connection on which it did.
+    /// On failure, also returns the connection on which it failed.
     async fn attach(&self) -> Result<Link, (Failure, Arc<Line>)> {
         let line = self.shared.line(self.partition);
         let key = Key::new();
         let (opened, answer) = oneshot::channel();
-        // Given up if this future is dropped, or the hub says no.
+        // Released if this future is dropped, or if the hub refuses the link.
         let mut link = Link { line, key, limit: 0 };
         link.line.post(Command::Attach { key, address: self.address.clone(), opened });
         link.limit = match self.shared.answer(&link.line, answer).await {
@@ -153,7 +155,7 @@ impl Sender {
         Ok(link)
     }
 
-    /// Gives the connection what it has not got yet, and answers questions.
+    /// Posts unsent messages to the connection, and answers limit requests.
     fn hand_over(&mut self) {
         let Some(link) = &self.link else { return };
         let deadline = Instant::now() + self.shared.options.answer_time;
@@ -173,7 +175,7 @@ impl Sender {
         }
     }
 
-    /// The first message has its answer.
+    /// Handles the answer for the first message.
     async fn on_outcome(&mut self, outcome: Option<Result<(), Failure>>) {
         let Some(line) = self.link.as_ref().map(|link| link.line.clone()) else { return };
         let failure = match outcome {
@@ -193,7 +195,7 @@ impl Sender {
             Class::GiveUp => {
                 let attempts = self.pending.front().map_or(0, |first| first.attempts) + 1;
                 self.answer_first(Err(SendFailure::of(&failure, attempts, true)));
-                // The reason may be the connection's: the others go over the next one.
+                // The connection may be the reason: the others go over the next one.
                 if line.is_over() {
                     self.link = None;
                     self.take_stored();
@@ -229,7 +231,7 @@ impl Sender {
         }
     }
 
-    /// An answer has come: the next one has as long as if it were sent now.
+    /// An answer has arrived: extend the deadline of the next one as if it were sent now.
     fn extend_first(&mut self) {
         let extended = Instant::now() + self.shared.options.answer_time;
         if let Some(Pending { outcome: Some((_, deadline)), .. }) = self.pending.front_mut() {
@@ -237,10 +239,10 @@ impl Sender {
         }
     }
 
-    /// Waits for the answers to what is on its way, so that what is sent again comes behind it in order. None of
-    /// them has to wait if the link is gone.
+    /// Waits for the answers to all messages in flight, so that those that are sent again come after them, in
+    /// order. If the link is gone, the answers are ready immediately.
     async fn await_others(&mut self) {
-        // One has just come.
+        // An answer has just arrived.
         let mut extended = Instant::now() + self.shared.options.answer_time;
         for pending in &mut self.pending {
             let Some((mut outcome, deadline)) = pending.outcome.take() else { continue };
@@ -255,7 +257,7 @@ impl Sender {
         self.pending.retain(is_open);
     }
 
-    /// Takes the answers that came before the link was lost; of the rest nothing is known.
+    /// Handles the answers that arrived before the link was lost; the fate of the rest is unknown.
     fn take_stored(&mut self) {
         for pending in &mut self.pending {
             if let Some((mut outcome, _)) = pending.outcome.take()
@@ -267,15 +269,15 @@ impl Sender {
         self.pending.retain(is_open);
     }
 
-    /// Counts the failure, tells those who have waited long enough, and pauses.
+    /// Counts the failure, fails the jobs that are out of attempts, and waits for the backoff.
     async fn after(&mut self, failure: &Failure, concerns: Concerns, line: &Line) {
         self.failures = self.failures.saturating_add(1);
         let gives_up = failure.class() == Class::GiveUp;
         let most = self.shared.options.attempts;
         let hub_is_away = line.unanswered_dials() >= most;
         for (index, pending) in std::mem::take(&mut self.pending).into_iter().enumerate() {
-            // What went along with others and was not answered may try again; who waits while nothing succeeds
-            // shall not wait for each of those before.
+            // A message that was in flight with others and got no answer may be retried without counting. But
+            // if nothing succeeds, it must not wait for the attempts of every message before it.
             let counts = index == 0 || concerns == Concerns::All || self.failures > 1;
             let attempts = pending.attempts + u32::from(counts);
             if gives_up || hub_is_away || attempts >= most {
@@ -288,7 +290,7 @@ impl Sender {
                 self.pending.push_back(Pending { attempts, ..pending });
             }
         }
-        // A link that the service detached for being idle is nobody's fault.
+        // A link that the service detached for being idle is reopened without a pause.
         let at_once = self.failures == 1 && failure.class() == Class::Reopen;
         if !gives_up && !at_once {
             tracing::debug!(address = %self.address, failures = self.failures, reason = %failure, "sender waits");
@@ -297,7 +299,7 @@ impl Sender {
     }
 }
 
-/// The answer for the first message; none if it does not come in time.
+/// The answer for the first message; none if it does not arrive in time.
 async fn first_outcome(pending: &mut VecDeque<Pending>) -> Option<Result<(), Failure>> {
     let Some(Pending { outcome: Some((outcome, deadline)), .. }) = pending.front_mut() else {
         return std::future::pending().await;
@@ -309,7 +311,7 @@ async fn first_outcome(pending: &mut VecDeque<Pending>) -> Option<Result<(), Fai
     }
 }
 
-/// Tells that a message is stored; what is left of it is a question that nobody asks.
+/// Reports that a message is stored, and replaces its job by one that nobody waits for.
 fn answer_stored(pending: &mut Pending) {
     let nobody = Job::Limit(oneshot::channel().0);
     if let Job::Send(_, reply) = std::mem::replace(&mut pending.job, nobody) {

@@ -1,9 +1,10 @@
-//! Links that were given up, and of which the hub may still come to hear.
+//! Recognizes stale links: own links that were abandoned, and of which the hub hears late.
 //!
-//! A connection that was given up may deliver its last words late: an `attach` that asks for the place that the
-//! receiver holds by now with a new link. The hub then tells that link that it was disconnected, by a receiver with
-//! its own name and its own epoch. Epochs are not used twice, so that is no other; but only so many are believed to
-//! be ghosts as links were lost, so that two receivers that share name and epoch do not fight for ever.
+//! An abandoned connection may deliver its last bytes late: an `attach` for the partition that the receiver
+//! reads over a new link by now. The hub then disconnects the new link, in favour of a receiver with its own
+//! name and its own epoch. Epochs are not reused, so that can only be a stale link ("ghost"); but at most as
+//! many are assumed to be stale as links were lost, so that two receivers that share name and epoch do not
+//! displace each other for ever.
 
 use std::sync::Arc;
 
@@ -13,19 +14,19 @@ use ephor_wire::condition::{Condition, Refusal, receive_error, told_name};
 use crate::failure::Failure;
 use crate::line::ReceiverWish;
 
-/// So many links that were lost may come back to haunt their receiver.
+/// The maximum number of lost links that are remembered.
 const MOST: u32 = 8;
 
-/// How many there may be.
+/// The number of stale links that may exist.
 #[derive(Default)]
 pub(super) struct Ghosts {
     left: u32,
-    /// The failure that comes next is the work of one, and no other lost link.
+    /// The next failure was caused by a stale link, and is no further lost link.
     unmasked: bool,
 }
 
 impl Ghosts {
-    /// A link did not come about or ended; if the hub did not say so, it may not know.
+    /// A link failed or ended; if the hub did not end it, the hub may not know.
     pub(super) fn after(&mut self, failure: &Failure) {
         let unmasked = std::mem::take(&mut self.unmasked);
         if matches!(failure, Failure::Lost(_)) && !unmasked {
@@ -33,7 +34,7 @@ impl Ghosts {
         }
     }
 
-    /// What a failure is in truth: one by a ghost passes.
+    /// Turns a failure that a stale link caused into a transient one.
     pub(super) fn unmask(&mut self, failure: Failure, wish: &ReceiverWish) -> Failure {
         match &failure {
             Failure::Refused(refusal) if self.left > 0 && is_by_itself(refusal, wish) => {
@@ -104,7 +105,8 @@ mod tests {
         let mut ghosts = Ghosts::default();
         ghosts.after(&Failure::lost("cut"));
         ghosts.after(&Failure::lost("cut"));
-        // Two receivers of one name and one epoch displace each other: each hears of the other, and tries again.
+        // Two receivers with one name and one epoch displace each other: each gets the other's error, and
+        // retries.
         let mut returns = 0;
         loop {
             let failure = ghosts.unmask(stolen_by("reader", 3), &wish());

@@ -1,4 +1,4 @@
-//! Opens a receiver: what it asks the hub for, and where it begins.
+//! Opens a receiver: builds its link specification and resolves its start position.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(crate) async fn open(shared: Arc<Shared>, request: OpenRequest) -> Result<Bo
     }
     let start = pinned(&shared, partition, start).await?;
     let address = Address::Consumer { hub: shared.endpoint.hub.clone(), group, partition };
-    // Under the name by which the hub will speak of it.
+    // The name as the hub will repeat it in errors.
     let name = known_name(&receiver).to_owned();
     let wish = ReceiverWish { address, start: exclusive(start).into(), epoch, name };
     let mut receiver = Box::new(HubReceiver::new(shared, partition, wish, (prefetch_events, prefetch_bytes)));
@@ -31,8 +31,8 @@ pub(crate) async fn open(shared: Arc<Shared>, request: OpenRequest) -> Result<Bo
     Ok(receiver)
 }
 
-/// The end of the log is looked up once: a link that is lost before its first event would otherwise skip what
-/// came in between.
+/// Resolves `Latest` to a sequence number once: a link that is lost before its first event would otherwise
+/// skip the events in between.
 async fn pinned(
     shared: &Shared,
     partition: PartitionId,
@@ -49,7 +49,8 @@ async fn pinned(
     })
 }
 
-/// At an event is behind the one before it. The service takes it in these words only, where the event is the next to come.
+/// Turns "at an event" into "after the one before it". For the next event to come, the service accepts only
+/// this form.
 fn exclusive(start: StartPosition) -> StartPosition {
     match start {
         StartPosition::Sequence { number, inclusive: true } => {

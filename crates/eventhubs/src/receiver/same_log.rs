@@ -1,4 +1,4 @@
-//! A receiver that has come back: whether the hub still has the log that it was opened in.
+//! Checks that a hub still has the log that a reattached receiver was opened in.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::failure::{Failure, LogReplaced};
 use crate::log_watch::Told;
 
 impl HubReceiver {
-    /// The link is there, and the hub has said which log it has; or why it does not say.
+    /// Handles the hub's answer: its current log id, or the reason why it is unknown.
     pub(super) fn on_checked(&mut self, told: Told) -> Option<Failure> {
         let failure = match told {
             Ok(is) if is == self.log => {

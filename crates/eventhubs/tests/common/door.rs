@@ -1,4 +1,5 @@
-//! The address of a hub that goes away and comes back: dials are counted, and answered only while the hub is there.
+//! A listener for a hub that goes away and comes back: counts dials, and forwards them only while the hub is
+//! there.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -10,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Listens on all addresses of this machine, so that each of 127.0.0.1, 127.0.0.2 and so on leads here: to a client
+/// Listens on all addresses of this machine, so that 127.0.0.1, 127.0.0.2 and so on all reach it: to a client
 /// they are different hubs.
 pub(crate) struct Door {
     pub(crate) port: u16,
@@ -29,7 +30,7 @@ impl Door {
         let task = tokio::spawn(async move {
             while let Ok((mut client, _)) = listener.accept().await {
                 noted.lock().unwrap().push(Instant::now());
-                // Like the load balancer of a hub that is away: it takes the connection and drops it.
+                // Like the load balancer of an unavailable hub, it accepts the connection and drops it.
                 if !*state.borrow_and_update() {
                     continue;
                 }
@@ -46,17 +47,17 @@ impl Door {
         Self { port, open, dials, task }
     }
 
-    /// Cuts all connections and answers no more dials.
+    /// Cuts all connections and forwards no more dials.
     pub(crate) fn close(&self) {
         self.open.send_replace(false);
     }
 
-    /// Answers dials again.
+    /// Forwards dials again.
     pub(crate) fn open(&self) {
         self.open.send_replace(true);
     }
 
-    /// When each dial came, since this instant.
+    /// The times of all dials since this instant.
     pub(crate) fn dials_since(&self, start: Instant) -> Vec<Duration> {
         let dials = self.dials.lock().unwrap();
         dials.iter().filter(|at| **at >= start).map(|at| at.duration_since(start)).collect()

@@ -1,10 +1,10 @@
-//! Where one frame of AMQP ends and the next begins, without reading what is in them.
+//! Splits a byte stream into AMQP frames, without decoding them.
 
-/// A protocol header is eight bytes, and a frame is never as large as its first four would say.
+/// A protocol header has eight bytes. Its first four, read as a size, are larger than any frame.
 const HEADER: &[u8] = b"AMQP";
 const HEADER_LENGTH: usize = 8;
 
-/// One direction of a connection, cut into protocol headers and frames.
+/// One direction of a connection, split into protocol headers and frames.
 #[derive(Default)]
 pub(crate) struct Frames {
     bytes: Vec<u8>,
@@ -15,7 +15,7 @@ impl Frames {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next header or frame, if it is here to its end.
+    /// The next header or frame, if it is complete.
     pub(crate) fn next(&mut self) -> Option<Vec<u8>> {
         let first = self.bytes.first_chunk::<4>()?;
         let length = match first == HEADER {

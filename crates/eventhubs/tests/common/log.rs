@@ -1,4 +1,4 @@
-//! The log of everything that runs on this thread.
+//! Captures the log of this thread.
 
 use std::cell::RefCell;
 use std::fmt::{Debug, Write};
@@ -9,23 +9,24 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 thread_local! {
-    /// Kept while somebody listens.
+    /// The captured lines; none while nobody listens.
     static LINES: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// Lines from INFO on, while it lives.
+/// Captures lines from INFO on, until it is dropped.
 pub(crate) struct Log(());
 
 impl Log {
     pub(crate) fn of_this_thread() -> Self {
-        // One for all threads: what is first said on a thread without any would be taken for unwanted everywhere.
+        // One recorder for all threads: tracing would cache an event that first occurs on a thread without
+        // one as disabled everywhere.
         static RECORDER: Once = Once::new();
         RECORDER.call_once(|| tracing::subscriber::set_global_default(Recorder).unwrap());
         LINES.set(Some(Vec::new()));
         Self(())
     }
 
-    /// What was said since the last look.
+    /// The lines since the last call.
     pub(crate) fn take(&self) -> Vec<String> {
         LINES.replace(Some(Vec::new())).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! A hub in memory behind the real gateway, on a loopback port of its own.
+//! A hub in memory with the real gateway, on a loopback port of its own.
 #![allow(dead_code, reason = "every test file uses a part of it")]
 #![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
@@ -29,10 +29,10 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// How long the hub keeps events, on a clock that the test moves.
+/// The retention of the hub, on a clock that the test controls.
 pub(crate) const AGE: Duration = Duration::from_secs(100_000 * 60);
 
-/// A clock that goes one millisecond further with every look, and wherever a test puts it.
+/// A clock that advances by one millisecond with every read, and that a test can set.
 pub(crate) struct Ticking(AtomicI64);
 
 impl Ticking {
@@ -43,7 +43,8 @@ impl Ticking {
 
 impl Clock for Ticking {
     fn now(&self) -> Monotonic {
-        // Time passes; the clock does not jump.
+        // The monotonic clock follows the wall clock: setting it looks like time that passes, not like a
+        // jump.
         let wall = self.0.load(Ordering::Relaxed);
         Monotonic(u64::try_from(wall).unwrap_or(0).saturating_mul(1_000_000))
     }
@@ -62,12 +63,12 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// With a hub called `homes` that has a second group called `second`.
+    /// A hub called `homes` with a second group called `second`.
     pub(crate) fn new(partitions: u32) -> Self {
         Self::with_groups(partitions, ["second".to_owned()])
     }
 
-    /// With a hub called `homes` that has these groups.
+    /// A hub called `homes` with these groups.
     pub(crate) fn with_groups(partitions: u32, groups: impl IntoIterator<Item = String>) -> Self {
         Self::with(HubConfig {
             retention: Retention { age: Some(AGE), bytes: None },
@@ -76,7 +77,7 @@ impl Stage {
         })
     }
 
-    /// With this hub, in memory.
+    /// A hub with this configuration, in memory.
     pub(crate) fn with(config: HubConfig) -> Self {
         let clock = Arc::new(Ticking(AtomicI64::new(1_000_000_000_000)));
         let memory = NamespaceConfig { durability: Durability::Memory, ..NamespaceConfig::default() };
@@ -86,7 +87,7 @@ impl Stage {
         Self { hub, clock, namespace: Arc::new(namespace), certificates }
     }
 
-    /// Deletes the hub and makes another of the same name, with as many partitions and no events.
+    /// Deletes the hub and creates another of the same name, with as many partitions and no events.
     pub(crate) fn recreate(&mut self) {
         let config = HubConfig::new("homes", self.hub.partition_count()).unwrap();
         self.namespace.delete_hub("homes").unwrap();
@@ -122,7 +123,7 @@ impl Stage {
     }
 }
 
-/// A gateway, while it lives.
+/// A running gateway; dropping it stops it.
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
@@ -140,7 +141,7 @@ impl Served {
         self.builder_at(self.address)
     }
 
-    /// A client that goes through another address.
+    /// A client that connects through another address.
     pub(crate) fn builder_at(&self, address: SocketAddr) -> Builder {
         let builder = match &self.certificate {
             None => {
@@ -158,13 +159,13 @@ impl Served {
         builder.hub("homes").options(quick())
     }
 
-    /// Ends it in good order.
+    /// Stops it gracefully.
     pub(crate) async fn stop(mut self) {
         drop(self.stop.take());
         (&mut self.task).await.unwrap();
     }
 
-    /// Ends it in the middle of everything.
+    /// Stops it abruptly.
     pub(crate) fn kill(self) {}
 }
 
@@ -174,7 +175,7 @@ impl Drop for Served {
     }
 }
 
-/// Options for tests in which things go wrong often.
+/// Options for tests with frequent faults.
 pub(crate) fn quick() -> Options {
     Options {
         backoff: Backoff { first: Duration::from_millis(5), most: Duration::from_millis(100) },
@@ -196,7 +197,7 @@ pub(crate) fn request(name: &str, epoch: Option<u64>) -> OpenRequest {
     }
 }
 
-/// Receives until there are so many.
+/// Receives until there are `count` events.
 pub(crate) async fn receive(receiver: &mut Box<dyn Receiver>, count: usize) -> Vec<Event> {
     let mut events = Vec::new();
     while events.len() < count {

@@ -1,4 +1,4 @@
-//! A hub that does what a test tells it: detaches, repeats itself, is busy, or says nothing at all.
+//! A scripted hub: detaches, repeats events, is busy, or does not answer, as a test tells it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -29,48 +29,48 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
-/// What a hub does on a link that receives, one after the other.
+/// The hub's actions on a receiver link, in order.
 #[derive(Clone)]
 pub(crate) enum Act {
     /// Sends an event with this number, when there is credit.
     Send(u64),
-    /// Sends an event with this number and so many bytes.
+    /// Sends an event with this number and this many bytes.
     SendLarge(u64, usize),
-    /// Sends something that is no event.
+    /// Sends something that is not an event.
     SendJunk,
-    /// Ends the link.
+    /// Detaches the link.
     Detach(Option<Error>),
-    /// Ends the connection.
+    /// Closes the connection.
     Close,
 }
 
-/// What a hub does about a link that is asked for.
+/// The hub's answer to an attach.
 pub(crate) enum Answer {
     Accept(Vec<Act>),
     Refuse(Error),
     Silence,
 }
 
-/// What a hub does about a message.
+/// The hub's answer to a message.
 pub(crate) enum Fate {
     Settle(Outcome),
-    /// The same, after this time. What was said before is out by then.
+    /// The same, after this time. Earlier answers are sent by then.
     SettleLate(Duration, Outcome),
-    /// Stores it, and ends the connection before saying so.
+    /// Stores it, and cuts the connection before the answer.
     StoreAndCut,
-    /// Ends the connection for this reason, and stores nothing.
+    /// Closes the connection with this error, and stores nothing.
     Close(Error),
     Silence,
 }
 
-/// What becomes of the link with this number.
+/// Decides the answer to the attach with this number.
 type OnReceiver = Box<dyn FnMut(usize, &Attach) -> Answer + Send>;
 
-/// What a test tells a hub; the numbers count from 0.
+/// The script of a hub; numbers count from 0.
 pub(crate) struct Script {
     pub(crate) receiver: OnReceiver,
     pub(crate) message: Box<dyn FnMut(usize) -> Fate + Send>,
-    /// What becomes of the token with this number; nothing is silence.
+    /// Decides the answer to the token with this number; `None` is no answer.
     pub(crate) token: Box<dyn FnMut(usize) -> Option<Result<(), Refusal>> + Send>,
 }
 
@@ -84,7 +84,7 @@ impl Default for Script {
     }
 }
 
-/// A token that a hub was given.
+/// A token that the hub received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Put {
     pub(crate) audience: String,
@@ -92,21 +92,21 @@ pub(crate) struct Put {
     pub(crate) text: String,
 }
 
-/// What a hub saw.
+/// Everything that the hub observed.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) connections: usize,
-    /// Where receivers began.
+    /// The start positions of receivers.
     pub(crate) starts: Vec<Start>,
-    /// Their epochs.
+    /// The epochs of receivers.
     pub(crate) epochs: Vec<Option<i64>>,
-    /// What tokens were put.
+    /// The tokens that were put.
     pub(crate) tokens: Vec<Put>,
-    /// The bodies of all messages that were not refused, in the order in which they came.
+    /// The bodies of all messages that were not refused, in order of arrival.
     pub(crate) stored: Vec<String>,
-    /// How many messages came.
+    /// The number of messages that arrived.
     pub(crate) messages: usize,
-    /// Events that were sent.
+    /// The number of events that were sent.
     pub(crate) sent: usize,
     pub(crate) detached: usize,
 }
@@ -120,11 +120,11 @@ pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     shared: Arc<Shared>,
     task: JoinHandle<()>,
-    /// The one that clients have to trust, in PEM.
+    /// The certificate that clients have to trust, in PEM.
     certificate: Option<String>,
 }
 
-/// TCP, or TLS on it.
+/// A TCP stream, with or without TLS.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
@@ -133,7 +133,7 @@ impl Peer {
         Self::start_with(script, None).await
     }
 
-    /// Over TLS.
+    /// Starts it with TLS.
     pub(crate) async fn start_tls(script: Script) -> Self {
         let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
         let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
@@ -190,7 +190,7 @@ impl Peer {
         look(&self.shared.seen.lock().unwrap())
     }
 
-    /// Waits until the hub has seen what is looked for.
+    /// Waits until the predicate is true.
     pub(crate) async fn until(&self, look: impl Fn(&Seen) -> bool) {
         while !self.seen(&look) {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -207,12 +207,12 @@ impl Drop for Peer {
 struct Talk {
     shared: Arc<Shared>,
     driver: Driver<Box<dyn Stream>>,
-    /// What is still to be done on each link.
+    /// The remaining actions of each link.
     acts: BTreeMap<LinkId, VecDeque<Act>>,
     replies: Option<LinkId>,
     requests: Option<LinkId>,
     cut: bool,
-    /// What is settled after a time.
+    /// A delivery to settle after a delay.
     late: Option<(Duration, LinkId, u32, Outcome)>,
 }
 

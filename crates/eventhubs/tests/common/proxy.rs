@@ -10,10 +10,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// How many bytes a connection carries, each way, before it is cut.
+/// The number of bytes that a connection carries, up and down, before it is cut.
 pub(crate) type Plan = Arc<dyn Fn(u64) -> (u64, u64) + Send + Sync>;
 
-/// Stands between a client and a server.
+/// A proxy between a client and a server.
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     pub(crate) connections: Arc<AtomicU64>,
@@ -23,7 +23,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// `plan` says for each connection, counted from 0, how much it carries up and down.
+    /// `plan` returns for each connection, counted from 0, the bytes that it carries up and down.
     pub(crate) async fn start(server: SocketAddr, plan: Plan) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -44,17 +44,17 @@ impl Proxy {
         Self { address, connections, cut, healed, task }
     }
 
-    /// One that cuts only when it is told to.
+    /// A proxy that cuts only when it is told to.
     pub(crate) async fn reliable(server: SocketAddr) -> Self {
         Self::start(server, Arc::new(|_| (u64::MAX, u64::MAX))).await
     }
 
-    /// Cuts every connection that there is.
+    /// Cuts all current connections.
     pub(crate) fn cut(&self) {
         self.cut.send_modify(|count| *count += 1);
     }
 
-    /// New connections are left alone.
+    /// Stops cutting new connections.
     pub(crate) fn heal(&self) {
         self.healed.store(true, Ordering::Relaxed);
     }
@@ -78,7 +78,7 @@ async fn carry(client: TcpStream, server: SocketAddr, up: u64, down: u64, mut cu
     }
 }
 
-/// Passes on so many bytes, and no more.
+/// Forwards at most `left` bytes.
 async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut left: u64) {
     let mut buffer = vec![0; 16 * 1024];
     while left > 0 {

@@ -1,12 +1,12 @@
-//! A TCP proxy that knows where frames end, and does harm there.
+//! A TCP proxy that injects a fault at a frame boundary.
 //!
 //! ```text
 //!   client ── Up ──► [ frame │ frame │ ✗ ] ──► server
 //!          ◄── Down ──────────────────────────
 //! ```
 //!
-//! Only its first connection is harmed, once: when so many frames have gone in one direction. The frame before
-//! that is passed on to its last byte, of the next one nothing is.
+//! Only the first connection gets a fault, once: after a given number of frames in one direction. The frame
+//! before it is forwarded completely, the next one not at all.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,21 +34,21 @@ impl Direction {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Both sides see the end.
+    /// Both sides see the end of the stream.
     Cut,
     /// Both sides see a reset.
     Reset,
-    /// One side sees the end and can still speak; what the other says is lost.
+    /// One side sees the end of the stream and can still send; what the other sends is lost.
     HalfClose(Direction),
-    /// Nothing goes either way any more, and nobody is told.
+    /// Nothing is forwarded in either direction any more, and neither side sees an end.
     Silence,
-    /// Nothing goes either way for a time, then everything does.
+    /// Nothing is forwarded in either direction for this time, then everything is.
     Hold(Duration),
-    /// Nothing goes this way for a time, then everything does; the other way is open.
+    /// Nothing is forwarded in this direction for this time, then everything is; the other direction works.
     HoldOneWay(Direction, Duration),
 }
 
-/// What is done to the first connection, and where.
+/// The fault of the first connection, and its place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) direction: Direction,
@@ -56,7 +56,7 @@ pub(crate) struct Plan {
     pub(crate) fault: Fault,
 }
 
-/// How the first connection stands.
+/// The state of the first connection.
 #[derive(Clone, Copy, Debug, Default)]
 struct Weather {
     struck: bool,
@@ -65,7 +65,7 @@ struct Weather {
     silent: bool,
     closed: [bool; 2],
     held: [Option<Instant>; 2],
-    /// Nothing is carried any more.
+    /// Nothing is forwarded any more.
     over: bool,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Saboteur {
 }
 
 impl Saboteur {
-    /// Without a plan it only counts.
+    /// Without a plan it only counts frames.
     pub(crate) async fn start(server: SocketAddr, plan: Option<Plan>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -99,7 +99,7 @@ impl Saboteur {
         Self { address, first, connections, task }
     }
 
-    /// How many frames the first connection has carried, up and down.
+    /// The number of frames that the first connection has carried, up and down.
     pub(crate) fn carried(&self) -> [usize; 2] {
         *self.first.carried.lock().unwrap()
     }
@@ -108,17 +108,17 @@ impl Saboteur {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Whether the harm is done.
+    /// True if the fault was injected.
     pub(crate) fn has_struck(&self) -> bool {
         self.first.weather.borrow().struck
     }
 
-    /// Silences the first connection now.
+    /// Stops forwarding on the first connection now.
     pub(crate) fn silence(&self) {
         self.first.weather.send_modify(|weather| weather.silent = true);
     }
 
-    /// Waits until what was held has gone its way, where anything was.
+    /// Waits until held frames are forwarded, if there are any.
     pub(crate) async fn is_past(&self) {
         let held = self.first.weather.borrow().held.into_iter().flatten().max();
         if let Some(until) = held {
@@ -126,7 +126,7 @@ impl Saboteur {
         }
     }
 
-    /// Waits until the first connection is over on both sides, or silent for good.
+    /// Waits until the first connection has ended on both sides, or is blackholed.
     pub(crate) async fn first_is_over(&self) {
         let is_over = |weather: &Weather| weather.over || weather.silent;
         self.first.weather.subscribe().wait_for(is_over).await.unwrap();
@@ -139,7 +139,7 @@ impl Drop for Saboteur {
     }
 }
 
-/// One connection.
+/// One proxied connection.
 struct Road {
     plan: Option<Plan>,
     carried: Mutex<[usize; 2]>,
@@ -156,11 +156,11 @@ impl Road {
         client.set_nodelay(true).unwrap();
         server.set_nodelay(true).unwrap();
         if matches!(self.plan, Some(Plan { fault: Fault::Reset, .. })) {
-            // Dropping them resets them.
+            // With zero linger, dropping the sockets resets them.
             client.set_zero_linger().unwrap();
             server.set_zero_linger().unwrap();
         }
-        // Borrowed halves, since owned ones say that they end before the reset does.
+        // Borrowed halves, since owned ones would send an end of stream before the reset.
         let (client_in, client_out) = client.split();
         let (server_in, server_out) = server.split();
         let mut weather = self.weather.subscribe();
@@ -177,7 +177,7 @@ impl Road {
         }
     }
 
-    /// Passes frames on until there are no more.
+    /// Forwards frames until there are no more.
     async fn pass(&self, direction: Direction, mut from: ReadHalf<'_>, mut to: WriteHalf<'_>) {
         let mut weather = self.weather.subscribe();
         let mut frames = Frames::default();

@@ -1,12 +1,12 @@
-//! Harm at every frame boundary of a conversation, in both directions: cut, reset, closed one way, held for less
-//! and for more time than the client has.
+//! Faults at every frame boundary of a conversation, in both directions: cut, reset, half close, and held for
+//! less and for more than the client's timeout.
 //!
-//! What is promised, and looked at in each run:
+//! The guarantees, checked in each run:
 //!
-//! - a receiver hands out every event of its partition once, in order;
-//! - an acknowledged send is stored; messages are stored whole, and the first time in the order in which they were
-//!   sent; a message may be stored again only if its answer was lost with a connection, so with each connection
-//!   that is lost at most as many as were in flight on a link.
+//! - a receiver returns every event of its partition once, in order;
+//! - an acknowledged send is stored; messages are stored whole, and the first copies in the order in which
+//!   they were sent; a message may be stored again only if its answer was lost with a connection, so with
+//!   each lost connection at most as many as were in flight on a link.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,11 +22,11 @@ use futures_util::future::{join, join_all};
 use crate::common::saboteur::{Direction, Fault, Plan, Saboteur};
 use crate::common::{Stage, quick, receive, request, texts, within};
 
-/// How long a client waits for a hub, for whatever it waits.
+/// The client's timeouts.
 const PATIENCE: Duration = Duration::from_millis(150);
-/// Held so long, a client has long gone elsewhere.
+/// A hold after which a client has long reconnected.
 const LONG: Duration = Duration::from_millis(800);
-/// Held so long, a client hardly notices.
+/// A hold that a client hardly notices.
 const SHORT: Duration = Duration::from_millis(30);
 
 const FAULTS: [Fault; 9] = [
@@ -41,20 +41,20 @@ const FAULTS: [Fault; 9] = [
     Fault::HoldOneWay(Direction::Down, LONG),
 ];
 
-/// So many runs of each conversation without `EPHOR_CUT_RUNS`, which stands for all of them.
+/// The number of runs of each conversation without `EPHOR_CUT_RUNS`, which runs all of them.
 const SAMPLE: usize = 200;
-/// So many runs at once: most of them wait.
+/// The number of concurrent runs: most of them wait.
 const AT_ONCE: usize = 12;
 
-/// So many events of a partition are sent three times: before the receiver comes, while it reads, and when the
-/// harm is past.
+/// The number of events to a partition in each of three rounds: before the receiver attaches, while it reads,
+/// and after the fault.
 const EVENTS: usize = 5;
-/// So many messages go to each partition.
+/// The number of messages to each partition.
 const MESSAGES: usize = 6;
-/// So many of them at once to the second partition.
+/// The number of concurrent messages to the second partition.
 const IN_FLIGHT: usize = 3;
 
-/// Where nobody does harm, nothing shall happen only because a machine is slow.
+/// Without a fault, a slow machine must not cause timeouts.
 fn options(plan: Option<Plan>) -> Options {
     if plan.is_none() {
         return quick();
@@ -69,20 +69,20 @@ fn options(plan: Option<Plan>) -> Options {
     }
 }
 
-/// What came of one conversation.
+/// The result of one conversation.
 struct Outcome {
-    /// Frames that the first connection carried, up and down.
+    /// The number of frames that the first connection carried, up and down.
     frames: [usize; 2],
     struck: bool,
     connections: usize,
     received: usize,
-    /// Messages that were stored more than once.
+    /// The number of messages that were stored more than once.
     repeated: usize,
 }
 
 async fn outcome(saboteur: &Saboteur, client: EventHubs, received: usize, repeated: usize) -> Outcome {
     drop(client);
-    // It says goodbye by itself, and that can be harmed as well.
+    // The client closes gracefully by itself, and that can be disturbed as well.
     saboteur.first_is_over().await;
     Outcome {
         frames: saboteur.carried(),
@@ -93,7 +93,8 @@ async fn outcome(saboteur: &Saboteur, client: EventHubs, received: usize, repeat
     }
 }
 
-/// Waits until what was held has arrived, and if another connection took the place of the first, all of it.
+/// Waits until held frames have arrived, and, if another connection replaced the first, until the first has
+/// ended.
 async fn calm(saboteur: &Saboteur) {
     saboteur.is_past().await;
     if saboteur.connections() > 1 {
@@ -110,7 +111,7 @@ async fn store(stage: &Stage, partitions: u32, numbers: std::ops::Range<usize>) 
     }
 }
 
-/// Reads so many events from each, in small steps.
+/// Reads `EVENTS` events from each, in small steps.
 async fn read_each(receivers: &mut [Box<dyn Receiver>], events: &mut [Vec<Event>]) {
     let reads = receivers.iter_mut().zip(events).map(|(receiver, into)| async move {
         let before = into.len();
@@ -122,7 +123,7 @@ async fn read_each(receivers: &mut [Box<dyn Receiver>], events: &mut [Vec<Event>
     join_all(reads).await;
 }
 
-/// Receivers of all partitions over one connection.
+/// Receivers of all partitions on one connection.
 async fn receiving(partitions: u32, plan: Option<Plan>) -> Outcome {
     let stage = Stage::new(partitions);
     let served = stage.serve().await;
@@ -162,7 +163,7 @@ async fn send(producer: &Producer, partition: u32, number: usize) {
     assert_eq!(producer.send_batch(target, events).await.unwrap(), 2);
 }
 
-/// One sender that waits for each answer, and one that does not, over one connection.
+/// One sender that waits for each answer, and one that does not, on one connection.
 async fn sending(plan: Option<Plan>) -> Outcome {
     let stage = Stage::new(2);
     let served = stage.serve().await;
@@ -193,7 +194,7 @@ async fn sending(plan: Option<Plan>) -> Outcome {
     outcome(&saboteur, client, received, repeated).await
 }
 
-/// The messages of a partition, each of which is whole.
+/// The messages of a partition, each of which must be whole.
 async fn stored(stage: &Stage, partition: u32) -> Vec<usize> {
     let partition = PartitionId(partition);
     let last = stage.hub.partition_properties(partition).await.unwrap().last.unwrap();
@@ -223,7 +224,7 @@ fn plans(frames: [usize; 2]) -> Vec<Plan> {
     plans
 }
 
-/// Holds a conversation undisturbed, and then with each of its boundaries harmed.
+/// Runs a conversation undisturbed, and then with a fault at each of its boundaries.
 #[allow(clippy::print_stdout, reason = "how much was tried belongs to the result")]
 async fn everywhere<F: Future<Output = Outcome>>(name: &str, converse: impl Fn(Option<Plan>) -> F) {
     let calm = within(20, converse(None)).await;
@@ -241,7 +242,8 @@ async fn everywhere<F: Future<Output = Outcome>>(name: &str, converse: impl Fn(O
     let outcomes: Vec<Outcome> = futures_util::stream::iter(runs).buffer_unordered(AT_ONCE).collect().await;
     let sum = |count: fn(&Outcome) -> usize| outcomes.iter().map(count).sum::<usize>();
     let struck = sum(|outcome| usize::from(outcome.struck));
-    // The last boundaries of a conversation are not always reached: frames are put together as it happens.
+    // The last boundaries of a conversation are not always reached: frames may be combined differently in
+    // each run.
     assert!(struck * 2 >= plans.len(), "{name}: only {struck} of {} were harmed", plans.len());
     println!(
         "{name}: {} boundaries x {} faults, {} runs, {struck} harmed, {} connections, {} events received, 0 lost, \

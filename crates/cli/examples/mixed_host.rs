@@ -1,12 +1,12 @@
-//! One host of ours in a fleet of several SDKs: prints a line of JSON for what it begins, receives and ends, until it is
-//! killed, as `interop/mixed/host.py` does.
+//! One Ephor host in a fleet of several SDKs: prints a line of JSON for each partition that it opens or
+//! closes and each event, until it is killed, as `interop/mixed/host.py` does.
 //!
 //! | variable | meaning |
 //! |---|---|
 //! | `EPHOR_CONNECTION`, `MIXED_HUB` | a connection string of a namespace, and the hub in it |
 //! | `EPHOR_STORAGE`, `MIXED_CONTAINER` | a connection string of a storage account, and the container in it |
-//! | `MIXED_CHECKPOINT_EVERY` | a checkpoint behind each event whose number ends a group of so many |
-//! | `MIXED_NEIGHBOURS` | `sdk` (default): others share the group; `none`: only hosts of ours |
+//! | `MIXED_CHECKPOINT_EVERY` | N: a checkpoint after every N-th sequence number |
+//! | `MIXED_NEIGHBOURS` | `sdk` (default): other SDKs share the group; `none`: only Ephor hosts |
 //! | `MIXED_INTERVAL` | seconds between two renewals (default 1); a lease lasts six of them |
 
 #![allow(clippy::print_stdout, reason = "what it prints is what it is for")]
@@ -51,7 +51,7 @@ fn store() -> Result<BlobStore, BoxError> {
     Ok(BlobStore::connect(&place, BlobOptions::default())?)
 }
 
-/// In small batches, and with no checkpoint but those that are asked for, as the other SDKs.
+/// Small batches, and only explicit checkpoints, as in the other SDKs.
 fn options() -> EventProcessorOptions {
     EventProcessorOptions {
         max_batch_size: 10,
@@ -67,7 +67,8 @@ fn manager_options() -> Result<PartitionManagerOptions, BoxError> {
     Ok(PartitionManagerOptions {
         lease_duration: interval * 6,
         renew_interval: interval,
-        // Up to a quarter of it is left out by chance: it is never looked twice in an interval.
+        // Jitter shortens the scan interval by up to a quarter: there is at most one slow scan in an
+        // interval.
         slow_scan: interval * 4 / 3,
         fast_scan: interval / 2,
         handover_timeout: interval * 3,
@@ -78,7 +79,7 @@ fn manager_options() -> Result<PartitionManagerOptions, BoxError> {
     })
 }
 
-/// One line at a time, whole.
+/// Prints one whole line.
 fn tell(what: &Value) {
     println!("{what}");
 }

@@ -1,4 +1,4 @@
-//! What can be written on the command line. Nothing here is `Debug`: a connection string has a key in it.
+//! The command-line arguments. Nothing here is `Debug`, because a connection string contains a key.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -114,7 +114,8 @@ fn address(given: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "write an address with its port, such as 127.0.0.1:5672 or [::1]:5672".to_owned())
 }
 
-/// What a certificate can name: an address, or labels of letters, digits, hyphens and underscores with dots between.
+/// Parses a host name for a certificate: an address, or labels of letters, digits, hyphens and underscores
+/// with dots between.
 fn host_name(given: &str) -> Result<String, String> {
     let is_label = |label: &str| {
         let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');

@@ -1,4 +1,4 @@
-//! How commands find a hub.
+//! Opens the client of a hub for a command.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use ephor_wire::connection_string::MAX_CONNECTION_STRING_LENGTH;
 use crate::arguments::Connection;
 use crate::secret_file;
 
-/// A client of this hub. It connects when it is first used.
+/// Creates a client of this hub. It connects on first use.
 pub(crate) fn open(connection: &Connection, hub: &str) -> Result<EventHubs, BoxError> {
     open_with(connection, hub, Options::default())
 }
 
-/// For a question that can go without an answer: asked once, and not for long.
+/// Creates a client with one attempt and short timeouts, for requests that may remain unanswered.
 pub(crate) fn open_impatiently(connection: &Connection, hub: &str) -> Result<EventHubs, BoxError> {
     const PATIENCE: Duration = Duration::from_secs(5);
     let options =
@@ -36,7 +36,7 @@ fn open_with(connection: &Connection, hub: &str, options: Options) -> Result<Eve
 }
 
 impl Connection {
-    /// The connection string, wherever it stands. A file that is named comes before the environment.
+    /// The connection string. A file given as an option takes precedence over the environment.
     fn string(&self) -> Result<String, BoxError> {
         match &self.connection_file {
             Some(file) => in_file("--connection-file", file),
@@ -45,7 +45,7 @@ impl Connection {
     }
 }
 
-/// The text of a file that an option names in place of a connection string or a URL.
+/// Reads a file that an option names in place of a connection string or a URL.
 pub(crate) fn in_file(option: &str, file: &Path) -> Result<String, BoxError> {
     let text = secret_file::read(file, MAX_CONNECTION_STRING_LENGTH);
     Ok(text.map_err(|error| format!("{option} {error}"))?.trim().to_owned())

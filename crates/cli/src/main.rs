@@ -21,10 +21,10 @@ use tracing_subscriber::EnvFilter;
 
 use crate::arguments::{Arguments, Command};
 
-/// Unless RUST_LOG says otherwise: also whom the hub did not let in, and why.
+/// The default log filter: warnings, and rejected clients with the reason.
 const LOGGED: &str = "warn,ephor_gateway=info";
 
-/// The same for commands that say themselves what becomes of their connection.
+/// The default for commands that report the state of their connection themselves.
 const LOGGED_BESIDE: &str = "warn,ephor_eventhubs=error";
 
 #[tokio::main]
@@ -38,7 +38,8 @@ async fn main() -> ExitCode {
         _ => LOGGED,
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| logged.into());
-    // A log that cannot be written, because the disk is full, is missed. To say so there would end the program.
+    // A log line that cannot be written, because the disk is full, is dropped. Reporting that on stderr would
+    // end the program.
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -59,7 +60,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// The command, once it is said what is unwise about its arguments.
+/// Parses the arguments, and prints warnings about unwise ones.
 fn parsed() -> Result<Command, clap::Error> {
     let matches = Arguments::command().try_get_matches()?;
     for warning in secret_arguments::check(&matches)? {
@@ -68,12 +69,12 @@ fn parsed() -> Result<Command, clap::Error> {
     Ok(Arguments::from_arg_matches(&matches)?.command)
 }
 
-/// On stderr, if anybody still listens there.
+/// Writes to stderr, and ignores a closed one.
 fn say(text: &str) {
     drop(writeln!(std::io::stderr(), "ephor: {text}"));
 }
 
-/// What to do about an error that a newcomer meets first; `place` says how to name another hub.
+/// Advice for the errors that new users meet first; `place` explains how to name another hub.
 fn advice(error: &str, place: &'static str) -> &'static str {
     let says = |words: &[&str]| words.iter().any(|words| error.contains(words));
     if !says(&["cannot connect to"]) {

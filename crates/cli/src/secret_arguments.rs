@@ -1,16 +1,17 @@
-//! Warns of secrets on the command line, where everybody on the machine can read them, and names the other ways.
+//! Warns of secrets on the command line, where everybody on the machine can read them, and names
+//! alternatives.
 //!
-//! A warning and no refusal: when we see it, it has been seen, and scripts that work go on working.
+//! It warns and does not refuse: by then the secret has been visible, and scripts that work keep working.
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Error};
 use ephor_wire::connection_string::DEVELOPMENT_KEY;
 
-/// An argument that may hold a secret, and where to put it instead.
+/// An argument that may contain a secret, and its alternatives.
 struct Argument {
     id: &'static str,
-    /// The option that names a file in its place.
+    /// The id of the option that names a file in its place.
     file: &'static str,
     option: &'static str,
     file_option: &'static str,
@@ -48,11 +49,11 @@ const ARGUMENTS: [Argument; 4] = [
     },
 ];
 
-/// The names of secrets in connection strings and URLs, with what separates them from the secret.
+/// The names of secrets in connection strings and URLs, with their separator.
 const NAMES: [&str; 5] = ["sharedaccesskey=", "sharedaccesssignature=", "accountkey=", "sig=", "password="];
 
-/// What is to be said about the command's arguments before it begins; an error if one of them is given twice, as a
-/// value and as a file, or a store is needed and not named.
+/// The warnings about a command's arguments; an error if one of them is given twice, as a value and as a
+/// file, or if a store is needed and not named.
 pub(crate) fn check(matches: &ArgMatches) -> Result<Vec<String>, Error> {
     let mut command = matches;
     while let Some((_, inner)) = command.subcommand() {
@@ -81,12 +82,12 @@ pub(crate) fn check(matches: &ArgMatches) -> Result<Vec<String>, Error> {
     Ok(warnings)
 }
 
-/// Whether a command knows this argument.
+/// True if the command has this argument.
 fn has(command: &ArgMatches, id: &str) -> bool {
     command.try_contains_id(id).is_ok()
 }
 
-/// Whether a connection string or a URL has in it what others must not know. The key for development is no secret.
+/// True if a connection string or a URL contains a secret. The development key is none.
 fn holds_secret(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let named = NAMES.iter().any(|name| {
@@ -98,11 +99,11 @@ fn holds_secret(text: &str) -> bool {
     named || has_password(text)
 }
 
-/// `scheme://user:password@host`.
+/// True for `scheme://user:password@host`.
 fn has_password(url: &str) -> bool {
     let Some((_, rest)) = url.split_once("://") else { return false };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    // A password may contain what ends an authority elsewhere; then the @ comes later.
+    // A password may contain characters that end an authority elsewhere; then the @ comes later.
     let user = authority.rsplit_once('@').or_else(|| rest.rsplit_once('@')).map(|(user, _)| user);
     user.is_some_and(|user| user.split_once(':').is_some_and(|(_, password)| !password.is_empty()))
 }

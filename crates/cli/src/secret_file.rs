@@ -5,11 +5,11 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// The text of a file that is at most so long.
+/// Reads a file of at most `longest` bytes.
 ///
-/// A file of this user's that others can read is refused, as `ssh` does: to make it private without a word would hide
-/// that the secret may be known by now. One that belongs to somebody else, or lies on a mount for reading alone, as those that a container is given, is
-/// theirs to protect.
+/// A file of this user that others can read is refused, as `ssh` does: changing its mode silently would hide
+/// that the secret may be known by now. The protection of a file that belongs to another user, or that is on
+/// a read-only mount, as in containers, is up to its provider.
 pub(crate) fn read(path: &Path, longest: usize) -> Result<String, String> {
     let shown = path.display();
     let failed = |error: io::Error| format!("{shown}: {error}");
@@ -22,12 +22,12 @@ pub(crate) fn read(path: &Path, longest: usize) -> Result<String, String> {
     Ok(text)
 }
 
-/// Says what is wrong with a file that somebody else reads.
+/// Checks a file that other code reads.
 pub(crate) fn check(path: &Path) -> Result<(), String> {
     open(path).map(drop)
 }
 
-/// Of the opened file, not of its name: nobody can put another in its place in between.
+/// Checks the opened file, not its name: it cannot be replaced in between.
 fn open(path: &Path) -> Result<File, String> {
     let shown = path.display();
     let failed = |error: io::Error| format!("{shown}: {error}");
@@ -35,7 +35,8 @@ fn open(path: &Path) -> Result<File, String> {
     let metadata = file.metadata().map_err(failed)?;
     let mode = metadata.permissions().mode() & 0o777;
     let ours = metadata.uid() == rustix::process::geteuid().as_raw();
-    // Pipes and terminals are not kept. What a container is given lies on a mount that nobody can change the mode on.
+    // Pipes and terminals are not stored. Secrets in a container are on a read-only mount, where no mode can
+    // be changed.
     if metadata.is_file() && ours && mode & 0o077 != 0 && !is_read_only(&file) {
         return Err(format!(
             "{shown} holds a secret, and others on this machine can read or change it (mode {mode:04o}); chmod 600 {shown}, \
@@ -45,7 +46,7 @@ fn open(path: &Path) -> Result<File, String> {
     Ok(file)
 }
 
-/// Whether the file lies on a file system that is mounted for reading alone.
+/// True if the file is on a file system that is mounted read-only.
 fn is_read_only(file: &File) -> bool {
     rustix::fs::fstatvfs(file).is_ok_and(|found| found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
 }

@@ -1,4 +1,4 @@
-//! `ephor send`: events from the arguments, or from the lines of standard input.
+//! `ephor send`: sends events from the arguments, or from the lines of standard input.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use crate::connection;
 use crate::tools::arguments::Output;
 use crate::tools::table::{object, pretty, say};
 
-/// Lines that are sent together, if they come fast enough.
+/// The maximum number of lines that are sent together, if they come fast enough.
 const LINES_AT_A_TIME: usize = 100;
 
 pub(crate) async fn run(options: Send) -> Result<(), BoxError> {
@@ -33,7 +33,7 @@ pub(crate) async fn run(options: Send) -> Result<(), BoxError> {
         }
     };
     match options.output {
-        // Also where it failed: who goes on has to know from where.
+        // Also after a failure: a caller that continues has to know from where.
         Output::Json => say(&pretty(&object([
             ("hub", options.hub.as_str().into()),
             ("sent", sending.sent.into()),
@@ -47,7 +47,7 @@ pub(crate) async fn run(options: Send) -> Result<(), BoxError> {
     outcome
 }
 
-/// What has come of it so far.
+/// A send in progress, with the number of events sent so far.
 struct Sending<'a> {
     producer: Producer,
     target: Target<'a>,
@@ -59,7 +59,7 @@ impl Sending<'_> {
         loop {
             let mut events = Vec::new();
             let read = read_lines(&mut input, &mut events).await;
-            // What was read before an error is sent all the same.
+            // Lines that were read before an error are sent nevertheless.
             self.send(&events, "line").await?;
             read.map_err(|error| {
                 format!("{} sent; line {} cannot be read: {error}", counted(self.sent), self.sent + 1)
@@ -70,13 +70,13 @@ impl Sending<'_> {
         }
     }
 
-    /// Sends all of them, or those before the first that cannot be sent.
+    /// Sends all events, or those before the first that cannot be sent.
     async fn send(&mut self, events: &[NewEvent], word: &str) -> Result<(), String> {
         let Err(error) = self.try_send(events).await else { return Ok(()) };
         let SendError { sent, failure: SendFailure::Event { index, why } } = error else {
             return Err(self.failed(word, &error.failure.to_string()));
         };
-        // The good ones that were to go in one message with it are not to blame.
+        // Send the good events that would have shared a message with the bad one.
         if let Err(error) = self.try_send(&events[sent..index]).await {
             return Err(self.failed(word, &error.failure.to_string()));
         }
@@ -92,7 +92,7 @@ impl Sending<'_> {
         outcome.map(|_| ())
     }
 
-    /// The next one is the one that failed: everything before it is sent.
+    /// The error for the next event: everything before it is sent.
     fn failed(&self, word: &str, why: &str) -> String {
         format!("{} sent; {word} {}: {why}", counted(self.sent), self.sent + 1)
     }
@@ -102,7 +102,7 @@ fn counted(events: usize) -> String {
     format!("{events} {}", if events == 1 { "event" } else { "events" })
 }
 
-/// Waits for a line, and takes along those that are there already. None: the input is at its end.
+/// Waits for a line, and also takes those that are already buffered. No events: the input has ended.
 async fn read_lines(
     input: &mut BufReader<impl AsyncRead + Unpin>,
     events: &mut Vec<NewEvent>,
@@ -117,7 +117,7 @@ async fn read_lines(
     Ok(())
 }
 
-/// A line is bytes, whatever they mean.
+/// Removes the line ending. A line is bytes, not necessarily text.
 fn without_end(mut line: Vec<u8>) -> Vec<u8> {
     if line.ends_with(b"\n") {
         line.pop();

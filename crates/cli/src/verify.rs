@@ -1,4 +1,4 @@
-//! `ephor verify`: reads a whole data folder and changes nothing.
+//! `ephor verify`: checks a whole data folder, and changes nothing.
 
 use std::fmt::{self, Write as _};
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ pub(crate) fn run(options: &Verify) -> Result<ExitCode, BoxError> {
     Ok(if damaged == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What `show` says, for programs.
+/// The same as `show`, for programs.
 fn described(hub: &HubVerification) -> Value {
     let log = hub.log.as_ref().ok();
     let damage = log.into_iter().flat_map(|log| &log.damage).map(ToString::to_string);

@@ -1,4 +1,5 @@
-//! Positions that are carried over by the tools: what would go wrong is told before, and what did go wrong is a failure.
+//! Export and import of checkpoints: problems are reported before anything is changed, and failures set the
+//! exit code.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 mod common;
@@ -13,12 +14,12 @@ use common::{Dev, ephor};
 use ephor_testkit::azurite_server::Azurite;
 use raw::Raw;
 
-/// A folder, and the tools in it.
+/// A folder in which the tools run.
 struct Desk {
     folder: tempfile::TempDir,
 }
 
-/// What a tool did.
+/// The result of a tool.
 struct Done {
     code: i32,
     out: String,
@@ -43,7 +44,7 @@ impl Desk {
         command.args(arguments).env("EPHOR_STORE", store);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        // One that does not read it has ended: that is no fault of the input.
+        // A tool that does not read its input may have ended: that is no error.
         drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
         let output = child.wait_with_output().unwrap();
         Done {
@@ -68,7 +69,7 @@ impl Done {
         self
     }
 
-    /// It failed, with these words.
+    /// The tool failed, with these words.
     #[track_caller]
     fn failed(self, words: &[&str]) -> Self {
         assert_eq!(self.code, 1, "{}{}", self.out, self.said);
@@ -130,7 +131,7 @@ fn positions_of_another_namespace_or_of_partitions_that_are_not_there_are_refuse
     let strange = desk.file("127.0.0.1", "homes", &[0, 99]);
     import(&strange, &asked).failed(&["has no partition 99"]);
     assert!(!desk.folder.path().join("ephor.db").exists(), "nothing was begun");
-    // Nobody can tell without a hub, and that is said.
+    // Without a hub nothing can be checked, and that is reported.
     let wrong = desk.file("contoso", "homes", &[0]);
     let done = import(&wrong, &[]).fine();
     assert!(done.said.contains("--connection") && done.said.contains("contoso"), "{}", done.said);
@@ -144,7 +145,7 @@ fn positions_of_another_namespace_or_of_partitions_that_are_not_there_are_refuse
     assert_eq!(done.out, "");
     let list = desk.run(&store, &["checkpoint", "list", "homes/$Default", "-o", "json"]).fine();
     assert!(list.out.contains("\"checkpoint\": 3"), "{}", list.out);
-    // The right one goes through.
+    // The right one succeeds.
     let right = desk.file("127.0.0.1", "homes", &[0, 1]);
     import(&right, &[&asked[..], &["--namespace", "127.0.0.1"]].concat()).fine();
 }
@@ -180,7 +181,7 @@ async fn an_old_container_is_only_read_and_that_is_said_first() {
         .await;
     desk.run(&old(&new), &["checkpoint", "export", "homes/$Default"])
         .failed(&["without layout=eph", "prefix"]);
-    // What is damaged there cannot be mended there.
+    // Damage in a legacy container cannot be repaired there.
     raw.put("$Default/0", &[], "{").await;
     let done = desk
         .run(&place, &["checkpoint", "export", "homes/$Default"])
@@ -214,12 +215,12 @@ async fn a_name_in_another_case_is_found_by_those_that_look_and_kept_by_those_th
     desk.run(&store, &["checkpoint", "import", "Odd/$Default", &file, "--yes"]).fine();
     let list = desk.run(&store, &["checkpoint", "list", "odd/$default", "-o", "json"]).fine();
     assert!(list.out.contains("\"checkpoint\": 3") && list.said.contains("Odd/$Default"), "{}", list.said);
-    // A second group beside the first is what nobody wants.
+    // A second group with a name in another case is refused.
     let file = desk.file("127.0.0.1", "odd", &[0]);
     let import = ["checkpoint", "import", "odd/$Default", &file, "--yes"];
     desk.run(&store, &import).failed(&["Odd/$Default", "as it is written there"]);
     desk.run(&store, &["checkpoint", "import", "Odd/$Default", &file, "--yes"]).fine();
-    // An SDK's blobs are in small letters, whatever the hub is called: the name is taken as it is given.
+    // Blobs of an SDK are in lower case, whatever the hub is called: the name is used as it was given.
     let azurite = Azurite::start();
     let (place, raw) = container(&azurite, "odd").await;
     raw.put("127.0.0.1/odd/$default/checkpoint/0", &[("sequencenumber", "7"), ("offset", "70")], "").await;

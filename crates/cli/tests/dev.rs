@@ -1,4 +1,4 @@
-//! A newcomer's first five minutes: start a hub, send, look, stop, start again.
+//! A new user's first five minutes: start a hub, send, look, stop, start again.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 mod common;
@@ -117,7 +117,7 @@ fn whom_the_hub_does_not_let_in_is_logged() {
 fn a_log_that_cannot_be_written_ends_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    // Whatever it says on stderr fails, as on a full disk.
+    // Every write to stderr fails, as on a full disk.
     let mut shell = Command::new("sh");
     shell.args(["-c", "exec \"$0\" \"$@\" 2>/dev/full", env!("CARGO_BIN_EXE_ephor")]).current_dir(here);
     let dev = Dev::start_with(&mut shell, &["--memory", "--hub", "homes:1"]);
@@ -148,7 +148,7 @@ fn options_that_are_wrong_leave_no_data_folder() {
         assert_eq!(std::fs::read_dir(here).unwrap().count(), 0, "{arguments:?}");
     }
     Dev::start(here, &["--group", "Homes/alarms", "--group", "homes/$default"]).stop();
-    // A hub of an earlier time needs not be named again.
+    // An existing hub need not be named again.
     let dev = Dev::start(here, &["--hub", "doors", "--group", "homes/more"]);
     assert!(dev.banner().contains("homes, 4 partitions, groups $Default, alarms, more"), "{}", dev.banner());
 }
@@ -284,7 +284,7 @@ fn a_certificate_of_ones_own_is_served_and_replaced_without_a_restart() {
     assert!(trusting("first.pem"));
     std::fs::rename(next_key, &key).unwrap();
     std::fs::rename(next_pem, &pem).unwrap();
-    // It is looked at every second, and a client tries for longer.
+    // The files are checked every second, and a client retries for longer.
     assert!((0..30).any(|_| trusting("next.pem")), "the new one is not served");
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
     let log = dev.stop_and_read_log();
@@ -374,7 +374,7 @@ fn nobody_is_let_in_before_all_hubs_are_there() {
     let hubs =
         |name: &str| (0..60).flat_map(|n| ["--hub".to_owned(), format!("{name}{n}:1")]).collect::<Vec<_>>();
     let strings = hubs("old");
-    // These take a while to open, so that there is somebody in line before anybody is served.
+    // These take a while to open, so that a client is waiting before any is served.
     Dev::start(here, &strings.iter().map(String::as_str).collect::<Vec<_>>()).stop();
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let hubs_folder = here.join("ephor-data/hubs");

@@ -1,5 +1,5 @@
-//! No secret is shown: a canary key goes through every error, every `Debug` and every log that it can reach, and
-//! is looked for.
+//! No secret is shown: a canary key is passed to every error, `Debug` and log that it can reach, and their
+//! output is searched for it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 mod common;
@@ -19,7 +19,7 @@ use common::{Dev, ephor, write_secret};
 
 const CANARY: &str = "canary+key/of+the+tests0123456789abcdef=";
 
-/// Fails if the canary is in a text, as it is or as it would be written by something careless.
+/// Fails if a text contains the canary, plain or encoded.
 fn assert_hidden(text: &str, what: &str) {
     let quoted = CANARY.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
     let numbers: Vec<String> = CANARY.bytes().map(|byte| byte.to_string()).collect();
@@ -84,7 +84,7 @@ async fn debug_shows_no_key_and_no_token() {
     }
 }
 
-/// What a command says, with the finest logs.
+/// The output of a command, with the most detailed logs.
 fn said(folder: &Path, arguments: &[&str], connection: &str) -> (bool, String) {
     let mut command = ephor(folder);
     command.args(arguments).env("EPHOR_CONNECTION", connection).env("RUST_LOG", "trace");
@@ -187,7 +187,7 @@ fn a_key_that_others_can_read_is_refused() {
 fn a_secret_in_an_argument_is_warned_of_with_the_other_ways_and_is_not_shown() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    // All of them fail at once: it is about what is said before.
+    // All of them fail immediately: only the warnings before matter.
     let connection = format!("{};oops", string("127.0.0.1:1"));
     let database = format!("mysql://ada:{CANARY}@127.0.0.1:1/fleet");
     let account = format!("AccountName=a;AccountKey={CANARY};BlobEndpoint=http://127.0.0.1:1/a");
@@ -227,7 +227,7 @@ fn a_connection_and_a_store_come_from_files_that_nobody_else_reads() {
     let dev = Dev::start(here, &["--memory", "--hub", "homes:1"]);
     let run = |arguments: &[&str]| {
         let mut command = ephor(here);
-        // What the environment says counts for less than what is on the command line.
+        // The command line takes precedence over the environment.
         command
             .args(arguments)
             .env("EPHOR_CONNECTION", "Endpoint=sb://nowhere")
@@ -314,7 +314,7 @@ fn a_key_goes_in_plaintext_to_another_machine_only_if_that_is_said() {
     let elsewhere = format!("{};UseDevelopmentEmulator=true", string("eventhubs-emulator"));
     assert_fails(here, &send, &elsewhere, "eventhubs-emulator is not this machine");
     assert_fails(here, &send, &elsewhere, "allow it: --allow-insecure on the command line");
-    // An address that leads here and does not say so.
+    // An address that reaches this machine but is not recognized as such.
     let unnamed = dev.connection().replace("127.0.0.1", "0.0.0.0");
     assert_fails(here, &send, &unnamed, "0.0.0.0 is not this machine");
     let (sent, text) = said(here, &[&send[..], &["--allow-insecure"]].concat(), &unnamed);

@@ -1,4 +1,4 @@
-//! `ephor send` from standard input: every good line is sent as it is, and the one that fails is named.
+//! `ephor send` from standard input: every good line is sent unchanged, and a failing line is named.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 mod common;
@@ -17,7 +17,7 @@ fn dev(folder: &Path) -> Dev {
     Dev::start(folder, &["--memory", "--hub", "homes:1"])
 }
 
-/// The bodies of everything that is in the hub.
+/// The bodies of all events in the hub.
 async fn stored(dev: &Dev) -> Vec<Vec<u8>> {
     let hub = EventHubs::builder(&dev.connection()).hub("homes").build().unwrap();
     let all = hub.partition_properties(PartitionId(0)).await.unwrap().last.unwrap().sequence.0 + 1;

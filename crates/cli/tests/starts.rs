@@ -1,4 +1,4 @@
-//! Starts of `ephor dev` that go wrong, or nearly: nothing is changed that was not asked for, and what is said is of use.
+//! Failing starts of `ephor dev`: nothing is changed unasked, and the errors are useful.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 mod common;
@@ -108,14 +108,14 @@ fn who_has_read_enough_ends_no_command_with_a_panic() {
         let text = String::from_utf8(output.stderr).unwrap();
         assert!(!text.contains("panicked") && output.status.success() == succeeds, "{arguments:?}: {text}");
     }
-    // A hub goes on without whoever started it.
+    // A hub continues without the process that started it.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut command = ephor(here);
     let http = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     command.args(["dev", "--memory", "--amqp", "127.0.0.1:0", "--http", &http]);
     let mut child = command.stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
-    // It answers behind the banner.
+    // The health check answers after the banner is printed.
     let health = || {
         let mut stream = TcpStream::connect(&http)?;
         stream.write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")?;
@@ -189,7 +189,7 @@ fn a_new_key_of_a_certificate_that_others_can_read_is_not_taken() {
     std::fs::set_permissions(&next_key, std::fs::Permissions::from_mode(0o644)).unwrap();
     std::fs::rename(next_key, &key).unwrap();
     std::fs::rename(next_pem, &pem).unwrap();
-    // It is looked at every second.
+    // The files are checked every second.
     let health = "GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let said = (0..1_000_000).any(|_| dev.log().contains("certificate") || dev.ask(health).is_empty());
     assert!(said, "nothing is said");

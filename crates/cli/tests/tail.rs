@@ -1,4 +1,4 @@
-//! `ephor tail` goes on whatever happens to its readers, and ends quietly when nobody reads along.
+//! `ephor tail` reopens readers that fail, and ends silently when its output is closed.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 mod common;
@@ -16,7 +16,7 @@ use ephor_core::position::StartPosition;
 use ephor_core::source::{EventSource, OpenRequest};
 use ephor_eventhubs::EventHubs;
 
-/// Nothing here takes so long.
+/// The time limit for everything here.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// A running `ephor tail`; killed at the end, or when it takes too long.
@@ -28,7 +28,7 @@ struct Tail {
 }
 
 impl Tail {
-    /// Reads already when this returns.
+    /// Starts it, and returns when it is reading.
     fn start(dev: &Dev, folder: &Path, more: &[&str]) -> Self {
         let mut command = ephor(folder);
         command.args(["tail", "homes"]).args(more).env("EPHOR_CONNECTION", dev.connection());
@@ -57,7 +57,7 @@ impl Drop for Tail {
     }
 }
 
-/// Unless what it gives back is dropped before.
+/// Kills the process after a time limit, unless the returned sender is dropped before.
 fn kill_when_late(child: u32) -> mpsc::Sender<()> {
     let (watched, ended) = mpsc::channel::<()>();
     std::thread::spawn(move || {
@@ -96,14 +96,14 @@ async fn a_partition_that_another_reader_took_is_named_and_read_again() {
     let text = tail.said();
     assert!(text.starts_with("partition 1: ") && text.ends_with("; trying again"), "{text}");
     assert!(text.contains("epoch of '7'"), "{text}");
-    // It begins at the end that there was at first, though nothing was printed yet.
+    // It starts at the end of the log at its first start, though nothing was printed yet.
     send("one");
     owner.close().await;
     assert_eq!(tail.said(), "partition 1: reading again");
     let text = tail.printed();
     assert!(text.ends_with(" 1/1 one"), "{text}");
 
-    // And the next time behind what was printed.
+    // The next time it starts after the last printed event.
     let owner = hub.open(request).await.unwrap();
     assert!(tail.said().ends_with("; trying again"));
     send("two");
@@ -120,7 +120,7 @@ fn nobody_who_reads_along_is_no_error() {
     let dev = Dev::start(here, &["--memory", "--hub", "homes:1"]);
     let mut tail = Tail::start(&dev, here, &[]);
     assert!(dev.run(here, &["send", "homes", "one"], "").status.success());
-    // It does not wait in a buffer for more to come.
+    // Events are not held back in a buffer.
     assert!(tail.printed().ends_with(" one"));
     drop(tail.out.take());
     assert!(dev.run(here, &["send", "homes", "two"], "").status.success());

@@ -1,4 +1,4 @@
-//! A group on a hub and in a store, looked at and changed by the tools.
+//! The tools on a group with a hub and a store.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 mod common;
@@ -81,7 +81,7 @@ impl Scene {
         command
     }
 
-    /// What a tool prints.
+    /// Runs a tool.
     fn run(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
     }
@@ -103,7 +103,7 @@ impl Scene {
         String::from_utf8(output.stderr).unwrap()
     }
 
-    /// The numbers in this column of the checkpoints.
+    /// The checkpoint numbers of all partitions.
     fn checkpoints(&self) -> Vec<Option<u64>> {
         let list = self.json(&["checkpoint", "list", "homes/$Default"]);
         list.as_array().unwrap().iter().map(|row| row["checkpoint"].as_u64()).collect()
@@ -279,7 +279,7 @@ async fn an_export_begins_a_group_in_a_store_that_does_not_know_it() {
             std::fs::remove_file(each.path()).unwrap();
         }
     }
-    // Looking makes no store, doing it does, and the host goes on where the old store was.
+    // A dry run creates no store, an import does, and the host continues from the old store's positions.
     let output = scene.run(&["checkpoint", "import", "homes/$Default", file]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success() && said.contains("there is no store at"), "{said}");
@@ -292,7 +292,7 @@ async fn an_export_begins_a_group_in_a_store_that_does_not_know_it() {
     })
     .await;
     assert_eq!(scene.seen.load(Ordering::Relaxed), 40, "nothing was read again");
-    // What belongs elsewhere is refused before anything is changed.
+    // An export of another hub is refused before anything is changed.
     std::fs::write(&export, text.replace("\"hub\": \"homes\"", "\"hub\": \"cars\"")).unwrap();
     let said = scene.error(&["checkpoint", "import", "homes/$Default", file, "--yes"]);
     assert!(said.contains("positions of the hub cars"), "{said}");
@@ -321,7 +321,7 @@ async fn a_storage_account_is_a_store_like_the_others() {
     let list = scene.json(&["checkpoint", "list", "homes/$Default", "--store", &place]);
     assert_eq!(list.as_array().unwrap().len(), 4);
     assert!(list.as_array().unwrap().iter().all(|row| row["checkpoint"] == 9), "{list}");
-    // And back again, to the letter.
+    // The export of the imported positions is the same.
     let back = scene.text(&["checkpoint", "export", "homes/$Default", "--store", &place]);
     assert_eq!(back.matches("\"finished\": 9").count() + back.matches("\"finished\":9").count(), 4, "{back}");
     for (wrong, words) in [

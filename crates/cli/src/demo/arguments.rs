@@ -1,4 +1,4 @@
-//! What can be written behind `ephor demo`.
+//! The arguments of `ephor demo`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use ephor_homes::reading::MOST_HOMES;
 
-/// Where the page is unless told otherwise.
+/// The default address of the page.
 const PAGE: &str = "127.0.0.1:8233";
 
 const EXAMPLES: &str = "While it runs, from another terminal:

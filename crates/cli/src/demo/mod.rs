@@ -1,4 +1,4 @@
-//! `ephor demo`: the home-security company, and a hand on it from another terminal.
+//! `ephor demo`: runs the home-security demo, and controls a running one from another terminal.
 
 pub(crate) mod arguments;
 mod remote;
@@ -60,7 +60,7 @@ async fn start(options: Run) -> Result<(), BoxError> {
         }
         stopping.notify_one();
     };
-    // Until it stops the first Ctrl-C is for the demo. Whoever presses it once more does not want to wait.
+    // The first Ctrl-C stops the demo gracefully. A second one, while it stops, ends it immediately.
     let hurried = async {
         stopping.notified().await;
         interrupted().await;
@@ -70,7 +70,7 @@ async fn start(options: Run) -> Result<(), BoxError> {
         summary = ephor_homes::run::run(demo, stopped) => summary?,
         () = hurried => return Err("ended at once: what was sent was not waited for".into()),
     };
-    // Who reads it may have ended by the same Ctrl-C.
+    // The reader of stdout may have ended by the same Ctrl-C.
     drop(writeln!(std::io::stdout(), "{summary}"));
     if summary.is_right() { Ok(()) } else { Err("what the results say differs from what was sent".into()) }
 }
@@ -103,7 +103,7 @@ async fn act(at: &At, action: &Value) -> Result<(), BoxError> {
     say(&format!("{text}\n"))
 }
 
-/// What the demo starts for each host.
+/// Runs the process of one demo host.
 pub(crate) async fn run_host(options: DemoHost) -> Result<(), BoxError> {
     ephor_homes::fleet::end_with_parent()?;
     let options = HostOptions {

@@ -1,4 +1,4 @@
-//! Talks to a demo that runs, through its page. So little HTTP needs no library.
+//! A minimal HTTP client for the page of a running demo. So little HTTP needs no library.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// A demo that is busy still answers within this.
+/// The time limit for an answer: a busy demo still answers within it.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// No answer of the demo is longer.
+/// The maximum length of an answer.
 const LONGEST: u64 = 4 << 20;
 
 pub(super) async fn get(page: SocketAddr, path: &str) -> Result<Value, BoxError> {

@@ -1,4 +1,4 @@
-//! How a demo that runs is doing, for people.
+//! Prints the status of a running demo.
 
 use ephor_core::BoxError;
 use serde_json::Value;

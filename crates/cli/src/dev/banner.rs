@@ -1,7 +1,8 @@
-//! What `ephor dev` says when it is ready: where everything is, what survives, what to paste.
+//! The banner that `ephor dev` prints when it is ready: addresses, durability, and connection strings to
+//! paste.
 //!
-//! The key for development is printed in the string to paste, as everybody knows it. One's own key is not:
-//! what is printed ends up in logs.
+//! The development key is printed in the connection string, because everybody knows it. A user's own key is
+//! not: printed text ends up in logs.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -21,7 +22,7 @@ pub(super) struct Banner<'a> {
     pub(super) amqp: SocketAddr,
     pub(super) amqps: Option<SocketAddr>,
     pub(super) certificate: Option<&'a certificate::Source>,
-    /// By which clients reach this machine.
+    /// The names by which clients reach this machine.
     pub(super) names: &'a [String],
     pub(super) http: SocketAddr,
     pub(super) data: &'a Path,
@@ -50,7 +51,7 @@ impl Banner<'_> {
         Ok(text)
     }
 
-    /// Where everything is.
+    /// Writes the addresses, the hubs, the keys and the notes.
     fn places(&self, text: &mut String, namespace: &LocalNamespace) -> Result<(), BoxError> {
         let mut line = |name: &str, value: String| writeln!(text, "  {name:<10} {value}");
         line("amqp", format!("{}", self.amqp))?;
@@ -91,7 +92,7 @@ impl Banner<'_> {
         Ok(())
     }
 
-    /// What to paste.
+    /// Writes the connection strings to paste.
     fn strings(&self, text: &mut String) -> Result<(), BoxError> {
         let host = paste_host(self.amqp.ip()).parse()?;
         let plain = self.with_key(ConnectionString::development(&host, self.amqp.port(), None));
@@ -118,7 +119,7 @@ impl Banner<'_> {
         Ok(())
     }
 
-    /// With the first of the keys.
+    /// The connection string with the first of the keys.
     fn with_key(&self, string: ConnectionString) -> ConnectionString {
         match self.keys.keys.first() {
             Some(first) => string.with_key(&first.name, first.key.clone()),
@@ -138,12 +139,13 @@ impl Banner<'_> {
         fitting().find(both).or_else(|| fitting().next())
     }
 
-    /// Whether our own commands take the address for one of another machine.
+    /// True if our own commands treat the address as one of another machine.
     fn is_elsewhere(&self) -> bool {
         !self.amqp.ip().is_loopback() && !self.amqp.ip().is_unspecified()
     }
 
-    /// Our own commands look at the usual port, with the key for development, unless they are told otherwise.
+    /// Writes the `export` that our own commands need if the port, the key or the address is not the default
+    /// one.
     fn first_of_all(&self, text: &mut String, key: &SharedKey) -> Result<(), BoxError> {
         if self.keys.from == keys::Source::Development
             && self.amqp.port() == PLAIN_PORT
@@ -187,13 +189,13 @@ impl Banner<'_> {
     }
 }
 
-/// A path as a shell reads it, from whatever folder.
+/// An absolute path, quoted for a shell.
 fn quoted(file: &Path) -> String {
     let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     format!("'{}'", file.display().to_string().replace('\'', r"'\''"))
 }
 
-/// A name by which this machine reaches the address, in a form that every SDK reads.
+/// A host name by which this machine reaches the address, in a form that every SDK accepts.
 fn paste_host(ip: IpAddr) -> String {
     match ip {
         IpAddr::V4(ip) if !ip.is_unspecified() => ip.to_string(),

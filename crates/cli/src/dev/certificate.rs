@@ -1,4 +1,5 @@
-//! The certificate of `--amqps`: one's own, or made at the first start and kept in the data folder.
+//! The certificate of `--amqps`: the user's own, or one generated at the first start and kept in the data
+//! folder.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -10,33 +11,34 @@ use ephor_gateway::Tls;
 use crate::arguments::Dev;
 use crate::{say, secret_file};
 
-/// The folder for certificates made for development, inside the data folder.
+/// The folder for development certificates, inside the data folder.
 const FOLDER: &str = "certificates";
-/// What every such certificate is good for.
+/// The names in every development certificate.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
-/// How often the files are looked at: a new certificate counts soon, and a look costs next to nothing.
+/// The interval at which the files are checked: short, so that a new certificate is used soon, because a
+/// check is cheap.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// A certificate, and where it is from.
+/// A certificate and its origin.
 pub(super) struct Certificate {
     pub(super) tls: Tls,
     pub(super) from: Source,
-    /// The file with the key, if it is one's own.
+    /// The file with the key of a user's own certificate.
     key: Option<PathBuf>,
-    /// Without a data folder it goes with the process.
+    /// Without a data folder the certificate is deleted with the process.
     _until_the_end: Option<tempfile::TempDir>,
 }
 
-/// Where a certificate is from.
+/// The origin of a certificate.
 pub(super) enum Source {
-    /// Made for development: clients have to trust it.
+    /// Generated for development: clients have to trust it.
     Made(PathBuf),
-    /// One's own.
+    /// The user's own.
     Own(PathBuf),
 }
 
-/// One's own certificate, if the options name one; an error if nobody could verify the one that would be made. Touches
-/// nothing, and so comes before anything that does.
+/// The user's own certificate, if the options name one; an error if no client could verify the one that would
+/// be generated. It changes nothing on disk, so it is called before anything that does.
 pub(super) fn own(options: &Dev) -> Result<Option<Certificate>, BoxError> {
     let Some(address) = options.amqps else { return Ok(None) };
     if let (Some(cert), Some(key)) = (&options.cert, &options.cert_key) {
@@ -56,7 +58,7 @@ pub(super) fn own(options: &Dev) -> Result<Option<Certificate>, BoxError> {
     Ok(None)
 }
 
-/// The one made for development.
+/// Loads or generates the development certificate.
 pub(super) fn for_development(options: &Dev, address: SocketAddr) -> Result<Certificate, BoxError> {
     let (folder, until_the_end) = match options.memory {
         true => {
@@ -75,8 +77,8 @@ pub(super) fn for_development(options: &Dev, address: SocketAddr) -> Result<Cert
     Ok(Certificate { tls, from: Source::Made(pem), key: None, _until_the_end: until_the_end })
 }
 
-/// The folder of a certificate, and its names. One that names more than this machine has a folder of its own, so that
-/// clients that trust another one go on doing so.
+/// The folder of a certificate, and its names. A certificate with names of its own has a folder of its own,
+/// so that clients that trust another one continue to do so.
 fn place(folder: &Path, ip: IpAddr, given: &[String]) -> (PathBuf, Vec<String>) {
     let mut names: Vec<String> = NAMES.map(str::to_owned).to_vec();
     let own = (!ip.is_unspecified()).then(|| ip.to_string());
@@ -91,14 +93,14 @@ fn place(folder: &Path, ip: IpAddr, given: &[String]) -> (PathBuf, Vec<String>) 
     }
 }
 
-/// Takes a certificate that is replaced in its files, until it is dropped. What goes wrong is said once.
+/// Reloads a certificate when its files are replaced, until it is dropped. A repeated error is reported once.
 pub(super) async fn keep_fresh<T>(certificate: &Certificate) -> T {
     let mut said = None;
     loop {
         pause().await;
         let (tls, key) = (certificate.tls.clone(), certificate.key.clone());
         let looked = tokio::task::spawn_blocking(move || {
-            // As at the start: a key that others can read is not taken.
+            // As at the start: a key that others can read is refused.
             key.as_deref().map_or(Ok(()), secret_file::check)?;
             tls.reload_if_changed().map_err(|error| error.to_string())
         });

@@ -2,10 +2,11 @@
 //!
 //! | hubs | answer |
 //! |---|---|
-//! | all at work | 200 `{"status":"healthy","message":"Service is healthy."}` |
-//! | something is the matter | 503 `{"status":"unhealthy","message":"…","reasons":["…"]}` |
+//! | all healthy | 200 `{"status":"healthy","message":"Service is healthy."}` |
+//! | any problem | 503 `{"status":"unhealthy","message":"…","reasons":["…"]}` |
 //!
-//! `reasons` is ours, the rest is the emulator's; other machines get no reasons unless that is asked for. Nothing else is served here, and so little HTTP needs no library.
+//! `reasons` is ours, the rest is the emulator's; other machines get no reasons unless that is asked for.
+//! Nothing else is served here, and so little HTTP needs no library.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,29 +17,29 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 
 const HEALTHY: &str = r#"{"status":"healthy","message":"Service is healthy."}"#;
-/// The emulator's words.
+/// The emulator's message.
 const UNHEALTHY: &str = "Service not available. Please try after some time.";
 const UNKNOWN: &str = r#"{"status":"not found","message":"There is only GET /health."}"#;
 
-/// No request that we answer is longer.
+/// The maximum length of a request that is answered.
 const LONGEST_REQUEST: usize = 8 << 10;
-/// Whoever takes longer to ask is not answered.
+/// The time limit for a request and its answer.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// So many may ask at a time; for one more, the oldest has to go.
+/// The maximum number of concurrent connections; one more evicts the oldest.
 const MOST_AT_A_TIME: usize = 256;
-/// After the system could not give us a connection, for example because too many files are open.
+/// The pause after `accept` failed, for example because too many files are open.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
 
-/// Where the answer comes from, and how much of it is told.
+/// The source of the answer, and its level of detail.
 #[derive(Clone)]
 pub(super) struct Health {
-    /// What is the matter; nothing if all is well.
+    /// Returns the current problems; none if everything is healthy.
     pub(super) problems: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
-    /// Whether the answer names what is the matter.
+    /// True if the answer contains the problems.
     pub(super) with_reasons: bool,
 }
 
-/// Answers until told to stop.
+/// Answers requests until `stopped` is ready.
 pub(super) async fn serve(listener: TcpListener, health: Health, stopped: impl Future<Output = ()>) {
     serve_with(listener, health, PATIENCE, stopped).await;
 }
@@ -51,7 +52,7 @@ async fn serve_with(
 ) {
     let mut stopped = std::pin::pin!(stopped);
     let mut asking = JoinSet::new();
-    // In the order in which they came.
+    // The connections, oldest first.
     let mut places = VecDeque::new();
     loop {
         tokio::select! {
@@ -69,7 +70,7 @@ async fn serve_with(
     }
 }
 
-/// Who says nothing keeps nobody out: the one that has waited longest goes.
+/// Evicts the oldest connections, so that idle ones do not block new ones.
 fn make_room(places: &mut VecDeque<AbortHandle>) {
     places.retain(|place| !place.is_finished());
     while places.len() >= MOST_AT_A_TIME {

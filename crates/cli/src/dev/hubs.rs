@@ -1,4 +1,4 @@
-//! Which hubs there shall be: from the options, a file, or the one that a newcomer gets.
+//! The hubs that `ephor dev` serves: from the options, from a file, or a default one.
 
 use std::cmp::Ordering;
 use std::fmt::Display;
@@ -10,24 +10,24 @@ use ephor_hub::{Durability, HubConfig, HubError, LocalNamespace, NamespaceConfig
 
 use crate::arguments::Dev;
 
-/// The hub of those who ask for none.
+/// The hub that is created if none is asked for.
 const FIRST_HUB: &str = "homes";
 
-/// What the options ask for.
+/// The configuration that the options ask for.
 pub(super) struct Configuration {
-    /// Everything but the hubs.
+    /// Everything except the hubs.
     pub(super) namespace: NamespaceConfig,
     pub(super) hubs: Vec<Wanted>,
-    /// What is to be said about it.
+    /// Messages for the user.
     pub(super) notes: Vec<String>,
 }
 
-/// A hub that there shall be.
+/// A hub that has to exist.
 pub(super) struct Wanted {
     hub: HubConfig,
-    /// Whether somebody wrote its number of partitions.
+    /// True if its number of partitions was given explicitly.
     counted: bool,
-    /// Whether somebody wrote how long its events are kept; an option does not.
+    /// True if its retention was given explicitly; an option cannot do that.
     retained: bool,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn configuration(options: &Dev) -> Result<Configuration, BoxError> {
     }
     config.validate()?;
     check_groups(&config, options)?;
-    // A file has a number for every hub, be it the default; an option may have none.
+    // A file gives every hub a number, even if it is the default; an option may give none.
     let counted = |index: usize| index.checked_sub(in_file).is_none_or(|at| options.hubs[at].contains(':'));
     let hubs = std::mem::take(&mut config.hubs).into_iter().enumerate();
     let hubs =
@@ -58,9 +58,9 @@ pub(super) fn configuration(options: &Dev) -> Result<Configuration, BoxError> {
     Ok(Configuration { namespace: config, hubs, notes })
 }
 
-/// What can be said of `--group` before there is a namespace.
+/// Checks `--group` as far as possible before the namespace is opened.
 fn check_groups(config: &NamespaceConfig, options: &Dev) -> Result<(), BoxError> {
-    // Hubs of an earlier time are known when the folder is opened.
+    // Existing hubs are known only after the folder is opened.
     let all_known = options.memory || !options.data.exists();
     for given in &options.groups {
         let (hub, group) = hub_and_group(given)?;
@@ -77,7 +77,7 @@ fn check_groups(config: &NamespaceConfig, options: &Dev) -> Result<(), BoxError>
     Ok(())
 }
 
-/// Whether a new namespace has this hub.
+/// True if a new namespace would have this hub.
 fn makes(config: &NamespaceConfig, hub: &str) -> bool {
     match config.hubs.is_empty() {
         true => hub.eq_ignore_ascii_case(FIRST_HUB),
@@ -85,12 +85,12 @@ fn makes(config: &NamespaceConfig, hub: &str) -> bool {
     }
 }
 
-/// `HUB/GROUP`; the hub's own name may have slashes.
+/// Splits `HUB/GROUP`; the hub's name may contain slashes.
 fn hub_and_group(given: &str) -> Result<(&str, &str), String> {
     given.rsplit_once('/').ok_or_else(|| format!("--group {given}: write HUB/GROUP, such as homes/alarms"))
 }
 
-/// `NAME` or `NAME:PARTITIONS`.
+/// Parses `NAME` or `NAME:PARTITIONS`.
 fn hub_of(given: &str) -> Result<HubConfig, BoxError> {
     let (name, partitions) = match given.rsplit_once(':') {
         Some((name, partitions)) => {
@@ -105,7 +105,7 @@ fn hub_of(given: &str) -> Result<HubConfig, BoxError> {
 }
 
 impl Wanted {
-    /// How many partitions a hub that is there shall have, and what should be known of it.
+    /// The number of partitions that an existing hub gets, with notes for the user.
     fn resolve_partitions(&self, present: u32, grow: bool, notes: &mut Vec<String>) -> Result<u32, String> {
         let (name, wanted) = (&self.hub.name, self.hub.partitions);
         match wanted.cmp(&present) {
@@ -131,9 +131,9 @@ impl Wanted {
     }
 }
 
-/// Makes the hubs that are asked for; without any hub there shall be one to send to. Those that are there grow only if
-/// that is said: it is for good, and keys choose other partitions from then on. Nothing is changed if one may not grow.
-/// What should be known of it is given back.
+/// Creates the hubs that are asked for; if there is no hub at all, it creates a default one. Existing hubs
+/// grow only if `grow` is set: growth is permanent, and keys choose other partitions afterwards. If one may
+/// not grow, nothing is changed. Returns notes for the user.
 pub(super) fn ensure(
     namespace: &LocalNamespace,
     wanted: &[Wanted],
@@ -149,7 +149,7 @@ pub(super) fn ensure(
                 hub.partitions = asked.resolve_partitions(there.partitions, grow, &mut notes)?;
                 hub.retention = if asked.retained { hub.retention } else { there.retention };
             }
-            // One that cannot be opened has been named; the others are served.
+            // A hub that cannot be opened has been reported; the others are served.
             Err(HubError::Broken { .. }) => continue,
             Err(_) => {}
         }
@@ -164,8 +164,8 @@ pub(super) fn ensure(
     Ok(notes)
 }
 
-/// Makes the groups that were asked for. What should be known of it is given back: a hub that cannot be opened gets none,
-/// and the others are served.
+/// Creates the groups that are asked for. A hub that cannot be opened gets none, and the others are served.
+/// Returns notes for the user.
 pub(super) fn ensure_groups(namespace: &LocalNamespace, groups: &[String]) -> Result<Vec<String>, BoxError> {
     let mut notes = Vec::new();
     for given in groups {
@@ -210,7 +210,7 @@ mod tests {
         };
         assert_eq!(ensure("meters:8", false), (Ok(vec![]), 8));
         assert_eq!(ensure("Meters:8", false), (Ok(vec![]), 8));
-        // Four is what one without a number would begin with.
+        // Four is the default for a hub without a number.
         assert_eq!(ensure("meters", true), (Ok(vec![]), 8));
         let (refused, count) = ensure("meters:16", false);
         assert!(refused.as_ref().is_err_and(|error| error.contains("--grow")), "{refused:?}");

@@ -1,7 +1,7 @@
-//! The keys that clients have to know: the one for development, which everybody knows, or one's own.
+//! The shared access keys of `ephor dev`: the development key, which everybody knows, or the user's own.
 //!
-//! One's own come from a file and never from the command line, where everybody on the machine could read them.
-//! Nothing here, and nothing that is printed, repeats one.
+//! The user's own keys come from a file and never from the command line, which everybody on the machine could
+//! read. Nothing here prints a key.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -17,30 +17,30 @@ use crate::secret_file;
 /// Names the file with the key, if no option does.
 const ENVIRONMENT: &str = "EPHOR_KEY_FILE";
 
-/// As many keys as are allowed, each with a long name, a long hub and a comment.
+/// The maximum size of a list: as many keys as are allowed, each with a long name, a long hub and a comment.
 const LONGEST_LIST: usize = MAX_KEYS * 2048;
 
-/// Who may do what, and where that was written.
+/// The keys, and their origin.
 pub(super) struct Keys {
     pub(super) keys: Vec<SharedKey>,
     pub(super) from: Source,
 }
 
-/// Where keys are from.
+/// The origin of the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// Everybody knows the key.
+    /// The development key, which everybody knows.
     Development,
-    /// One key, in a file that holds nothing else.
+    /// One key, in a file that contains nothing else.
     KeyFile(PathBuf),
-    /// A list.
+    /// A list of keys.
     List(PathBuf),
 }
 
 impl Keys {
-    /// The key for development unless the options name others.
+    /// The keys that the options name, or else the development key.
     pub(super) fn chosen(options: &Dev) -> Result<Self, BoxError> {
-        // What is written on the command line comes before the environment.
+        // The command line takes precedence over the environment.
         let (option, key_file) = match &options.key_file {
             Some(file) => ("--key-file", Some(file.clone())),
             None => (
@@ -55,7 +55,7 @@ impl Keys {
                 Ok(Self { keys, from: Source::List(file.clone()) })
             }
             (None, Some(file)) => {
-                // The end of the line, and blanks.
+                // Room for the end of the line and blanks.
                 let key = read(&file, MAX_KEY_LENGTH + 16, parse_key);
                 let key = key.map_err(|error| format!("{option} {error}"))?;
                 let keys = vec![SharedKey { key, ..development_key() }];
@@ -65,7 +65,7 @@ impl Keys {
         }
     }
 
-    /// What whoever wrote the list should know: a key for a hub that is not there opens nothing.
+    /// Notes for the author of the list: a key for a hub that does not exist grants nothing.
     pub(super) fn notes(&self, namespace: &LocalNamespace) -> Vec<String> {
         let missing = |key: &SharedKey| {
             let hub = key.hub.as_ref().filter(|hub| namespace.hub(hub.as_str()).is_err())?;

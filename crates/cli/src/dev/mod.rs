@@ -1,4 +1,4 @@
-//! `ephor dev`: a hub, its front door and a health check, until Ctrl-C.
+//! `ephor dev`: runs a hub with its AMQP gateway and a health check, until Ctrl-C.
 
 mod banner;
 mod certificate;
@@ -32,7 +32,7 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
     }
     let began = SystemClock.now();
     let Configuration { namespace: config, hubs: wanted, mut notes } = hubs::configuration(&options)?;
-    // Connections are counted against it.
+    // Connections count against the limit of open files.
     if let Err(error) = ephor_gateway::raise_open_file_limit() {
         notes.push(format!("the limit of open files stays as it is: {error}"));
     }
@@ -45,7 +45,7 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
     };
     let http = bind(options.http, "--http")?;
     let folder = options.data.clone();
-    // Opening waits for the disk.
+    // Opening blocks on the disk.
     let namespace = tokio::task::spawn_blocking(move || LocalNamespace::open(folder, config)).await??;
     let namespace = Arc::new(namespace);
     let config = GatewayConfig {
@@ -76,12 +76,13 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
         |mut stopping: watch::Receiver<bool>| async move { drop(stopping.wait_for(|stop| *stop).await) };
     let ctrl_c = async {
         interrupted().await;
-        // If nobody can read it, it stops all the same.
+        // Continue even if stderr cannot be written.
         drop(writeln!(std::io::stderr(), "stopping"));
         stop.send_replace(true);
         Ok(())
     };
-    // Nobody is let in before the hubs are there: whoever waits in line would be told that there is none.
+    // Accept no connection before the hubs exist: a waiting client would get an error that there is no such
+    // hub.
     let (open, opening) = watch::channel(false);
     let opened = || {
         let mut opening = opening.clone();
@@ -109,7 +110,7 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
     };
     let asked = namespace.clone();
     let problems = Arc::new(move || asked.health().iter().map(ToString::to_string).collect());
-    // Which hubs there are and what is the matter with them is nobody's business in other networks.
+    // The names and problems of hubs are not disclosed to other machines.
     let with_reasons = options.http.ip().is_loopback() || options.allow_insecure;
     let health = async {
         opened().await;
@@ -119,7 +120,7 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
     let mut serving = pin!(async { tokio::try_join!(plain, secure, health, ctrl_c) });
     tokio::select! {
         biased;
-        // An address that may not be served is refused at once: no hub is touched, and nobody is told that it is ready.
+        // An address that must not be served is refused first: no hub is changed, and no banner is printed.
         refused = &mut serving => drop(refused.map_err(advised)?),
         () = std::future::ready(()) => {
             banner.notes.extend(hubs::ensure(&namespace, &wanted, options.grow)?);
@@ -134,7 +135,7 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
     Ok(tokio::task::spawn_blocking(move || namespace.close()).await??)
 }
 
-/// Ctrl-C, or a service manager that asks for the end.
+/// Waits for Ctrl-C, or for SIGTERM from a service manager.
 pub(crate) async fn interrupted() {
     let terminated = async {
         match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
@@ -149,7 +150,7 @@ pub(crate) async fn interrupted() {
     }
 }
 
-/// What to write on the command line instead.
+/// Adds to an error what to write on the command line instead.
 fn advised(error: ServeError) -> BoxError {
     match error {
         ServeError::Insecure { address, missing } => format!(

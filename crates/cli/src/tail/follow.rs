@@ -1,7 +1,7 @@
-//! Reads one partition for as long as somebody listens, whatever happens to its receiver.
+//! Reads one partition until the output is closed, and reopens receivers that fail.
 //!
-//! A receiver gets over lost links by itself. Here it is about what it does not get over: another reader took its
-//! place, or the hub was away for too long. Both are said once, and so is that it goes on.
+//! A receiver recovers from lost links by itself. This handles what it cannot recover from: another reader
+//! took over, or the hub was away for too long. Both are reported once, and so is the recovery.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use tokio::sync::mpsc;
 
 use super::{AHEAD, say};
 
-/// Before the first attempt at a new receiver; twice as long before each further one.
+/// The pause before the first attempt to reopen; it doubles with each further one.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// An event, and where it was found.
+/// An event and its partition.
 pub(super) type Found = (PartitionId, Event);
 
-/// Where to begin. The end is looked up once, so that whoever begins anew there misses nothing in between.
+/// The start position. The end is looked up once, so that a receiver that is reopened there misses nothing.
 pub(super) async fn beginning(
     hub: &EventHubs,
     partition: PartitionId,
@@ -34,7 +34,7 @@ pub(super) async fn beginning(
     Ok(last.map_or(StartPosition::Earliest, |last| StartPosition::after(last.sequence)))
 }
 
-/// Hands on what the receiver yields, and what its successors do, until nobody takes it.
+/// Forwards the events of the receiver and of its replacements, until the channel is closed.
 pub(super) async fn follow(
     hub: EventHubs,
     mut request: OpenRequest,
@@ -61,7 +61,8 @@ pub(super) async fn follow(
     }
 }
 
-/// Until the receiver fails, or nobody takes the events. The next one begins behind what was handed on.
+/// Forwards events until the receiver fails or the channel is closed. The next receiver starts after the last
+/// forwarded event.
 async fn read(
     mut receiver: Box<dyn Receiver>,
     request: &mut OpenRequest,

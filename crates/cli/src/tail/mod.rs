@@ -17,7 +17,7 @@ use crate::arguments::Tail;
 use crate::connection;
 use crate::tools::arguments::Output;
 
-/// So many events wait to be printed.
+/// The maximum number of events that wait to be printed.
 const AHEAD: usize = 1_000;
 
 pub(crate) async fn run(options: Tail) -> Result<(), BoxError> {
@@ -44,13 +44,13 @@ pub(crate) async fn run(options: Tail) -> Result<(), BoxError> {
     drop(found);
     say(&format!("reading {} of {}; Ctrl-C to stop", options.group, options.hub));
     match print_all(events, options.count, options.output).await {
-        // Whoever read along has seen enough.
+        // The reader of the output has closed it.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         other => Ok(other?),
     }
 }
 
-/// A reader without an epoch beside a host: what to do, before what the hub said.
+/// The error for a reader without an epoch beside a host: advice first, then the hub's message.
 fn kept_out(error: OpenError, options: &Tail) -> BoxError {
     let OpenError::Refused { message, .. } = &error else { return error.into() };
     let Tail { hub, group, .. } = options;
@@ -61,7 +61,7 @@ fn kept_out(error: OpenError, options: &Tail) -> BoxError {
     .into()
 }
 
-/// Until there are so many, or Ctrl-C.
+/// Prints `count` events, or until Ctrl-C.
 async fn print_all(
     mut events: mpsc::Receiver<Found>,
     count: Option<u64>,
@@ -90,7 +90,7 @@ async fn print_all(
     out.flush()
 }
 
-/// On stderr, if anybody still listens there.
+/// Writes to stderr, and ignores a closed one.
 fn say(text: &str) {
     drop(writeln!(std::io::stderr(), "{text}"));
 }

@@ -1,4 +1,4 @@
-//! An event as one line: of text for people, or of JSON for programs.
+//! Formats an event as one line: text for people, or JSON for programs.
 
 use std::fmt::Write as _;
 
@@ -23,7 +23,7 @@ pub(super) fn line(partition: PartitionId, event: &Event) -> String {
     line
 }
 
-/// Everything that the event has. A body that is no text is `body_base64` in place of `body`.
+/// All fields of the event. A body that is not text is `body_base64` instead of `body`.
 pub(super) fn json(partition: PartitionId, event: &Event) -> Json {
     let mut object = json!({
         "partition": partition.0,
@@ -46,7 +46,7 @@ fn properties(properties: &Properties) -> Json {
     Json::Object(fields.collect::<Map<_, _>>())
 }
 
-/// As JSON has it, if it has such a thing; otherwise as text.
+/// The JSON type of the value, if there is one; otherwise text.
 fn property(value: &Value) -> Json {
     match value {
         Value::Null => Json::Null,
@@ -58,7 +58,7 @@ fn property(value: &Value) -> Json {
         Value::Time(time) => time.to_string().into(),
         Value::Uuid(bytes) => uuid(bytes).into(),
         Value::Bytes(bytes) | Value::Encoded(bytes) => BASE64.encode(bytes).into(),
-        // A kind that there is not yet.
+        // A kind that does not exist yet.
         _ => Json::Null,
     }
 }
@@ -75,7 +75,7 @@ fn uuid(bytes: &[u8; 16]) -> String {
     text
 }
 
-/// Neither a line break nor what a terminal would take for an order.
+/// Escapes line breaks and terminal control characters.
 fn push_visible(line: &mut String, text: &str) {
     for letter in text.chars() {
         match letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}') {

@@ -1,4 +1,4 @@
-//! What can be written behind `ephor group`, `host`, `checkpoint` and `lease`.
+//! The arguments of `ephor group`, `host`, `checkpoint` and `lease`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -69,12 +69,12 @@ pub(crate) struct StoreName {
 }
 
 impl StoreName {
-    /// The store, wherever it is named. A file that is named comes before the environment.
+    /// The store's URL. A file given as an option takes precedence over the environment.
     pub(crate) fn url(&self) -> Result<StoreUrl, BoxError> {
         let text = match (&self.store_file, &self.store) {
             (Some(file), _) => in_file("--store-file", file)?,
             (None, Some(url)) => url.clone(),
-            // Said before with all ways to name one.
+            // Already refused, with all ways to name a store.
             (None, None) => String::new(),
         };
         Ok(text.parse()?)
@@ -93,7 +93,7 @@ pub(crate) enum OnlyJson {
     Json,
 }
 
-/// `HUB/GROUP`; a hub may have slashes in its name, a group has none.
+/// `HUB/GROUP`; a hub name may contain slashes, a group name none.
 #[derive(Clone, Debug)]
 pub(crate) struct HubAndGroup {
     pub(crate) hub: HubName,

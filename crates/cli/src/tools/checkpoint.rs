@@ -35,7 +35,7 @@ pub(crate) async fn list(options: &Look) -> Result<(), BoxError> {
     table.print(options.common.output)
 }
 
-/// Always JSON: it is for `import`.
+/// Prints an export, always as JSON: it is for `import`.
 pub(crate) async fn export(options: &arguments::Export) -> Result<(), BoxError> {
     let place = Place::find(&options.name, &options.store).await?;
     let view = place.view().await?;
@@ -46,7 +46,7 @@ pub(crate) async fn export(options: &arguments::Export) -> Result<(), BoxError> 
     say(&format!("{}\n", export::write(&place.group, &view.checkpoints)))
 }
 
-/// A position that is missing is not noticed by whoever imports the rest.
+/// Refuses an incomplete export: an import would not notice the missing positions.
 fn check_complete(view: &View, incomplete: bool, kind: Kind) -> Result<(), BoxError> {
     if view.damaged.is_empty() || incomplete {
         return Ok(());
@@ -108,7 +108,7 @@ pub(crate) async fn import(options: &Import) -> Result<(), BoxError> {
     failed.map_or_else(|| all_done(undone, all), Err)
 }
 
-/// The export, from a file or from standard input. Editors of some systems begin a file with a byte-order mark.
+/// Reads the export from a file or from standard input. Some editors begin a file with a byte-order mark.
 fn read(options: &Import) -> Result<Export, BoxError> {
     let name = name(options);
     let text = match options.file.to_str() {
@@ -128,7 +128,7 @@ fn read(options: &Import) -> Result<Export, BoxError> {
     Ok(export)
 }
 
-/// Where the export is from.
+/// The name of the export's source.
 fn name(options: &Import) -> String {
     match options.file.to_str() {
         Some("-") => "standard input".into(),
@@ -142,8 +142,8 @@ async fn take_over(place: &Place, exported: Exported) -> Result<Seek, BoxError> 
     Ok(place.store.seek(&place.group, &request).await?)
 }
 
-/// What a store that no host has used yet cannot know: whether hosts will look for these records, and which
-/// partitions there are.
+/// Checks against the hub what a store that no host has used yet cannot know: that hosts will look for these
+/// records, and which partitions exist.
 async fn ask_hub(
     export: &Export,
     group: &GroupId,
@@ -183,7 +183,7 @@ async fn ask_hub(
     }
 }
 
-/// Letter for letter: hosts find nothing under another spelling.
+/// Compares exactly: hosts find nothing under another spelling.
 fn check_namespace(group: &GroupId, theirs: &Namespace) -> Result<(), BoxError> {
     if group.namespace == *theirs {
         return Ok(());
@@ -200,10 +200,10 @@ fn no_partition(group: &GroupId, strange: &Exported, there: usize) -> BoxError {
     format!("{group} has no partition {partition}; it has {there}: is this the export of another hub?").into()
 }
 
-/// Positions of one hub mean nothing in another. Those of another group of the same hub do.
+/// Refuses the positions of another hub, which mean nothing here. Another group of the same hub is allowed.
 fn check_hub(export: &Export, options: &Import) -> Result<(), BoxError> {
     let (theirs, ours) = (&export.group.hub, &options.look.name.group.hub);
-    // SDKs write it in small letters, whatever it is called.
+    // SDKs write the name in lower case, whatever the hub is called.
     if theirs.as_str().eq_ignore_ascii_case(ours.as_str()) {
         return Ok(());
     }
@@ -215,7 +215,7 @@ fn check_hub(export: &Export, options: &Import) -> Result<(), BoxError> {
     .into())
 }
 
-/// What a group does not have stays in its records for ever.
+/// Refuses partitions that the group does not have: they would stay in its records for ever.
 fn check_partitions(export: &Export, view: &View, place: &Place) -> Result<(), BoxError> {
     let known = partitions(view, &[]);
     let strange = export.checkpoints.iter().find(|exported| !known.contains(&exported.partition));

@@ -1,4 +1,4 @@
-//! `ephor group list`, and `ephor group describe`: who owns what, since when, and how far it has come.
+//! `ephor group list`, and `ephor group describe`: owners, positions and lag of each partition.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -51,7 +51,7 @@ pub(crate) async fn describe(options: &Describe) -> Result<(), BoxError> {
     }
 }
 
-/// What the hub says of its partitions.
+/// The properties of the hub's partitions.
 async fn ask_hub(options: &Describe, place: &Place) -> Result<Vec<PartitionProperties>, BoxError> {
     let hub = connection::open_impatiently(&options.hub, place.group.hub.as_str())?;
     same_namespace(&place.group, &hub)?;
@@ -62,7 +62,7 @@ async fn ask_hub(options: &Describe, place: &Place) -> Result<Vec<PartitionPrope
     Ok(partitions)
 }
 
-/// All that anybody knows of.
+/// All partitions that the store or the hub knows.
 pub(crate) fn partitions(view: &View, hub: &[PartitionProperties]) -> BTreeSet<PartitionId> {
     let founding = view.founding.iter().flat_map(|founding| founding.partitions.iter().copied());
     let leases = view.leases.iter().map(|lease| lease.partition);
@@ -74,7 +74,7 @@ fn alive(view: &View) -> usize {
     view.hosts.iter().filter(|host| host.age_known && host.age <= host.record.lease_duration).count()
 }
 
-/// Hosts of which nobody can tell yet whether they are alive.
+/// The number of hosts whose liveness is not known yet.
 fn unheard(view: &View) -> usize {
     view.hosts.iter().filter(|host| !host.age_known).count()
 }
@@ -83,14 +83,14 @@ fn unheard(view: &View) -> usize {
 struct Row {
     id: PartitionId,
     lease: Option<Lease>,
-    /// Of the owner.
+    /// The state of the owner's host.
     host: Option<HostState>,
     checkpoint: Option<Position>,
     since: Option<Duration>,
     saved: Option<Duration>,
     latest: Option<u64>,
     lag: Option<Lag>,
-    /// How long the oldest event that is not finished has been waiting; none where nobody knows.
+    /// The waiting time of the oldest unfinished event; none if it is unknown.
     behind: Option<Duration>,
 }
 
@@ -124,7 +124,7 @@ impl Row {
         self.lease.as_ref().is_some_and(|lease| lease.owner.is_some())
     }
 
-    /// In words.
+    /// The state in words.
     fn state(&self) -> String {
         let Some(lease) = self.lease.as_ref().filter(|lease| lease.owner.is_some()) else {
             return "unowned".into();
@@ -167,7 +167,7 @@ fn table(rows: &[Row]) -> Table {
     table
 }
 
-/// The last finished event, or where reading starts.
+/// The last finished event, or the start position.
 pub(crate) fn position(position: &Position) -> Cell {
     match position {
         Position::Finished { sequence, .. } => Cell::number(sequence.0),
@@ -197,7 +197,7 @@ fn summary(place: &Place, view: &View, rows: &[Row]) -> String {
     )
 }
 
-/// All events, and the time of the partition that is furthest behind, if it is known of all.
+/// The total number of events, and the longest delay of a partition, if it is known for all.
 fn total_lag(rows: &[Row]) -> Option<(u64, Option<Duration>)> {
     let known: Vec<(Lag, Option<Duration>)> =
         rows.iter().filter_map(|row| Some((row.lag?, row.behind))).collect();
@@ -235,7 +235,7 @@ mod tests {
 
     use super::*;
 
-    /// A partition and its owner, last heard of so many seconds ago.
+    /// A partition and its owner, whose last heartbeat is `age` seconds old.
     fn view(age: u64, age_known: bool) -> View {
         let id = HostId { name: "vm-1".parse().unwrap(), incarnation: Incarnation(1) };
         let lasts = Duration::from_secs(30);

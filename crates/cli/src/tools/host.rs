@@ -52,7 +52,8 @@ fn state(host: &HostEntry) -> String {
     .into()
 }
 
-/// How long a host has said nothing, if that is longer than its leases last: then it is taken for dead.
+/// The time since the last heartbeat of a host, if it exceeds the lease duration: then the host is considered
+/// dead.
 fn silence(host: &HostEntry) -> Option<Duration> {
     (host.age_known && host.age > host.record.lease_duration).then_some(host.age)
 }
@@ -86,10 +87,10 @@ pub(crate) async fn drain(options: &Drain) -> Result<(), BoxError> {
     heard(&options.host, &ordered)
 }
 
-/// A host that was told something, and how long it has been silent if it is taken for dead.
+/// A host that got an order, and the time since its last heartbeat if it is considered dead.
 type Ordered = (HostId, Option<Duration>);
 
-/// An order that nobody hears is a failure.
+/// Fails if no living host gets the order.
 fn heard(host: &str, ordered: &[Ordered]) -> Result<(), BoxError> {
     match ordered.iter().all(|(_, silent)| silent.is_some()) {
         true => Err(format!("{host} is dead: nobody hears what is wanted of it").into()),
@@ -97,7 +98,7 @@ fn heard(host: &str, ordered: &[Ordered]) -> Result<(), BoxError> {
     }
 }
 
-/// What becomes of an order.
+/// Describes the effect of an order.
 fn told(id: &HostId, orders: HostOrders, silent: Option<Duration>) -> String {
     let what = match orders.drain {
         true => "is asked to hand over all its partitions",

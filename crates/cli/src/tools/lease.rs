@@ -1,4 +1,4 @@
-//! `ephor lease history`: who owned what, and why that changed.
+//! `ephor lease history`: the changes of owners, and their reasons.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ pub(crate) async fn history(options: &History) -> Result<(), BoxError> {
     table.print(options.look.common.output)
 }
 
-/// A partition without a history, and none at all: these must not look the same.
+/// Refuses a partition that does not exist: it must not look like one without a history.
 fn check(wanted: PartitionId, known: &BTreeSet<PartitionId>, place: &Place) -> Result<(), BoxError> {
     if known.is_empty() || known.contains(&wanted) {
         return Ok(());

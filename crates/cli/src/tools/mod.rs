@@ -1,8 +1,8 @@
-//! Tools for a consumer group: they look into its store, and what they change goes through it.
+//! Tools for a consumer group: they read its store, and make all changes through it.
 //!
 //! | command | file |
 //! |---|---|
-//! | `ephor group describe` | `group.rs` |
+//! | `ephor group list`, `describe` | `group.rs` |
 //! | `ephor host list`, `drain` | `host.rs` |
 //! | `ephor checkpoint list`, `seek`, `export`, `import` | `checkpoint.rs`, `seek.rs` |
 //! | `ephor lease history` | `lease.rs` |

@@ -1,4 +1,4 @@
-//! Which store, and which group in it.
+//! Finds the store and the group that a tool works on.
 
 use std::sync::Arc;
 
@@ -13,24 +13,24 @@ use ephor_wire::connection_string::is_loopback;
 
 use super::arguments::{GroupName, StoreName};
 
-/// A group and the store that it is in.
+/// A group and its store.
 pub(crate) struct Place {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) group: GroupId,
-    /// What kind of store that is.
+    /// The kind of the store.
     pub(crate) kind: Kind,
 }
 
-/// Whether the store has no records of a group yet.
+/// True if the store has no records of a group yet.
 #[derive(Clone, Copy)]
 pub(crate) struct IsNew(pub(crate) bool);
 
-/// What kind of store a URL names.
+/// The kind of store that a URL names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Database,
     Blobs,
-    /// The container of an old Event Processor Host, which is only read.
+    /// The container of a legacy Event Processor Host, which is only read.
     OldFleet,
 }
 
@@ -43,7 +43,7 @@ impl Kind {
         })
     }
 
-    /// Said before anything is promised.
+    /// Refuses a read-only store, before anything else is reported.
     fn must_be_writable(self, url: &StoreUrl) -> Result<(), BoxError> {
         if self != Self::OldFleet {
             return Ok(());
@@ -55,7 +55,7 @@ impl Kind {
         .into())
     }
 
-    /// Why a store may look empty although it is not.
+    /// A hint at why a store may look empty although it is not.
     fn if_empty(self) -> &'static str {
         match self {
             Self::Database => "",
@@ -72,7 +72,7 @@ impl Kind {
 }
 
 impl Place {
-    /// The group that was asked for; there has to be one. If only the case is different it is found, too.
+    /// Finds an existing group, also if its name differs in case.
     pub(crate) async fn find(look: &GroupName, store: &StoreName) -> Result<Self, BoxError> {
         let url: StoreUrl = store.url()?;
         let kind = Kind::of(&url)?;
@@ -86,8 +86,8 @@ impl Place {
         Ok(Self { store, group, kind })
     }
 
-    /// The group whose positions are to be changed. An SDK's blobs are named in small letters, whatever the hub is
-    /// called: there the name stands as it is given, for the hosts will say it so.
+    /// Finds the group whose positions are to be changed. Blobs of an SDK are named in lower case, whatever
+    /// the hub is called: there the name is used as it was given, because the hosts use it so.
     pub(crate) async fn find_to_change(look: &GroupName, store: &StoreName) -> Result<Self, BoxError> {
         let url: StoreUrl = store.url()?;
         let kind = Kind::of(&url)?;
@@ -101,8 +101,8 @@ impl Place {
         Ok(Self { store, group, kind })
     }
 
-    /// The group that an export goes to. A store that knows nothing of it yet begins it, and is made if `make`
-    /// says so: an export is there before the hosts are.
+    /// Finds the group that an import writes to. If the store has no such group, it is begun, and the store
+    /// is created if `make` is set: an import may run before the first host.
     pub(crate) async fn find_or_begin(
         look: &GroupName,
         store: &StoreName,
@@ -149,7 +149,8 @@ impl Place {
     }
 }
 
-/// A hub of the same name in another namespace is another hub: its positions and its log mean nothing here.
+/// Refuses a hub of the same name in another namespace: it is another hub, and its positions and its log mean
+/// nothing here.
 pub(crate) fn same_namespace(group: &GroupId, hub: &dyn EventSource) -> Result<(), BoxError> {
     let (ours, theirs) = (group.namespace.as_str(), hub.namespace().as_str());
     if ours.eq_ignore_ascii_case(theirs) || (is_loopback(ours) && is_loopback(theirs)) {
@@ -162,7 +163,7 @@ pub(crate) fn same_namespace(group: &GroupId, hub: &dyn EventSource) -> Result<(
     .into())
 }
 
-/// Opens a store that exists: a tool that makes an empty one would hide a wrong URL.
+/// Opens an existing store: creating an empty one would hide a wrong URL.
 pub(crate) async fn open(url: &StoreUrl) -> Result<Arc<dyn Store>, BoxError> {
     let found = ephor_stores::open_existing(url).await?;
     let kind = Kind::of(url)?;
@@ -181,7 +182,7 @@ fn is_meant(group: &GroupId, look: &GroupName) -> bool {
         && look.namespace.as_deref().is_none_or(|name| group.namespace.as_str() == name)
 }
 
-/// The one group that is meant if the case does not count; none if there is one that needs no such thing.
+/// The only group that matches without case; none if one matches exactly.
 fn other_case(groups: &[GroupId], look: &GroupName) -> Option<GroupId> {
     let wanted = &look.group;
     let alike = |group: &&GroupId| {
@@ -197,7 +198,7 @@ fn other_case(groups: &[GroupId], look: &GroupName) -> Option<GroupId> {
     }
 }
 
-/// With the names that were given.
+/// The group id with the names that were given.
 fn as_given(group: &GroupId, look: &GroupName) -> Result<GroupId, BoxError> {
     let namespace = match &look.namespace {
         Some(namespace) => namespace.parse()?,
@@ -220,7 +221,7 @@ fn choose(groups: &[GroupId], look: &GroupName, kind: Kind) -> Result<GroupId, B
     match found[..] {
         [one] => Ok(one.clone()),
         [] => {
-            // Where a namespace was asked for, that may be what is wrong.
+            // If a namespace was given, it may be what is wrong.
             let place = |namespace: &str| match look.namespace {
                 Some(_) => format!(" in {namespace}"),
                 None => String::new(),

@@ -1,4 +1,4 @@
-//! `ephor checkpoint seek`: moves the position of a group, after showing what that means.
+//! `ephor checkpoint seek`: moves the position of a group, after a dry run.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::place::{Place, same_namespace};
 use super::table::{Cell, Table, thousands};
 use crate::connection;
 
-/// Where to, as it is written.
+/// The parsed target of a seek.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Aim(SeekTo);
 
@@ -59,7 +59,7 @@ pub(crate) async fn run(options: &Seek) -> Result<(), BoxError> {
     all_done(steps.iter().filter(foreign).count(), steps.len())
 }
 
-/// What was not done is a failure, also for a program that reads no tables.
+/// Fails if any position was not changed, also for programs that do not read the table.
 pub(crate) fn all_done(undone: usize, all: usize) -> Result<(), BoxError> {
     if undone == 0 {
         return Ok(());
@@ -70,7 +70,7 @@ pub(crate) fn all_done(undone: usize, all: usize) -> Result<(), BoxError> {
     .into())
 }
 
-/// What a plan does not show.
+/// A warning about risks that the plan does not show.
 fn warning(to: &SeekTo, now: Timestamp) -> Option<String> {
     match to {
         SeekTo::Offset(offset) => Some(format!(
@@ -109,13 +109,13 @@ fn table(steps: &[SeekStep]) -> Table {
     table
 }
 
-/// Who does it, for the history.
+/// The name of the user, for the history.
 pub(crate) fn who() -> String {
     let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
     user.map_or_else(|_| "ephor".into(), |user| format!("{user} by ephor"))
 }
 
-/// `2026-08-21T12:00:00.5Z`; seconds and their parts may be left out, and so may the time of day.
+/// Parses `2026-08-21T12:00:00.5Z`; seconds and their fraction may be left out, and so may the time of day.
 fn parse_time(text: &str) -> Option<Timestamp> {
     let (date, time) = match text.split_once('T') {
         Some((date, time)) => (date, time.strip_suffix('Z')?),
@@ -146,7 +146,7 @@ fn is_leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
 
-/// From 1970-01-01 to the first day of this year.
+/// The days from 1970-01-01 to the first day of this year.
 fn days_before(year: i64) -> i64 {
     (1970..year).map(|year| if is_leap(year) { 366 } else { 365 }).sum()
 }

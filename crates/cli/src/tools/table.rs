@@ -1,4 +1,4 @@
-//! Rows for people, aligned, and the same rows as JSON for programs.
+//! Formats rows as an aligned table for people, and as JSON for programs.
 
 use std::io::{ErrorKind, Write};
 use std::time::Duration;
@@ -8,14 +8,14 @@ use serde_json::{Map, Value};
 
 use super::arguments::Output;
 
-/// What is said of a record whose age the store cannot tell.
+/// Used for records whose age the store does not know.
 pub(crate) const SINCE_RESTART: &str = "since the store's restart";
 
-/// What stands in a row: as people read it, and as programs do.
+/// A cell of a row, for people and for programs.
 pub(crate) struct Cell {
     text: String,
     value: Value,
-    /// Numbers stand on the right.
+    /// Numbers are right-aligned.
     right: bool,
 }
 
@@ -29,12 +29,12 @@ impl Cell {
         Self { text: thousands(number), value: number.into(), right: true }
     }
 
-    /// Nothing, or not known.
+    /// Nothing, or unknown.
     pub(crate) fn none() -> Self {
         Self { text: "-".into(), value: Value::Null, right: true }
     }
 
-    /// How long ago, or how long: `2.5 s`, in JSON in seconds.
+    /// A duration such as `2.5 s`; in JSON, seconds.
     pub(crate) fn duration(duration: Duration) -> Self {
         Self { text: words(duration), value: duration.as_secs_f64().into(), right: true }
     }
@@ -71,7 +71,7 @@ impl Table {
         }
     }
 
-    /// Columns as wide as they need to be, two spaces between them.
+    /// Columns are as wide as needed, with two spaces between them.
     pub(crate) fn text(&self) -> String {
         let width = |index: usize| {
             let cells = self.rows.iter().map(|row| row[index].text.chars().count());
@@ -95,7 +95,7 @@ impl Table {
         text
     }
 
-    /// An object a row, its fields named as the columns.
+    /// One object per row, with the columns as field names.
     pub(crate) fn json(&self) -> Value {
         let object = |row: &Vec<Cell>| {
             let fields = self.columns.iter().zip(row);
@@ -105,12 +105,12 @@ impl Table {
     }
 }
 
-/// As a program wants to read it.
+/// Formats JSON with indentation.
 pub(crate) fn pretty(value: &Value) -> String {
     format!("{}\n", serde_json::to_string_pretty(value).unwrap_or_default())
 }
 
-/// Writes to stdout. Whoever reads along may have had enough, as `head` has: that is no error.
+/// Writes to stdout. A closed pipe, as with `head`, is no error.
 pub(crate) fn say(text: &str) -> Result<(), BoxError> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

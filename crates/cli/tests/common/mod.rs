@@ -1,4 +1,4 @@
-//! A running `ephor dev`, and our other commands beside it.
+//! A running `ephor dev`, and other commands beside it.
 #![allow(dead_code, reason = "each test uses what it needs")]
 
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-/// Killed if the test fails.
+/// A running `ephor dev`, killed if the test fails.
 pub(crate) struct Dev {
     child: Child,
     banner: String,
@@ -20,7 +20,7 @@ impl Dev {
         Self::start_with(&mut ephor(folder), more)
     }
 
-    /// By a command that is prepared already.
+    /// Starts it with a prepared command.
     pub(crate) fn start_with(command: &mut Command, more: &[&str]) -> Self {
         command.args(["dev", "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"]).args(more);
         let log = tempfile::tempfile().unwrap();
@@ -38,7 +38,7 @@ impl Dev {
         &self.banner
     }
 
-    /// What stands behind this word at the beginning of a line.
+    /// The value after this word at the beginning of a line.
     pub(crate) fn value(&self, word: &str) -> &str {
         let line = self.banner.lines().find_map(|line| line.trim_start().strip_prefix(word));
         line.unwrap_or_else(|| panic!("no {word} in\n{}", self.banner)).trim()
@@ -57,7 +57,7 @@ impl Dev {
         child.wait_with_output().unwrap()
     }
 
-    /// The answer to a request over HTTP, as it came.
+    /// The raw answer to an HTTP request.
     pub(crate) fn ask(&self, request: &str) -> String {
         let address = self.value("health").strip_prefix("http://").unwrap().strip_suffix("/health").unwrap();
         let mut stream = TcpStream::connect(address).unwrap();
@@ -67,9 +67,9 @@ impl Dev {
         answer
     }
 
-    /// What it has said on stderr so far.
+    /// Its output on stderr so far.
     pub(crate) fn log(&self) -> String {
-        // It writes behind the same position, which must not move.
+        // It writes at the same file position, which must not move.
         let mut text = vec![0; 1 << 20];
         let read = self.log.read_at(&mut text, 0).unwrap();
         String::from_utf8_lossy(&text[..read]).into_owned()
@@ -79,7 +79,7 @@ impl Dev {
         self.stop_and_read_log();
     }
 
-    /// Stops it as Ctrl-C does; what it said on stderr.
+    /// Stops it with Ctrl-C; returns its output on stderr.
     pub(crate) fn stop_and_read_log(mut self) -> String {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
@@ -98,13 +98,13 @@ impl Drop for Dev {
     }
 }
 
-/// A file that nobody else can read.
+/// Writes a file that nobody else can read.
 pub(crate) fn write_secret(file: &Path, text: &str) {
     std::fs::write(file, text).unwrap();
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// The command, in a folder and with nothing of the environment that would change it.
+/// The command in a folder, without the environment variables that would change it.
 pub(crate) fn ephor(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ephor"));
     for name in ["EPHOR_CONNECTION", "EPHOR_KEY_FILE", "EPHOR_STORE", "EPHOR_TRUST", "RUST_LOG"] {

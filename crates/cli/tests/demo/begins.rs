@@ -1,4 +1,4 @@
-//! How it starts, and what it refuses.
+//! The start of the demo, and the starts that it refuses.
 
 use std::fs;
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use crate::running::Demo;
 
 const SMALL: [&str; 4] = ["--homes", "2000", "--speed", "10"];
 
-/// Runs it where it cannot start, and gives what it said.
+/// Runs it with arguments that it refuses, and returns its output on stderr.
 fn refused(place: &Path, more: &[&str]) -> String {
     let output: Output = ephor(place).arg("demo").args(more).output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();

@@ -1,4 +1,4 @@
-//! Whatever is done to it by chance: at the end the results are what was sent, to the reading and to the home.
+//! Random faults: at the end the results match what was sent, to the reading and to the home.
 
 use std::time::{Duration, Instant};
 
@@ -9,18 +9,19 @@ use crate::processes::must_all_be_gone;
 use crate::recount::{Count, recount};
 use crate::running::Demo;
 
-/// Readings a second; the long form keeps what its disk must hold at a few gigabytes.
+/// Readings a second. The long run has fewer, so that a few gigabytes of disk are enough.
 const SHORT_LOAD: u64 = 10_000;
 const LONG_LOAD: u64 = 5_000;
 const LONG: u64 = 120;
 const HOMES: u64 = 20_000;
 
-/// How much of a partition can come again after one unplanned change, in seconds of its readings. Results are written every
-/// half second, checkpoints once a second, so 1.5 s. An owner that has just taken over from a dead one reads what waited, at
-/// once: a lease of 6 s, and 1 s until somebody looked. The rest is for a busy machine.
+/// The maximum amount of a partition that is delivered again after one unplanned change, in seconds of its
+/// readings. Results are written every half second, checkpoints once a second, so 1.5 s. An owner that has
+/// just taken over from a dead one reads the backlog at once: a lease of 6 s, and 1 s until the next scan.
+/// The rest is for a busy machine.
 const AGAIN_SECONDS: u64 = 12;
 
-/// A paused host is beyond its lease of 6 s by then.
+/// After this time the lease of a paused host, 6 s, has expired.
 const PAUSE: Duration = Duration::from_secs(9);
 const SLOW: Duration = Duration::from_secs(8);
 const MOST_HOSTS: usize = 9;
@@ -45,7 +46,7 @@ const DECK: [Trick; 12] = [Kill, Kill, Kill, Pause, Slow, Add, Add, Add, Stop, S
 struct Chaos {
     random: fastrand::Rng,
     deck: Vec<Trick>,
-    /// What was begun and ends later.
+    /// Actions that end a fault later.
     later: Vec<(Instant, Value)>,
     detectors: bool,
     killed: u32,
@@ -53,7 +54,7 @@ struct Chaos {
 }
 
 impl Chaos {
-    /// For so long, and at least until every trick was played.
+    /// Injects faults for this time, and at least until every one has happened.
     fn reign(&mut self, demo: &Demo, lasts: Duration) {
         let began = Instant::now();
         let (pace, mut played) = (lasts.as_secs_f64() / (DECK.len() as f64 + 2.0), 0);
@@ -61,7 +62,7 @@ impl Chaos {
         while began.elapsed() < lasts || played < DECK.len() {
             self.end_what_is_over(demo);
             if Instant::now() >= next {
-                // Long forms are as dense as the short one, never denser.
+                // Long runs have as many faults per second as the short one, never more.
                 let pause = pace.clamp(1.0, 5.0) * (0.5 + self.random.f64());
                 next = Instant::now() + Duration::from_secs_f64(pause);
                 played += 1;
@@ -86,7 +87,7 @@ impl Chaos {
 
     fn play(&mut self, demo: &Demo, trick: Trick) -> String {
         let running = demo.hosts("running");
-        // One always goes on.
+        // At least one host keeps running.
         if running.len() < 2 && [Kill, Pause, Stop].contains(&trick) || running.len() < 3 && trick == Stop {
             self.deck.insert(0, trick);
             return format!("later; first, {}", demo.act(&json!({"action": "add_host"})).unwrap());
@@ -123,7 +124,7 @@ impl Chaos {
         let (over, later) = self.later.drain(..).partition(|(at, _)| *at <= now);
         self.later = later;
         for (_, action) in over {
-            // A host that was killed or stopped meanwhile is not there any more.
+            // A host that was killed or stopped meanwhile no longer exists.
             if let Err(why) = demo.act(&action) {
                 assert!(why.contains("there is no host"), "{action}: {why}");
             }
@@ -142,7 +143,7 @@ fn whatever_is_killed_the_results_are_what_was_sent() {
     println!("{seconds} s with EPHOR_DEMO_SEED={seed}");
     let place = tempfile::tempdir().unwrap();
     let load = if seconds > LONG { LONG_LOAD } else { SHORT_LOAD };
-    // Three readings a home and minute at speed 1.
+    // Three readings per home and minute at speed 1.
     let speed = load * 20 / HOMES;
     let arguments = ["--homes", &HOMES.to_string(), "--speed", &speed.to_string()];
     let mut demo = Demo::start(place.path(), &arguments);

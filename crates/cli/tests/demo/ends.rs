@@ -1,4 +1,4 @@
-//! However it ends, nothing of it is left running.
+//! The ends of the demo: in every case no process of it is left running.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -50,7 +50,8 @@ fn a_second_ctrl_c_does_not_wait() {
     let folder = demo.folder();
     signal(demo.process(), "INT");
     demo.wait_for("its word that it stops", |demo| demo.told().contains("Ctrl-C again").then_some(()));
-    // Nobody is there to process what was sent: it would be waited for in vain. The signal may come before it is listened for.
+    // No host is left to process the rest, so a graceful stop would wait in vain. Repeat the signal, because
+    // the first may come before the handler is installed.
     let process = demo.process();
     demo.wait_for("its end", |demo| {
         signal(process, "INT");
@@ -69,7 +70,7 @@ fn a_demo_that_nobody_listens_to_any_more_ends_in_good_order() {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let told = BufReader::new(child.stderr.take().unwrap());
     assert!(told.lines().any(|line| line.unwrap().starts_with("Ctrl-C ends all")));
-    // Both pipes are closed by now, as those of a `tee` that got the same Ctrl-C.
+    // Both pipes are closed by now, like those of a `tee` that got the same Ctrl-C.
     drop(child.stdout.take());
     assert!(child.wait().unwrap().success());
     must_all_be_gone(&place.path().join("ephor-demo"));

@@ -1,15 +1,15 @@
-//! `ephor demo`, as anybody would run it: started, troubled through its page, ended, and then counted again.
+//! `ephor demo`, run as a user would: started, disturbed through its page, ended, and then recounted.
 //!
-//! | file | asks |
+//! | file | checks |
 //! |---|---|
-//! | `begins.rs` | how it starts, and what it refuses |
-//! | `chaos.rs` | whether it is exact, whatever is done to it by chance |
-//! | `planned.rs` | whether planned moves repeat nothing, and a kill no more than a checkpoint's worth |
-//! | `ends.rs` | whether anything is left when it is gone |
+//! | `begins.rs` | its start, and the starts that it refuses |
+//! | `chaos.rs` | exact results under random faults |
+//! | `planned.rs` | planned moves repeat nothing, and a kill no more than the events since a checkpoint |
+//! | `ends.rs` | no process is left when it has ended |
 //! | `secured.rs` | the same over TLS with a key, and with results in a storage account |
 //!
-//! `running.rs` is a demo that runs, `processes.rs` what the system says of its processes, `recount.rs` a count of our
-//! own, `moves.rs` who took over from whom, and why.
+//! `running.rs` is a running demo, `processes.rs` lists its processes in the system, `recount.rs` counts the
+//! results again, `moves.rs` counts the changes of owners by their cause.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! Who took over from whom, and why: read from the store of a demo.
+//! Counts the changes of owners by their cause, from the store of a demo.
 
 use std::path::Path;
 
@@ -9,13 +9,13 @@ use ephor_stores::StoreUrl;
 /// Changes of owners in the group `consolidate`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Moves {
-    /// By agreement: handed over, or given back by an owner that stopped.
+    /// Planned: handed over, or released by an owner that shut down.
     pub(crate) planned: u64,
-    /// Taken from somebody who did not answer, or given back by one that could not go on.
+    /// Unplanned: taken over from an unresponsive owner, or released by one that could not continue.
     pub(crate) unplanned: u64,
 }
 
-/// More changes than a store remembers.
+/// More changes than a store's history keeps.
 const EVERYTHING: usize = 100_000;
 
 pub(crate) fn moves(folder: &Path) -> Moves {
@@ -28,12 +28,12 @@ pub(crate) fn moves(folder: &Path) -> Moves {
         let epochs: u64 = store.view(group).await.unwrap().leases.iter().map(|lease| lease.epoch.get()).sum();
         (store.history(group, None, EVERYTHING).await.unwrap(), epochs)
     });
-    // Every change takes an epoch. Those that are forgotten may have been anything.
+    // Every change takes an epoch. Changes that are no longer in the history may have been of any kind.
     let mut moves = Moves { planned: 0, unplanned: epochs.saturating_sub(changes.len() as u64) };
     for change in changes {
         match change.reason {
             ChangeReason::HandedOver | ChangeReason::Released(ReleaseCause::Shutdown) => moves.planned += 1,
-            // What nobody owned had been given back, or was never owned.
+            // A partition without an owner had been released, or was never owned.
             ChangeReason::Claimed(ClaimCause::Unowned) => {}
             _ => moves.unplanned += 1,
         }

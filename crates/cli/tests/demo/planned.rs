@@ -1,4 +1,4 @@
-//! What comes again: nothing after planned moves; after a kill no more than was read since the last checkpoint.
+//! Repeated deliveries: none after planned moves; after a kill at most the events since the last checkpoint.
 
 use serde_json::json;
 
@@ -9,19 +9,19 @@ use crate::running::Demo;
 /// 3,000 readings a second.
 const LOAD: [&str; 6] = ["--homes", "10000", "--speed", "6", "--hosts", "3"];
 const A_SECOND: u64 = 3_000;
-/// Results are written every half second, checkpoints once a second; two seconds more for a busy machine, in which a
-/// checkpoint may take that long.
+/// Results are written every half second, checkpoints once a second; two seconds more for a busy machine, on
+/// which a checkpoint may take that long.
 const AGAIN_MILLISECONDS: u64 = 3_500;
 
 /// Longer than that.
 const QUIET_SECONDS: u64 = 8;
 
-/// What `unplanned` changes of owners can bring again.
+/// The maximum number of events that `unplanned` changes of owners can deliver again.
 fn most(unplanned: u64) -> u64 {
     unplanned * A_SECOND / 16 * AGAIN_MILLISECONDS / 1_000
 }
 
-/// Waits until each host that runs has its share, and nobody else has any.
+/// Waits until each running host has its share, and no other host owns a partition.
 fn balanced(demo: &mut Demo, hosts: usize) {
     demo.wait_for("a balance", |demo| {
         let running = demo.hosts("running");
@@ -54,7 +54,7 @@ fn planned_moves_repeat_nothing_and_a_kill_what_no_checkpoint_covers() {
     assert!(before.planned >= 8, "{before:?}");
     assert!(seen.replayed <= most(before.unplanned), "{} after {before:?}", seen.replayed);
 
-    // For a while nothing moves, so that owners have saved again and again.
+    // Nothing moves for a while, so that owners have saved several checkpoints.
     let quiet = seen.processed + QUIET_SECONDS * A_SECOND;
     demo.wait_for("readings", |demo| (demo.audit().processed >= quiet).then_some(()));
     demo.do_to("host-2", "kill_host").unwrap();

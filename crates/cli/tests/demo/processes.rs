@@ -1,4 +1,4 @@
-//! What the system says of processes.
+//! Lists processes of this system.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn all() -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Those that name the folder among their arguments.
+/// The processes that have the folder among their arguments.
 pub(crate) fn that_name(folder: &Path) -> Vec<(u32, String)> {
     let folder = folder.to_str().unwrap();
     let named = |process| Some((process, arguments(process).filter(|text| text.contains(folder))?));
@@ -27,14 +27,14 @@ pub(crate) fn that_name(folder: &Path) -> Vec<(u32, String)> {
 pub(crate) fn children_of(parent: u32) -> Vec<u32> {
     let is_child = |process: &u32| {
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        // The second field is a name in brackets, with whatever it contains; then come state and parent.
+        // The second field is a name in brackets, which may contain anything; then come state and parent.
         let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         fields.split_whitespace().nth(1).and_then(|id| id.parse().ok()) == Some(parent)
     };
     all().into_iter().filter(is_child).collect()
 }
 
-/// Nothing that names the folder runs any more, at the latest after a while.
+/// Waits until no process has the folder among its arguments; fails after a time limit.
 pub(crate) fn must_all_be_gone(folder: &Path) {
     let began = Instant::now();
     loop {

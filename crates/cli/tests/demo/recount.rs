@@ -1,4 +1,4 @@
-//! A count of our own: the whole log of the hub, read anew, beside what is left in the folder of the results.
+//! Recounts a demo: reads the whole log of the hub again, and compares it with the results in the folder.
 
 use std::path::Path;
 
@@ -11,18 +11,18 @@ use ephor_homes::reading::{PARTITIONS, Reading, Sensor};
 use ephor_homes::results::{Follower, Place};
 use ephor_hub::{Hub, LocalNamespace, NamespaceConfig};
 
-/// What the log of a demo's hub has, and how often its results met an event again.
+/// The counts of the hub's log, and the number of repeated deliveries in the results.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count {
-    /// Different readings.
+    /// The number of different readings.
     pub(crate) readings: u64,
-    /// Events with a reading that another event had before.
+    /// The number of events with a reading that an earlier event had.
     pub(crate) repeats: u64,
-    /// Events that were delivered again to the group `consolidate`.
+    /// The number of events that were delivered again to the group `consolidate`.
     pub(crate) replayed: u64,
 }
 
-/// Counts, and compares every home of every partition. Nothing may run on the folder any more.
+/// Counts, and compares every home of every partition. No process may use the folder any more.
 pub(crate) fn recount(folder: &Path) -> Count {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
@@ -48,7 +48,7 @@ async fn compare(hub: &Hub, place: &Place, partition: PartitionId, count: &mut C
     count.repeats += readings.len() as u64 - distinct;
     count.replayed += homes.totals().replayed;
 
-    // What is said of a home besides, and the alarms: as if nobody had ever been killed.
+    // The other fields of a home, and the alarms, are as if no host had ever been killed.
     let (mut calm, mut desk) = (Homes::default(), Desk::default());
     for (sequence, reading) in &readings {
         calm.fold(*sequence, reading);
@@ -62,7 +62,7 @@ async fn compare(hub: &Hub, place: &Place, partition: PartitionId, count: &mut C
     assert_eq!(homes.last(), calm.last(), "partition {partition}");
 }
 
-/// Each id once, by sorting; then home by home. Gives how many there are.
+/// Counts each id once, by sorting; then compares home by home. Returns the number of ids.
 fn compare_ids(readings: &[(u64, Reading)], homes: &Homes) -> u64 {
     let mut ids: Vec<(u32, Sensor, u32, u64)> = readings
         .iter()
@@ -95,7 +95,7 @@ async fn all_events(hub: &Hub, partition: PartitionId) -> Vec<Event> {
     events
 }
 
-/// What the log of this kind says in the end.
+/// The final state of the log of this kind.
 async fn newest<C: Consolidation + Clone>(place: &Place, kind: &str, partition: PartitionId) -> C {
     let mut follower = Follower::<C>::new(place.log(kind, partition));
     while follower.next().await.unwrap().is_some() {}

@@ -1,4 +1,4 @@
-//! A demo that runs, and a hand on it through its page.
+//! A running demo, controlled through its page.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 
 use crate::common::ephor;
 
-/// Whatever it is waited for comes sooner, on any machine.
+/// The time limit of every wait; sufficient on any machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Killed if the test fails; then its processes go with it.
+/// Killed if the test fails; its processes end with it.
 pub(crate) struct Demo {
     child: Child,
     page: String,
@@ -23,7 +23,7 @@ pub(crate) struct Demo {
 }
 
 impl Demo {
-    /// Starts one whose folder is `ephor-demo` in the place.
+    /// Starts a demo whose folder is `ephor-demo` in `place`.
     pub(crate) fn start(place: &Path, more: &[&str]) -> Self {
         let mut command = ephor(place);
         command.args(["demo", "--page", "127.0.0.1:0"]).args(more);
@@ -42,7 +42,7 @@ impl Demo {
         demo
     }
 
-    /// Asks until there is an answer.
+    /// Polls until `look` returns a value.
     pub(crate) fn wait_for<T>(&mut self, what: &str, mut look: impl FnMut(&mut Self) -> Option<T>) -> T {
         let began = Instant::now();
         loop {
@@ -54,7 +54,7 @@ impl Demo {
         }
     }
 
-    /// Waits until all partitions have owners that live, and readings arrive in the results.
+    /// Waits until all partitions have live owners, and readings arrive in the results.
     pub(crate) fn wait_until_it_flows(&mut self) {
         self.wait_for("the first readings", |demo| {
             let audit = demo.audit();
@@ -62,7 +62,7 @@ impl Demo {
         });
     }
 
-    /// What it said on its error output.
+    /// Its output on stderr.
     pub(crate) fn told(&self) -> String {
         fs::read_to_string(self.place.join("told.txt")).unwrap_or_default()
     }
@@ -76,7 +76,7 @@ impl Demo {
         &self.page
     }
 
-    /// Where everything of it is.
+    /// The folder of its data.
     pub(crate) fn folder(&self) -> PathBuf {
         self.place.join("ephor-demo")
     }
@@ -91,7 +91,7 @@ impl Demo {
             .unwrap()
     }
 
-    /// The books, as the page shows them.
+    /// The audit, as the page shows it.
     pub(crate) fn audit(&self) -> Audit {
         let audit = self.city()["audit"].clone();
         let number = |name: &str| audit[name].as_u64().unwrap();
@@ -105,7 +105,7 @@ impl Demo {
         }
     }
 
-    /// Does something, such as `{"action":"add_host"}`.
+    /// Sends an action, such as `{"action":"add_host"}`.
     pub(crate) fn act(&self, action: &Value) -> Result<String, String> {
         let body = action.to_string();
         let answer = self.ask(&format!(
@@ -117,7 +117,7 @@ impl Demo {
         answer.map(|done| done["done"].as_str().unwrap().to_owned())
     }
 
-    /// Does something to one host.
+    /// Sends an action for one host.
     pub(crate) fn do_to(&self, host: &str, action: &str) -> Result<String, String> {
         self.act(&json!({"action": action, "host": host}))
     }
@@ -130,7 +130,7 @@ impl Demo {
         hosts.map(|host| host["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The owner of each partition of a group, if it has one that renews its lease.
+    /// The owner of each partition of a group, if it has one whose lease has not expired.
     pub(crate) fn owners(&self, group: usize) -> Vec<Option<String>> {
         let fleet = self.fleet();
         let partitions = fleet["groups"][group]["partitions"].as_array().cloned().unwrap_or_default();
@@ -141,7 +141,7 @@ impl Demo {
         partitions.iter().map(owner).collect()
     }
 
-    /// How many partitions of a group each owner has, the largest share first.
+    /// The number of partitions of a group that each owner has, the largest first.
     pub(crate) fn shares(&self, group: usize) -> Vec<usize> {
         let owners: Vec<String> = self.owners(group).into_iter().flatten().collect();
         let mut names = owners.clone();
@@ -167,7 +167,7 @@ impl Demo {
         }
     }
 
-    /// Ctrl-C; then what it came to.
+    /// Sends Ctrl-C, and returns the outcome.
     pub(crate) fn interrupt(mut self) -> Outcome {
         signal(self.process(), "INT");
         self.end()
@@ -180,7 +180,7 @@ impl Demo {
         Outcome { status, said, told: self.told() }
     }
 
-    /// SIGKILL to the demo itself.
+    /// Sends SIGKILL to the demo itself.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -200,7 +200,7 @@ pub(crate) fn signal(process: u32, signal: &str) {
     assert!(sent.unwrap().success());
 }
 
-/// The books of a demo.
+/// The audit of a demo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Audit {
     pub(crate) sent: u64,
@@ -211,7 +211,7 @@ pub(crate) struct Audit {
     pub(crate) replayed: u64,
 }
 
-/// What a demo came to.
+/// The outcome of a demo.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) status: ExitStatus,
@@ -220,7 +220,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// The books of its last lines, which must be even.
+    /// The audit in its last lines, which must balance.
     pub(crate) fn must_be_exact(&self) -> Audit {
         let Self { status, said, told } = self;
         assert!(status.success(), "{status}\n{said}\n{told}");
@@ -238,7 +238,7 @@ impl Outcome {
         audit
     }
 
-    /// The number behind these words.
+    /// The number after these words.
     fn number(&self, words: &str) -> u64 {
         let found = self.said.split_once(words).map(|(_, rest)| rest);
         let digits = found.map(|rest| rest.chars().take_while(char::is_ascii_digit).collect::<String>());

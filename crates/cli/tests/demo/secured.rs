@@ -1,4 +1,5 @@
-//! The same program over TLS with a key, and with results in a storage account: it needs only two connection strings.
+//! The same program over TLS with a key, and with results in a storage account: it needs only two connection
+//! strings.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +20,7 @@ fn assert_hidden(text: &str, what: &str) {
     }
 }
 
-/// What it says, and the logs of all its processes.
+/// Checks that neither its output nor the logs of its processes contain a secret.
 fn assert_said_nothing(outcome: &Outcome, folder: &Path) {
     assert_hidden(&outcome.said, "what it says");
     assert_hidden(&outcome.told, "what it tells");
@@ -56,7 +57,7 @@ fn over_tls_with_a_key_and_a_storage_account_it_is_as_exact() {
     let azurite = Azurite::start();
     let results = azurite.connection_string();
 
-    // Twice on the same hub and the same account: what the first left there is none of the second's business.
+    // Twice on the same hub and the same account: the second run ignores what the first one left.
     for _ in 0..2 {
         let mut demo = Demo::start(
             here,

@@ -1,4 +1,5 @@
-//! An allocator that counts once it is asked to: for all others the shared counter would be a cost.
+//! An allocator that counts allocations, once enabled: otherwise the shared counter would cost time in every
+//! benchmark.
 
 #![allow(unsafe_code, reason = "an allocator cannot be written without")]
 
@@ -16,8 +17,8 @@ fn count() {
 
 struct Counting;
 
-// SAFETY: every call is passed on unchanged to the system's allocator, which keeps the
-// contract; counting touches nothing but an atomic.
+// SAFETY: every call is passed on unchanged to the system's allocator, which keeps the contract; counting
+// touches nothing but an atomic.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -40,12 +41,12 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Counts from now on.
+/// Starts counting.
 pub(crate) fn begin() {
     COUNTS.store(true, Ordering::Relaxed);
 }
 
-/// Allocations since it began to count.
+/// The number of allocations since counting started.
 pub(crate) fn allocations() -> u64 {
     ALLOCATIONS.load(Ordering::Relaxed)
 }

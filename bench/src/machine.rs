@@ -1,4 +1,4 @@
-//! What the operating system says of this process and this machine.
+//! Reads figures of this process and this machine from the operating system.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,8 @@ use ephor_core::time::{Clock, Monotonic};
 const TMPFS: i64 = 0x0102_1994;
 const RAMFS: i64 = 0x8584_58f6;
 
-/// What the kernel counts in for programs, on every architecture that Rust's std knows (`man 7 time`).
+/// The unit of the kernel's times for programs, on every architecture that Rust's std supports (`man 7
+/// time`).
 const TICKS_A_SECOND: f64 = 100.0;
 
 pub(crate) fn now() -> Monotonic {
@@ -25,13 +26,13 @@ pub(crate) fn since(began: Monotonic) -> Duration {
     now().since(began)
 }
 
-/// Stops the calling thread, not the machine's other ones.
+/// Blocks the calling thread.
 #[expect(clippy::disallowed_methods, reason = "a benchmark runs in real time")]
 pub(crate) fn sleep(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// Lets a task wait.
+/// Suspends a task.
 #[expect(clippy::disallowed_methods, reason = "a benchmark runs in real time")]
 pub(crate) async fn pause(duration: Duration) {
     tokio::time::sleep(duration).await;
@@ -48,7 +49,7 @@ pub(crate) fn resident_bytes() -> u64 {
     field("/proc/self/status", "VmRSS:") * 1024
 }
 
-/// How often the threads of this process were switched to, the calling one aside.
+/// The number of context switches to threads of this process other than the calling one.
 pub(crate) fn wake_ups_of_others() -> io::Result<u64> {
     let own = fs::read_link("/proc/thread-self")?;
     let mut sum = 0;
@@ -70,7 +71,7 @@ fn field(path: &str, name: &str) -> u64 {
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// The bytes that a folder takes on disk; what vanishes while it looks does not count.
+/// The bytes that a folder takes on disk; files that vanish meanwhile do not count.
 pub(crate) fn disk_bytes(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let sizes = entries.filter_map(|entry| {
@@ -80,13 +81,13 @@ pub(crate) fn disk_bytes(folder: &Path) -> u64 {
     sizes.sum()
 }
 
-/// The bytes that may still be written below a folder.
+/// The free bytes on the file system of a folder.
 pub(crate) fn free_bytes(folder: &Path) -> io::Result<u64> {
     let space = rustix::fs::statvfs(folder)?;
     Ok(space.f_bavail * space.f_frsize)
 }
 
-/// Whether a folder lies in memory, where a sync costs nothing.
+/// True if a folder is on a file system in memory, where a sync costs nothing.
 pub(crate) fn is_in_memory(folder: &Path) -> io::Result<bool> {
     let kind = rustix::fs::statfs(folder)?.f_type;
     Ok([TMPFS, RAMFS].contains(&kind))
@@ -95,23 +96,23 @@ pub(crate) fn is_in_memory(folder: &Path) -> io::Result<bool> {
 /// The processor time that a process has used, with all its threads, in steps of a hundredth of a second.
 pub(crate) fn processor_time(process: u32) -> Duration {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The second field is the program's name in brackets, with whatever it contains.
+    // The second field is the program's name in brackets, which may contain anything.
     let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks = |at: usize| fields.split_whitespace().nth(at).and_then(|ticks| ticks.parse::<f64>().ok());
     Duration::from_secs_f64((ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / TICKS_A_SECOND)
 }
 
-/// The processor time that anybody has used, since the machine was started.
+/// The processor time that all processes have used since the machine was started.
 pub(crate) fn busy_time() -> Duration {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let fields = text.lines().next().unwrap_or_default().split_whitespace().skip(1);
     let ticks: Vec<f64> = fields.filter_map(|ticks| ticks.parse().ok()).collect();
-    // All but idle and waiting for a disk; what guests used is in the first two already.
+    // All but idle and waiting for a disk; the time of guests is included in the first two.
     let busy = ticks.iter().enumerate().take(8).filter(|(at, _)| ![3, 4].contains(at));
     Duration::from_secs_f64(busy.map(|(_, ticks)| ticks).sum::<f64>() / TICKS_A_SECOND)
 }
 
-/// The memory that a process holds now (`VmRSS`), and of it what belongs to it alone (`RssAnon`).
+/// The resident memory of a process (`VmRSS`), and the part that belongs to it alone (`RssAnon`).
 pub(crate) fn resident_bytes_of(process: u32) -> (u64, u64) {
     let status = format!("/proc/{process}/status");
     (field(&status, "VmRSS:") * 1024, field(&status, "RssAnon:") * 1024)

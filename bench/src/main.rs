@@ -1,12 +1,12 @@
-//! Benchmarks, each beside a peer or a physical limit that is measured in the same run.
+//! Benchmarks, each compared with a peer or a physical limit that is measured in the same run.
 //!
-//! | command | asks |
+//! | command | measures |
 //! |---|---|
-//! | `ephor-bench host` | what the host costs for each event (`host/`) |
-//! | `ephor-bench hub` | what the embedded hub costs (`hub/`) |
-//! | `ephor-bench gateway` | what AMQP costs, and `ephor dev` (`gateway/`) |
-//! | `ephor-bench stores` | how long a planned move takes on each store (`stores/`) |
-//! | `ephor-bench homes` | how fresh the page of `ephor demo` is, and how much faster it may go (`homes/`) |
+//! | `ephor-bench host` | the cost of the host for each event (`host/`) |
+//! | `ephor-bench hub` | the cost of the embedded hub (`hub/`) |
+//! | `ephor-bench gateway` | the cost of AMQP, and of `ephor dev` (`gateway/`) |
+//! | `ephor-bench stores` | the duration of a planned move on each store (`stores/`) |
+//! | `ephor-bench homes` | the latency of the page of `ephor demo`, and its highest speed (`homes/`) |
 //! | `ephor-bench` | the first two |
 
 #![allow(clippy::print_stdout, reason = "a command that prints")]
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match &words[..] {
         [] => {
-            // First the hub, which weighs memory that nothing has used yet.
+            // The hub comes first, because it measures memory that nothing else has used yet.
             let outcome = hub::command(&[]);
             println!();
             host::command(&[]);

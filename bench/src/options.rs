@@ -1,4 +1,4 @@
-//! What follows `ephor-bench hub NAME` or `gateway NAME`, and the folder that the data goes to.
+//! The options of `ephor-bench hub`, `gateway` and `homes`, and the folder for their data.
 
 use std::path::{Path, PathBuf};
 
@@ -7,16 +7,16 @@ use tempfile::TempDir;
 
 use crate::machine;
 
-/// How a benchmark is run.
+/// Options of a benchmark.
 #[derive(Debug)]
 pub(crate) struct Options {
     dir: PathBuf,
     any_filesystem: bool,
-    /// Sizes for a machine that has little room or somebody who has little time.
+    /// Smaller sizes, for little disk space or little time.
     pub(crate) small: bool,
-    /// How long a soak goes on.
+    /// The duration of a soak test.
     pub(crate) minutes: u64,
-    /// Megabytes for each run, where it can be chosen.
+    /// Megabytes for each run, if the benchmark lets it be chosen.
     pub(crate) mib: Option<u64>,
 }
 
@@ -39,7 +39,7 @@ impl Options {
         Ok(options)
     }
 
-    /// A new folder on the disk, with this much room; it is removed when it is dropped.
+    /// Creates a folder on a disk with this much free space; it is removed on drop.
     pub(crate) fn folder(&self, needed: u64) -> Result<TempDir, BoxError> {
         let dir = &self.dir;
         if !self.any_filesystem && machine::is_in_memory(dir)? {

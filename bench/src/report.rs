@@ -1,11 +1,11 @@
-//! How figures are shown: ours, the other one, and the ratio.
+//! Prints figures: ours, the other one, and the ratio.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use ephor::BoxError;
 
-/// What a command ends with: a bound that is missed is a failure, and words that make no sense are told.
+/// The exit code of a command: a bound that is missed is a failure, and an error prints the usage.
 pub(crate) fn exit(outcome: Result<bool, BoxError>, usage: &str) -> ExitCode {
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
@@ -17,10 +17,10 @@ pub(crate) fn exit(outcome: Result<bool, BoxError>, usage: &str) -> ExitCode {
     }
 }
 
-/// Runs of each side, in turn; the median counts.
+/// The number of runs of each side, in turn; the median counts.
 pub(crate) const RUNS: usize = 5;
 
-/// What a ratio must keep.
+/// The bound of a ratio.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bound {
     AtLeast(f64),
@@ -42,12 +42,12 @@ impl Figure {
         Self { name: name.into(), ours, other, ratio, bound: None }
     }
 
-    /// Of two rates, both in events a second.
+    /// A figure of two rates, both in events a second.
     pub(crate) fn rates(name: impl Into<String>, ours: f64, other: f64) -> Self {
         Self::new(name, per_second(ours), per_second(other), ours / other)
     }
 
-    /// Of two times.
+    /// A figure of two times.
     pub(crate) fn times(name: impl Into<String>, ours: Duration, other: Duration) -> Self {
         Self::new(name, time(ours), time(other), ours.as_secs_f64() / other.as_secs_f64())
     }
@@ -81,7 +81,7 @@ pub(crate) fn print(figures: &[Figure]) {
     figures.iter().for_each(Figure::print);
 }
 
-/// What doubling something costs: times in rows, each with its ratio to the row before.
+/// The cost of doubling something: times in rows, each with its ratio to the row before.
 pub(crate) struct Doubling {
     columns: &'static [&'static str],
     before: Vec<Duration>,
@@ -110,7 +110,7 @@ impl Doubling {
     }
 }
 
-/// Says on the error output what takes long.
+/// Prints progress on stderr.
 pub(crate) fn progress(what: &str) {
     eprintln!("… {what}");
 }
@@ -142,7 +142,7 @@ fn ascii(digits: &[u8]) -> &str {
     std::str::from_utf8(digits).expect("digits are text")
 }
 
-/// Four digits at most, in the unit that fits.
+/// At most four digits, in the unit that fits.
 pub(crate) fn time(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     let (factor, unit) = match seconds {

@@ -1,4 +1,4 @@
-//! Our host beside the official Python and JavaScript receivers, on the same hub.
+//! Compares our host with the official Python and JavaScript receivers on the same hub.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use crate::options::Options;
 use crate::report::{Bound, Figure, RUNS, progress};
 
 const DEFAULT_MIB: u64 = 384;
-/// What the others read: enough for some seconds.
+/// The number of events that the others read: enough for some seconds.
 const PYTHON_EVENTS: u64 = 15_000;
 const JAVASCRIPT_EVENTS: u64 = 40_000;
 
@@ -49,7 +49,7 @@ pub(crate) fn beside(options: &Options) -> Result<Vec<Figure>, BoxError> {
     ])
 }
 
-/// Counts, and tells when it has begun and when it is done.
+/// Counts events, and signals the first and the last.
 struct Counting {
     seen: Arc<AtomicU64>,
     wanted: u64,
@@ -70,12 +70,12 @@ impl EventProcessor for Counting {
     }
 }
 
-/// A host alone on the hub, from its first batch on.
+/// Measures a single host on the hub, from its first batch on.
 async fn host(dev: &Dev, events: u64) -> Result<Run, BoxError> {
     let source = EventHubs::builder(&dev.connection).hub(HUB).build()?;
     let (seen, begun, done) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()), Arc::new(Notify::new()));
     let told = (seen.clone(), begun.clone(), done.clone());
-    // The batches and the prefetch that the others are given, too.
+    // The same batch size and prefetch as for the others.
     let options =
         EventProcessorOptions { max_batch_size: 1_000, prefetch_count: 3_000, ..Default::default() };
     let host = EventProcessorHost::builder(source, MemoryStore::default()).options(options).processor(

@@ -1,4 +1,4 @@
-//! A running `ephor dev`.
+//! Runs `ephor dev` as a child process.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -10,15 +10,15 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::machine::{now, since};
 
-/// The hub that it has.
+/// The name of its hub.
 pub(crate) const HUB: &str = "bench";
 
-/// `ephor dev` on a folder; ends with this.
+/// A running `ephor dev` on a folder; stopped on drop.
 pub(crate) struct Dev {
     child: Child,
-    /// What to paste.
+    /// The connection string.
     pub(crate) connection: String,
-    /// From the start of the process to the line that begins with `ready`.
+    /// The time from the start of the process to the line that begins with `ready`.
     pub(crate) ready_after: Duration,
 }
 

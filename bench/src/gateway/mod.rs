@@ -1,14 +1,15 @@
-//! What AMQP costs: our gateway and client beside a plain stream, the hub without AMQP, and other clients.
+//! The cost of AMQP: our gateway and client, compared with a plain stream, the hub without AMQP, and other
+//! clients.
 //!
-//! | command | file | asks |
+//! | command | file | measures |
 //! |---|---|---|
 //! | `receive` | `receive.rs` | events over one connection, beside a plain stream of the same bytes and fe2o3-amqp |
 //! | `send` | `send.rs` | batches acknowledged from disk, beside the hub in the same process |
 //! | `clients` | `clients.rs` | our host beside the official Python and JavaScript receivers |
-//! | `dev` | `start.rs` | how soon `ephor dev` is ready, and what it holds when nobody asks anything |
+//! | `dev` | `start.rs` | the start time of `ephor dev`, and its memory when idle |
 //!
-//! The server is a process of its own, `ephor dev` as users start it; so is every client but ours, which
-//! runs in this one. Beside each rate stands the processor time of both ends for one event.
+//! The server is a process of its own, `ephor dev` as users start it; so is every client but ours, which runs
+//! in this one. Beside each rate stands the processor time of both ends for one event.
 
 mod clients;
 mod dev;
@@ -39,7 +40,7 @@ const BENCHMARKS: [(&str, Benchmark); 4] = [
     ("clients", clients::beside),
 ];
 
-/// Runs what the words behind `gateway` ask for; a bound that is missed is a failure.
+/// Runs the benchmarks that the arguments after `gateway` name; a bound that is missed is a failure.
 pub(crate) fn command(words: &[&str]) -> ExitCode {
     report::exit(run(words), USAGE)
 }

@@ -1,4 +1,4 @@
-//! Clients that others wrote, in processes of their own: `bench/peers`.
+//! Runs clients of other projects as child processes: `bench/peers`.
 //!
 //! Each prints `EVENTS SECONDS` and ends; until then its processor time can be read.
 
@@ -13,7 +13,7 @@ use super::dev::{Dev, HUB};
 use super::receiving::Run;
 use crate::machine::processor_time;
 
-/// The root of the tree that this was built from.
+/// The root of the source tree.
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
@@ -36,7 +36,7 @@ impl Fe2o3 {
         Ok(Self(target.join("release/fe2o3-peer")))
     }
 
-    /// From its server to its client.
+    /// Measures from its server to its client.
     pub(crate) fn receive(&self, events: u64) -> Result<Run, BoxError> {
         let events = events.to_string();
         let mut server =
@@ -75,8 +75,8 @@ fn installed(path: &str) -> Result<PathBuf, BoxError> {
     }
 }
 
-/// Runs a client to its end and reads what it says. Its processor time counts from its start on: what a
-/// client needs to begin is little beside what it does.
+/// Runs a client to its end and reads its output. Its processor time counts from its start on: the startup is
+/// little beside the run.
 fn run(command: &mut Command, server: u32) -> Result<Run, BoxError> {
     let before = processor_time(server);
     let mut client = Ended(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?);
@@ -93,7 +93,7 @@ fn run(command: &mut Command, server: u32) -> Result<Run, BoxError> {
     Ok(Run { events: events.parse()?, took, server, client: used })
 }
 
-/// A process that does not outlive this.
+/// A child process that is killed on drop.
 struct Ended(Child);
 
 impl Drop for Ended {

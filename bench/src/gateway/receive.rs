@@ -1,4 +1,5 @@
-//! Receiving over one connection, beside a plain TCP stream of the same bytes and beside fe2o3-amqp at both ends.
+//! Receiving over one connection, compared with a plain TCP stream of the same bytes and with fe2o3-amqp at
+//! both ends.
 
 use ephor::BoxError;
 use ephor_hub::{Durability, HubConfig, LocalNamespace, NamespaceConfig, Target};
@@ -12,7 +13,7 @@ use crate::options::Options;
 use crate::report::{Bound, Figure, RUNS, progress};
 
 const DEFAULT_MIB: u64 = 384;
-/// Of fe2o3-amqp, which is slower.
+/// fe2o3-amqp is slower, and gets this fraction of the events.
 const PEER_SHARE: u64 = 4;
 
 pub(crate) fn one_connection(options: &Options) -> Result<Vec<Figure>, BoxError> {
@@ -27,7 +28,7 @@ pub(crate) fn one_connection(options: &Options) -> Result<Vec<Figure>, BoxError>
     let (mut ours, mut plain, mut peer) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=RUNS {
         progress(&format!("receive: round {round} of {RUNS}"));
-        // The last ones are left: whoever reads ahead has something to read.
+        // Leave the last events unread, so that the prefetch never runs dry.
         ours.push(runtime.block_on(receive(&dev, events - events / 64))?);
         plain.push(stream::read(bytes, events)?);
         peer.push(fe2o3.receive(events / PEER_SHARE)?);
@@ -49,7 +50,7 @@ pub(crate) fn one_connection(options: &Options) -> Result<Vec<Figure>, BoxError>
     ])
 }
 
-/// Lays so many events into partition 0, by the hub itself.
+/// Stores `events` events in partition 0, through the hub itself.
 pub(crate) async fn fill(folder: &std::path::Path, events: u64) -> Result<(), BoxError> {
     let config = NamespaceConfig { durability: Durability::PageCache, ..NamespaceConfig::default() };
     let namespace = LocalNamespace::open(folder, config)?;

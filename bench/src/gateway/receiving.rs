@@ -1,4 +1,4 @@
-//! Our client as a receiver, and what a run of receiving cost both ends.
+//! Measures our client as a receiver, with the processor time of both ends.
 
 use std::future::Future;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use super::dev::{Dev, HUB};
 use crate::machine::{now, processor_time, since};
 use crate::report::{median, per_second, time};
 
-/// What is read at a time, and ahead.
+/// The batch size, and the prefetch.
 const MOST_EVENTS: usize = 1_000;
 const PREFETCH: usize = 3_000;
 
-/// What it took to bring events from one end to the other.
+/// One measured run from the server to the client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub(crate) events: u64,
     pub(crate) took: Duration,
-    /// Processor time of the two ends.
+    /// The processor time of the two ends.
     pub(crate) server: Duration,
     pub(crate) client: Duration,
 }
@@ -57,12 +57,12 @@ impl Typical {
         }
     }
 
-    /// Both ends.
+    /// The processor time of both ends for an event.
     pub(crate) fn processor(&self) -> Duration {
         Duration::from_secs_f64(self.server + self.client)
     }
 
-    /// `123,456/s, processor time for an event: server 1.00 µs, client 1.20 µs`
+    /// Prints `123,456/s, processor time for an event: server 1.00 µs, client 1.20 µs`.
     pub(crate) fn line(&self, name: &str) {
         let [server, client] =
             [self.server, self.client].map(|seconds| time(Duration::from_secs_f64(seconds)));
@@ -71,7 +71,7 @@ impl Typical {
     }
 }
 
-/// Threads as an application would have them.
+/// A runtime with threads as an application would have.
 pub(crate) fn runtime() -> Result<Runtime, BoxError> {
     Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
 }
@@ -90,7 +90,7 @@ where
     Ok(Run { events, took, server, client })
 }
 
-/// Reads partition 0 from its beginning over a connection of its own, and measures it from the first event on.
+/// Reads partition 0 from its beginning over a new connection, and measures it from the first event on.
 pub(crate) async fn receive(dev: &Dev, events: u64) -> Result<Run, BoxError> {
     let client = EventHubs::builder(&dev.connection).hub(HUB).build()?;
     let request = OpenRequest {

@@ -1,4 +1,4 @@
-//! Sending in batches, acknowledged from disk: over AMQP beside the hub in the same process.
+//! Sending in batches, acknowledged from disk: over AMQP, compared with the hub in the same process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,7 +56,7 @@ pub(crate) fn durable(options: &Options) -> Result<Vec<Figure>, BoxError> {
 async fn send(dev: &Dev, load: Load) -> Result<Run, BoxError> {
     let client = EventHubs::builder(&dev.connection).hub(HUB).build()?;
     let producer = client.producer();
-    // Connected before it counts.
+    // Connects before the measurement.
     producer.send_batch(Target::Any, [event()]).await?;
     measured(dev, load.events, batches(producer, load)).await
 }

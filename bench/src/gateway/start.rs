@@ -1,4 +1,4 @@
-//! How soon `ephor dev` is ready on an empty folder, and what it holds while nobody asks anything.
+//! The start time of `ephor dev` on an empty folder, and its memory when idle.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::report::{Bound, Figure, RUNS, median, progress, size};
 const READY_WITHIN: Duration = Duration::from_millis(100);
 const IDLE_BYTES: f64 = 30e6;
 const PARTITIONS: u32 = 16;
-/// Until it counts as idle.
+/// The time after which it counts as idle.
 const REST: Duration = Duration::from_secs(1);
 
 pub(crate) fn ready(options: &Options) -> Result<Vec<Figure>, BoxError> {

@@ -1,4 +1,4 @@
-//! The limit: a plain TCP stream from another process, which nobody looks at.
+//! The physical limit: a plain TCP stream from another process, whose content is ignored.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,10 +9,10 @@ use ephor::BoxError;
 use super::receiving::Run;
 use crate::machine::{now, processor_time, since};
 
-/// What is written and read at once: as our driver does when much is on its way.
+/// The size of a write or read: the same as our driver's under load.
 const PIECE: usize = 128 << 10;
 
-/// Reads so many bytes, which another process writes.
+/// Reads `bytes` bytes that another process writes.
 pub(crate) fn read(bytes: u64, events: u64) -> Result<Run, BoxError> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let port = listener.local_addr()?.port().to_string();
@@ -30,7 +30,7 @@ pub(crate) fn read(bytes: u64, events: u64) -> Result<Run, BoxError> {
         }
     }
     let took = since(began);
-    // It waits for us, so that its time can be read.
+    // The writer waits for us, so that its processor time can be read.
     let theirs = processor_time(writer.id());
     let ours = processor_time(std::process::id()).saturating_sub(own);
     drop(writer.stdin.take());
@@ -38,7 +38,7 @@ pub(crate) fn read(bytes: u64, events: u64) -> Result<Run, BoxError> {
     Ok(Run { events, took, server: theirs, client: ours })
 }
 
-/// The other end: writes, and waits for the end of its input.
+/// The other process: writes, and then waits for the end of its input.
 pub(crate) fn write(port: u16, bytes: u64) -> Result<(), BoxError> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     let (piece, mut left) = (vec![7; PIECE], bytes);

@@ -1,4 +1,4 @@
-//! One `ephor demo` at one speed, watched from outside.
+//! Runs one `ephor demo` at one speed, and measures it from outside.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -11,13 +11,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::step::{Cores, Step};
 use crate::machine::{busy_time, now, processor_time, since, sleep};
 
-/// Longer than it takes until sensors send, and than what was sent takes to arrive.
+/// The time limit for its start, and for the last readings to arrive.
 const PATIENCE: Duration = Duration::from_secs(300);
 const LOOK: Duration = Duration::from_millis(100);
-/// Until everything runs as it goes on.
+/// The time until the demo runs steadily.
 const WARM_UP: Duration = Duration::from_secs(3);
 
-/// The demo; killed when it is dropped, and its processes go with it.
+/// A running demo, killed with its processes on drop.
 struct Demo {
     child: Child,
 }
@@ -29,7 +29,7 @@ impl Drop for Demo {
     }
 }
 
-/// Runs it for so long in a folder.
+/// Runs the demo in a folder for the duration `lasts`.
 pub(super) fn run(folder: &Path, speed: f64, lasts: Duration) -> Result<Step, BoxError> {
     let program = std::env::current_exe()?.with_file_name("ephor");
     if !program.exists() {
@@ -86,26 +86,26 @@ pub(super) fn run(folder: &Path, speed: f64, lasts: Duration) -> Result<Step, Bo
     })
 }
 
-/// The number behind these words.
+/// The number after these words.
 fn number(text: &str, words: &str) -> Option<u64> {
     let (_, rest) = text.split_once(words)?;
     rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// The processes that a process has started.
+/// The child processes of a process.
 fn children_of(parent: u32) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let is_child = |process: &u32| {
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        // The second field is the program's name in brackets, with whatever it contains.
+        // The second field is the program's name in brackets, which may contain anything.
         let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         fields.split_whitespace().nth(1).and_then(|id| id.parse().ok()) == Some(parent)
     };
     processes.filter(is_child).collect()
 }
 
-/// Processor time since their start.
+/// The processor time used since the start.
 struct Used {
     hub: Duration,
     hosts: Duration,

@@ -1,6 +1,6 @@
-//! `ephor demo`: how fresh the page is at the default speed, what that costs, and how much faster it may go.
+//! `ephor demo`: the latency of its page at the default speed, the cost, and the highest speed that works.
 //!
-//! A benchmark that fails on wrong results, and not on the time that this machine takes.
+//! This benchmark fails on wrong results, not on the time that this machine takes.
 
 mod demo;
 mod step;
@@ -16,14 +16,14 @@ use crate::report::{self, progress, thousands};
 
 pub(crate) const USAGE: &str = "homes [--small] [--dir DIR]";
 
-/// What is near enough to real time, for 99 of 100 readings.
+/// The maximum latency for 99 of 100 readings that counts as real time.
 const FRESH: Duration = Duration::from_secs(2);
-/// The hub's log and the results of one step.
+/// The disk space for the hub's log and the results of one step.
 const ROOM: u64 = 4 << 30;
-/// More than any machine does.
+/// A speed beyond any machine.
 const FASTEST: f64 = 512.0;
 
-/// Runs what the words behind `homes` ask for.
+/// Runs the benchmark with the arguments after `homes`.
 pub(crate) fn command(words: &[&str]) -> ExitCode {
     report::exit(run(words), USAGE)
 }
@@ -41,7 +41,7 @@ fn run(words: &[&str]) -> Result<bool, BoxError> {
         let speed = last.speed * 2.0;
         steps.push(step(&options, speed, others)?);
     }
-    // Between the last that held and the first that did not, once more.
+    // One more step between the last speed that held and the first that did not.
     if let [.., held, failed] = &steps[..]
         && held.holds()
         && !failed.holds()

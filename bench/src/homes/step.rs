@@ -1,13 +1,13 @@
-//! What was measured at one speed.
+//! The measurements at one speed.
 
 use super::FRESH;
 use crate::report::thousands;
 
 /// Readings a second at speed 1.
 const DEFAULT_RATE: f64 = 5_000.0;
-/// Of what is due, this share must be sent: a few batteries are empty.
+/// The minimum share of the readings that are due; a few batteries are empty.
 const ENOUGH: f64 = 0.95;
-/// So much of the machine in use is all of it.
+/// The share of busy cores at which the machine counts as saturated.
 const FULL: f64 = 0.9;
 
 /// Processor time, in cores.
@@ -34,15 +34,15 @@ pub(super) struct Step {
     pub(super) p50: u64,
     pub(super) p99: u64,
     pub(super) cores: Cores,
-    /// Cores of the machine that anybody used, and how many it has.
+    /// The number of busy cores of the machine, by all processes, and of all cores.
     pub(super) machine: (f64, usize),
     pub(super) mebibytes: u64,
-    /// Whether the results are what was sent.
+    /// True if the results match what was sent.
     pub(super) exact: bool,
 }
 
 impl Step {
-    /// Whether it was near to real time, with all that was due.
+    /// True if the latency was near real time, with all readings that were due.
     pub(super) fn holds(&self) -> bool {
         self.exact && self.is_fresh() && self.is_complete()
     }
@@ -78,7 +78,7 @@ impl Step {
         );
     }
 
-    /// What kept it from being faster.
+    /// Describes what kept it from being faster.
     pub(super) fn limit(&self) -> String {
         if !self.exact {
             return "the results are wrong".to_owned();

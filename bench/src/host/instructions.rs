@@ -1,13 +1,13 @@
-//! Instructions per event: the difference between a longer and a shorter run,
-//! so that starting up does not count.
+//! Instructions per event: the difference between a longer and a shorter run, so that the startup does not
+//! count.
 
 use std::process::Command;
 
-/// The shorter run, and how much longer the longer one is.
+/// The length of the shorter run, and the difference to the longer one.
 const SHORT: u32 = 50_000;
 const MORE: u32 = 50_000;
 
-/// Instructions per event, and what counted them.
+/// The instructions per event, and the tool that counted them.
 pub(crate) fn per_event(subject: &str) -> Option<(f64, &'static str)> {
     difference(perf, subject)
         .map(|count| (count, "perf"))

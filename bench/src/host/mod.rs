@@ -1,8 +1,8 @@
-//! What the host itself costs for each event, beside the same loop without it.
+//! The cost of the host for each event, compared with the same loop without it.
 //!
-//! `ephor-bench host` prints time, allocations and instructions per event, the
-//! median of five runs. `ephor-bench host with N` and `ephor-bench host without N`
-//! read N events once and print nothing: what `perf` and `valgrind` count.
+//! `ephor-bench host` prints time, allocations and instructions per event, the median of five runs.
+//! `ephor-bench host with N` and `ephor-bench host without N` read N events once and print nothing, for
+//! `perf` and `valgrind`.
 
 mod instructions;
 mod subjects;
@@ -12,12 +12,12 @@ use std::time::Duration;
 use self::subjects::{Cost, Subject};
 use crate::counting;
 
-/// Events read in one run.
+/// The number of events in one run.
 const EVENTS: u32 = 500_000;
-/// Runs; the median counts.
+/// The number of runs; the median counts.
 const RUNS: usize = 5;
 
-/// Runs what the words behind `host` ask for; false if they make no sense.
+/// Runs the command after `host`; false if its arguments are invalid.
 pub(crate) fn command(words: &[&str]) -> bool {
     match words {
         [] => report(),

@@ -1,5 +1,5 @@
-//! What is compared: the host with a processor that does nothing, and a loop
-//! that receives the same events and does nothing.
+//! The two subjects: the host with a processor that does nothing, and a loop that receives the same events
+//! and does nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl Subject {
     }
 }
 
-/// What a run cost.
+/// The cost of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct Cost {
     pub(crate) time: Duration,
@@ -62,7 +62,7 @@ impl Mark {
     }
 }
 
-/// Reads so many events from a hub in memory, from the second batch on.
+/// Reads `events` events from a hub in memory, and measures from the second batch on.
 pub(crate) fn run(subject: Subject, events: u32) -> Cost {
     let hub = MemoryHub::new("bench", 1).expect("a valid name");
     let body = Bytes::from_static(&[7; 100]);
@@ -77,7 +77,7 @@ pub(crate) fn run(subject: Subject, events: u32) -> Cost {
     })
 }
 
-/// Does nothing, and takes the time at the first batch and after the last.
+/// A processor that does nothing but measure from the first batch to the last.
 struct Nothing {
     seen: u64,
     events: u64,

@@ -1,4 +1,4 @@
-//! The files of a disk, counted: what a hub asks of it, seen from outside.
+//! Counts the disk operations of a hub.
 
 use std::io;
 use std::path::Path;
@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ephor_hub::files::{DiskFiles, File, Files};
 
-/// What was asked of the disk since the last look.
+/// The disk operations since the last call of [`CountingFiles::take`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counted {
-    /// Writes behind the header of a segment: each of them is one commit.
+    /// The number of writes after the header of a segment: each of them is one commit.
     pub(crate) commits: u64,
     pub(crate) commit_bytes: u64,
-    /// Of files and of folders.
+    /// Syncs of files and of folders.
     pub(crate) syncs: u64,
     pub(crate) bytes_read: u64,
     pub(crate) opens: u64,
@@ -28,7 +28,7 @@ struct Counters {
     opens: AtomicU64,
 }
 
-/// A disk that counts.
+/// Files on disk, with counters.
 #[derive(Clone, Debug)]
 pub(crate) struct CountingFiles {
     files: DiskFiles,
@@ -40,7 +40,7 @@ impl CountingFiles {
         Self { files: DiskFiles::new(root.to_owned()), counters: Arc::default() }
     }
 
-    /// What was counted, and begins anew.
+    /// Returns the counts, and resets them.
     pub(crate) fn take(&self) -> Counted {
         let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
         let Counters { commits, commit_bytes, syncs, bytes_read, opens } = &*self.counters;

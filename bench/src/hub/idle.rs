@@ -1,4 +1,4 @@
-//! What partitions cost that nobody uses: memory, and threads that wake up.
+//! The cost of idle partitions: memory, and threads that wake up.
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ use crate::report::{Bound, Figure, progress, size};
 const PARTITIONS: u32 = 1024;
 const MOST_BYTES: f64 = 100.0 * 1_048_576.0;
 const WATCHED: Duration = Duration::from_secs(10);
-/// Until threads that were at work have gone to sleep.
+/// The time until busy threads have gone to sleep.
 const SETTLING: Duration = Duration::from_secs(2);
 
-/// Must run before anything else has used memory: what the allocator keeps would hide what this takes.
+/// Must run before anything else has used memory: memory that the allocator keeps would hide the increase.
 pub(crate) fn idle(options: &Options) -> Result<Vec<Figure>, BoxError> {
     let folder = options.folder(256 << 20)?;
     let runtime = runtime()?;
     let before = resident_bytes();
     let subject = Subject::open(folder.path(), Durability::Disk, PARTITIONS)?;
-    // Each has been used once.
+    // Each partition has been used once.
     runtime.block_on(async {
         let producer = subject.hub.producer();
         let mut sends = JoinSet::new();

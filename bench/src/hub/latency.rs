@@ -1,4 +1,5 @@
-//! Light load: from the call of `send` to the receiver that waits, beside one bare append with a sync.
+//! Latency at light load: from the call of `send` to a waiting receiver, compared with a bare append and
+//! sync.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::machine::{now, pause};
 use crate::options::Options;
 use crate::report::{Figure, progress, quantile};
 
-/// Ours and the others take turns at each of them.
+/// The number of events. Ours and the other measurements alternate with each event.
 const EVENTS: usize = 1000;
 const NEEDED: u64 = 64 << 20;
 
@@ -36,7 +37,7 @@ pub(crate) fn light_load(options: &Options) -> Result<Vec<Figure>, BoxError> {
         let folder = options.folder(NEEDED)?;
         let subject = Subject::open(folder.path(), Durability::Disk, 1)?;
         let (runtime, hub, path) = (runtime()?, subject.hub.clone(), folder.path().to_owned());
-        // In a task, as an application sends; the thread that waits for the runtime is not a worker.
+        // In a task, as an application sends; the thread that blocks on the runtime is not a worker.
         let task = runtime.spawn(async move { in_turn(hub, &path, between).await });
         let times = runtime.block_on(task)??;
         subject.close()?;
@@ -73,7 +74,7 @@ async fn in_turn(hub: Hub, folder: &Path, between: Duration) -> Result<Times, Bo
     Ok(times)
 }
 
-/// A sender, and a receiver that waits.
+/// A sender, and a waiting receiver.
 struct RoundTrips {
     producer: Producer,
     arrived: mpsc::UnboundedReceiver<Monotonic>,
@@ -91,7 +92,7 @@ impl RoundTrips {
         Self { producer: hub.producer(), arrived, _reading: reading }
     }
 
-    /// How long one event takes from the call to the receiver.
+    /// The time of one event from the call to the receiver.
     async fn one(&mut self) -> Result<Duration, BoxError> {
         let began = now();
         self.producer.send_to(PartitionId(0), event()).await?;

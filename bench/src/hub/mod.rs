@@ -1,17 +1,17 @@
-//! What the embedded hub costs, beside what the disk can do without it.
+//! The cost of the embedded hub, compared with what the disk can do without it.
 //!
-//! | command | file | asks |
+//! | command | file | measures |
 //! |---|---|---|
 //! | `send`, `relaxed` | `send.rs` | events per second, beside plain appends |
 //! | `read` | `read.rs` | a backlog, beside reading the files; and while others send |
 //! | `latency` | `latency.rs` | from send to receive at light load, beside one fdatasync |
 //! | `open` | `open.rs` | bytes read to open a log of 1 and of 10 GiB |
 //! | `idle` | `idle.rs` | memory and wake-ups of 1,024 idle partitions |
-//! | `scale` | `scale.rs` | what twice the partitions, readers or log cost |
-//! | `soak` | `soak.rs` | whether memory and disk stay flat |
+//! | `scale` | `scale.rs` | the cost of twice the partitions, readers or log |
+//! | `soak` | `soak.rs` | memory and disk, which have to stay flat |
 //!
-//! Without a command: all but the last two, in small. Ours and the other are
-//! measured in turn, five times; the median counts.
+//! Without a command: all but the last two, in small. Ours and the other are measured in turn, five times;
+//! the median counts.
 
 mod files;
 mod idle;
@@ -37,7 +37,7 @@ pub(crate) const USAGE: &str = "hub [send|relaxed|read|latency|open|idle|scale|s
 
 type Benchmark = fn(&Options) -> Result<Vec<Figure>, BoxError>;
 
-/// In this order: idle partitions are weighed before anything else has used memory.
+/// The order matters: the memory of idle partitions is measured before anything else has used memory.
 const BENCHMARKS: [(&str, Benchmark); 7] = [
     ("idle", idle::idle),
     ("send", send::durable),
@@ -48,7 +48,7 @@ const BENCHMARKS: [(&str, Benchmark); 7] = [
     ("open", open::by_size),
 ];
 
-/// Runs what the words behind `hub` ask for; a bound that is missed is a failure.
+/// Runs the benchmarks that the arguments after `hub` name; a bound that is missed is a failure.
 pub(crate) fn command(words: &[&str]) -> ExitCode {
     report::exit(run(words), USAGE)
 }
@@ -92,7 +92,7 @@ fn figures(benchmarks: &[Benchmark], options: &Options) -> Result<bool, BoxError
     })
 }
 
-/// Says how busy the machine was: a figure from a busy one is worth less.
+/// Prints the load of the machine: a figure from a busy machine is worth less.
 fn with_load(work: impl FnOnce() -> Result<bool, BoxError>) -> Result<bool, BoxError> {
     let before = machine::load_average();
     let done = work()?;

@@ -1,5 +1,4 @@
-//! Opening: how many bytes are read, and how long it takes, whatever the size of the log; after a clean
-//! close, and after a process that was killed.
+//! The cost of opening a log, in bytes read and time, by its size; after a clean close, and after a kill.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -17,12 +16,12 @@ use crate::report::{Bound, Figure, RUNS, median, progress, size, thousands, time
 
 const SIZES_MIB: [u64; 2] = [1024, 10 * 1024];
 const SMALL_SIZES_MIB: [u64; 2] = [64, 640];
-/// What the killed process had sent: almost a whole segment, which is the worst that it can leave.
+/// The bytes that the killed process had sent: almost a whole segment, which is the worst case.
 const LEFT_BEHIND: u64 = 56 << 20;
-/// Said by the process that is to be killed.
+/// Printed by the process that is to be killed.
 const READY: &str = "ready";
 
-/// What opening a log once cost.
+/// The cost of opening a log once.
 #[derive(Clone, Copy)]
 struct Opening {
     took: Duration,
@@ -57,7 +56,7 @@ pub(crate) fn by_size(options: &Options) -> Result<Vec<Figure>, BoxError> {
         let ratio = ours_read as f64 / other_read as f64;
         let sizes = [ours_read, other_read].map(|bytes| size(bytes as f64));
         let [one, two] = sizes;
-        // After a kill the active segment is read, and those differ a little in how full they are.
+        // After a kill the active segment is read, and segments differ a little in how full they are.
         let bound = Bound::AtMost(1.1);
         figures.push(Figure::new(name(&format!("{kind}: bytes read")), one, two, ratio).must_be(bound));
         let [one, two] = count(|one| one.reported);
@@ -77,7 +76,7 @@ pub(crate) fn by_size(options: &Options) -> Result<Vec<Figure>, BoxError> {
     Ok(figures)
 }
 
-/// Openings of one log after a clean close, and after a kill.
+/// Opens one log after a clean close, and after a kill.
 fn rounds(folder: &Path) -> Result<(Vec<Opening>, Vec<Opening>), BoxError> {
     let (mut closed, mut killed) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
@@ -88,7 +87,7 @@ fn rounds(folder: &Path) -> Result<(Vec<Opening>, Vec<Opening>), BoxError> {
     Ok((closed, killed))
 }
 
-/// Opens the log and closes it in good order.
+/// Opens the log and closes it cleanly.
 fn open(folder: &Path) -> Result<Opening, BoxError> {
     let began = now();
     let subject = Subject::open(folder, Durability::PageCache, PARTITIONS)?;
@@ -99,7 +98,7 @@ fn open(folder: &Path) -> Result<Opening, BoxError> {
     Ok(Opening { took, counted, reported })
 }
 
-/// Has another process send to the log, and kills it.
+/// Starts another process that sends to the log, and kills it.
 fn leave_behind(folder: &Path) -> Result<(), BoxError> {
     let mut sender = Command::new(std::env::current_exe()?);
     let sender = sender.args(["hub", "send-and-hang"]).arg(folder);
@@ -116,14 +115,14 @@ fn leave_behind(folder: &Path) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// The other process: sends, says so, and waits for its end. It never closes the hub.
+/// The other process: sends, reports that, and waits to be killed. It never closes the hub.
 pub(crate) fn send_and_hang(folder: &str) -> Result<(), BoxError> {
     let config = NamespaceConfig { durability: Durability::PageCache, ..NamespaceConfig::default() };
     let namespace = LocalNamespace::open(folder, config)?;
     let hub = namespace.hub("bench")?;
     runtime()?.block_on(send(&hub, Load::filling(LEFT_BEHIND)));
     println!("{READY}");
-    // Ends too, and as rudely, if whoever was to kill it is gone.
+    // Ends as abruptly if the parent process is gone.
     let _ = std::io::stdin().read(&mut [0]);
     std::process::abort();
 }

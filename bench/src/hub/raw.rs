@@ -1,4 +1,4 @@
-//! What the disk can do without us: plain loops of system calls.
+//! The limit of the disk: plain loops of system calls.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,15 +12,15 @@ use rustix::fs::FallocateFlags;
 use super::subject::noise;
 use crate::machine::{now, since};
 
-/// So much room is asked for at a time by a loop that asks for room: as the hub does.
+/// The preallocation step of loops that preallocate: the same as the hub's.
 const ROOM: u64 = 4 << 20;
 
-/// What a loop does beside its appends.
+/// The syncs and preallocations of an append loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Appends {
-    /// Syncs after each of them.
+    /// Syncs after each append.
     Synced,
-    /// The same, in room that was asked for beforehand.
+    /// The same, in preallocated space.
     SyncedInRoom,
     /// Never syncs.
     Plain,
@@ -28,7 +28,7 @@ pub(crate) enum Appends {
     SyncedWhenFull,
 }
 
-/// Appends this many bytes in pieces of one size, to a new file after each 64 MiB.
+/// Appends `total` bytes in pieces of one size, to a new file after each 64 MiB.
 pub(crate) fn append(folder: &Path, total: u64, piece: u64, how: Appends) -> io::Result<Duration> {
     fs::create_dir_all(folder)?;
     let buffer = noise(piece as usize);
@@ -59,12 +59,12 @@ pub(crate) fn append(folder: &Path, total: u64, piece: u64, how: Appends) -> io:
     Ok(took)
 }
 
-/// A file that grows by one small append with a sync at a time.
+/// A file to which small appends are written and synced one at a time.
 pub(crate) struct SingleAppends {
     file: File,
     buffer: Vec<u8>,
     position: u64,
-    /// None if room is not asked for.
+    /// The preallocated size; none without preallocation.
     room: Option<u64>,
 }
 
@@ -74,7 +74,7 @@ impl SingleAppends {
         Ok(Self { file, buffer, position: 0, room: in_room.then_some(0) })
     }
 
-    /// How long one takes.
+    /// The time of one append.
     pub(crate) fn append(&mut self) -> io::Result<Duration> {
         let began = now();
         let end = self.position + self.buffer.len() as u64;
@@ -89,7 +89,7 @@ impl SingleAppends {
     }
 }
 
-/// Reads all segments below a folder, a megabyte at a time, and tells how much that was.
+/// Reads all segments below a folder, a megabyte at a time, and returns the number of bytes.
 pub(crate) fn read_segments(folder: &Path, buffer: &mut [u8]) -> io::Result<u64> {
     let mut sum = 0;
     for entry in fs::read_dir(folder)? {

@@ -1,4 +1,4 @@
-//! Reading: a whole log by one consumer, beside reading its files; and reading while others send.
+//! Reading: a whole log by one consumer, compared with reading its files; and reading while others send.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::report::{Figure, RUNS, median, progress, size};
 
 const DEFAULT_MIB: u64 = 1024;
 const SMALL_MIB: u64 = 256;
-/// What is sent while it is read.
+/// The bytes that are sent while reading.
 const SENT_BYTES: u64 = 128 << 20;
 
-/// From the files: nothing is kept in memory, and the page cache is warm.
+/// Reads from the files: nothing is cached by the hub, and the page cache is warm.
 pub(crate) fn backlog(options: &Options) -> Result<Vec<Figure>, BoxError> {
     let mib = options.mib.unwrap_or(if options.small { SMALL_MIB } else { DEFAULT_MIB });
     let folder = options.folder((mib << 20) * 5 / 4)?;
@@ -37,7 +37,7 @@ pub(crate) fn backlog(options: &Options) -> Result<Vec<Figure>, BoxError> {
     let mut buffer = vec![0; 1 << 20];
     for round in 1..=RUNS {
         progress(&format!("read: round {round} of {RUNS}"));
-        // The first of them also warms the page cache, if it is not warm from writing.
+        // The first round also warms the page cache, if it is not warm from writing.
         let began = now();
         stored = raw::read_segments(folder.path(), &mut buffer)?;
         files.push(since(began).as_secs_f64());
@@ -84,7 +84,7 @@ async fn by_reader(hub: &Hub) -> (Duration, u64) {
     (since(began), events)
 }
 
-/// A receiver waits at each partition while 64 senders send: all is over when all has been received.
+/// A receiver waits at each partition while 64 senders send; the time ends when all events are received.
 pub(crate) fn while_sending(options: &Options) -> Result<Vec<Figure>, BoxError> {
     let folder = options.folder(2 * SENT_BYTES)?;
     let load = Load::usual(SENT_BYTES / EVENT_BYTES as u64);

@@ -1,4 +1,4 @@
-//! Twice the partitions, the readers, the log: beside the time that it costs.
+//! Scaling: the time with twice the partitions, the readers, the log.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::report::{Doubling, RUNS, median, progress};
 const PARTITION_COUNTS: [u32; 7] = [8, 16, 32, 64, 128, 256, 512];
 const READER_COUNTS: [u64; 6] = [1, 2, 4, 8, 16, 32];
 const LOG_MIB: [u64; 5] = [64, 128, 256, 512, 1024];
-/// What is sent in each run.
+/// The bytes sent in each run.
 const SENT_BYTES: u64 = 64 << 20;
 const SENT_TO_READERS: u64 = 16 << 20;
-/// How often something is looked for in a log: it takes less than a millisecond, so that five times say little.
+/// The number of lookups in a log: each takes less than a millisecond, so that five would say little.
 const LOOKS: u64 = 25;
 
 pub(crate) fn scale(options: &Options) -> Result<(), BoxError> {
@@ -56,7 +56,7 @@ fn partitions(folder: &Path) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Who reads.
+/// The kind of readers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Readers that decode nothing.
@@ -87,7 +87,7 @@ fn readers(folder: &Path, kind: Kind) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// When all was sent, and when all of it was read by all.
+/// The time until all was sent, and until all readers have read all of it.
 fn send_to_readers(folder: &Path, kind: Kind, count: u64) -> Result<(Duration, Duration), BoxError> {
     std::fs::create_dir_all(folder)?;
     let subject = Subject::open(folder, Durability::Disk, 1)?;
@@ -116,7 +116,7 @@ fn send_to_readers(folder: &Path, kind: Kind, count: u64) -> Result<(Duration, D
     Ok(took)
 }
 
-/// Everything that looks for something in a log.
+/// Lookups in logs of different sizes.
 fn log_size(folder: &Path) -> Result<(), BoxError> {
     let folder = folder.join("log");
     std::fs::create_dir_all(&folder)?;
@@ -137,7 +137,7 @@ fn log_size(folder: &Path) -> Result<(), BoxError> {
             runtime.block_on(async {
                 let properties = hub.partition_properties(PartitionId(3)).await.expect("the hub is up");
                 let last = properties.last.expect("the log was filled");
-                // Somewhere else in each round: nothing is open there yet.
+                // Another position in each round: no file is open there yet.
                 let number = SequenceNumber(last.sequence.0 * round / (LOOKS + 1));
                 let number = StartPosition::Sequence { number, inclusive: true };
                 let first = first_event_at(hub, StartPosition::Earliest).await;
@@ -155,7 +155,7 @@ fn log_size(folder: &Path) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// How long it takes to have the event at which a reader begins, and when that was stored.
+/// The time to get the first event of a reader, and the event's enqueued time.
 async fn first_event_at(hub: &Hub, start: StartPosition) -> (Duration, Timestamp) {
     let began = now();
     let mut reader = native(hub, 3, start).await;

@@ -1,5 +1,5 @@
-//! Sending: events per second, acknowledged from disk or from the page cache, beside plain appends of the
-//! same bytes per commit.
+//! Sending: events per second, acknowledged from disk or from the page cache, compared with plain appends of
+//! the same bytes per commit.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::options::Options;
 use crate::report::{Bound, Figure, RUNS, median, progress, size};
 
 const DEFAULT_MIB: u64 = 256;
-/// Of the hub's log and of the plain files that are written in turn with it.
+/// The number of folders: the hub's log, and the plain files that are written in turn with it.
 const FOLDERS: u64 = 2;
 
 /// One run of ours.

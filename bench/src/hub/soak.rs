@@ -1,4 +1,4 @@
-//! Sending without end under size retention: memory and disk must stay flat.
+//! Soak test: sends under size retention for a long time; memory and disk must stay flat.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,11 +22,12 @@ const NEEDED: u64 = 3 << 30;
 const SENDERS: usize = 64;
 const BATCH: u64 = 32;
 const SAMPLED_EACH: Duration = Duration::from_secs(5);
-/// A line is printed each so many samples.
+/// The number of samples per printed line.
 const PRINTED_EACH: u64 = 6;
-/// What the slow reader does between two batches: so that retention overtakes it.
+/// The pause of the slow reader between two batches, so that retention overtakes it.
 const DAWDLING: Duration = Duration::from_millis(200);
-/// Beyond what is to be kept: the segment being written, its room, and one that is about to go.
+/// The allowance beyond what is to be kept: the active segment, its preallocation, and one that is about to
+/// be deleted.
 const DISK_SLACK: u64 = 160 << 20;
 
 #[derive(Default)]
@@ -44,7 +45,7 @@ struct Sample {
     disk: u64,
 }
 
-/// Tells whether memory and disk stayed flat.
+/// Returns true if memory and disk stayed flat.
 pub(crate) fn soak(options: &Options) -> Result<bool, BoxError> {
     let folder = options.folder(NEEDED)?;
     let subject = Subject::open(folder.path(), Durability::Disk, PARTITIONS)?;
@@ -64,7 +65,7 @@ pub(crate) fn soak(options: &Options) -> Result<bool, BoxError> {
     Ok(conclude(&samples))
 }
 
-/// Senders, which end when they are told to, and readers, which end when they are dropped.
+/// Starts senders, which end when `stop` is set, and readers, which end when they are dropped.
 fn begin(runtime: &Runtime, hub: &Hub, counters: &Arc<Counters>) -> (JoinSet<()>, JoinSet<()>) {
     let (mut senders, mut readers) = (JoinSet::new(), JoinSet::new());
     let _entered = runtime.enter();
@@ -122,7 +123,7 @@ fn watch(folder: &Path, counters: &Counters, duration: Duration) -> Vec<Sample> 
             "{:>5} s{:>16}{:>16}{:>14}{:>14}{:>12}{:>12}  {}",
             since(began).as_secs(),
             per_second((sent - sent_before) as f64 / between),
-            // What is acknowledged is counted a little after it can be read.
+            // Acknowledged events are counted a little after they can be read.
             sent.saturating_sub(read(&counters.tailed)),
             read(&counters.slow),
             read(&counters.missed),

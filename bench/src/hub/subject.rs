@@ -1,4 +1,4 @@
-//! The hub that is measured, and who sends to it and reads from it.
+//! The hub under test, with its senders and readers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use tokio::task::JoinSet;
 use super::files::CountingFiles;
 use crate::machine::{now, since};
 
-/// The body of every event.
+/// The size of every event's body.
 pub(crate) const EVENT_BYTES: usize = 1 << 10;
-/// What readers take at a time.
+/// The batch size of readers.
 pub(crate) const MOST_EVENTS: usize = 1000;
-/// How many partitions, unless partitions are what is varied.
+/// The number of partitions, unless a benchmark varies it.
 pub(crate) const PARTITIONS: u32 = 16;
 
 /// A hub on counted files.
@@ -38,7 +38,7 @@ impl Subject {
         Self::open_with(folder, NamespaceConfig { durability, ..NamespaceConfig::default() }, partitions)
     }
 
-    /// Every reader reads the files.
+    /// Without a cache: every reader reads the files.
     pub(crate) fn without_recent(folder: &Path, partitions: u32) -> Result<Self, BoxError> {
         let config = NamespaceConfig {
             durability: Durability::PageCache,
@@ -60,18 +60,18 @@ impl Subject {
     }
 }
 
-/// As an application would have it: a thread for each processor.
+/// A runtime as an application would have: a thread for each processor.
 pub(crate) fn runtime() -> Result<Runtime, BoxError> {
     Ok(tokio::runtime::Builder::new_multi_thread().enable_time().build()?)
 }
 
-/// Who sends, and how much.
+/// The number of senders, and how much they send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) senders: usize,
-    /// Events in a batch.
+    /// The number of events in a batch.
     pub(crate) batch: u64,
-    /// All in all, in whole batches.
+    /// The total number of events, in whole batches.
     pub(crate) events: u64,
 }
 
@@ -81,7 +81,7 @@ impl Load {
         Self { senders: 64, batch: 32, events: events.next_multiple_of(32) }
     }
 
-    /// What fills a log fast.
+    /// A load that fills a log fast.
     pub(crate) fn filling(bytes: u64) -> Self {
         Self { senders: 8, batch: 256, events: (bytes / EVENT_BYTES as u64).next_multiple_of(256) }
     }
@@ -93,7 +93,7 @@ pub(crate) fn event() -> NewEvent {
     NewEvent::new(BODY.get_or_init(|| noise(EVENT_BYTES).into()).clone())
 }
 
-/// Bytes without a pattern, the same each time.
+/// Pseudorandom bytes, the same each time.
 pub(crate) fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
@@ -105,7 +105,7 @@ pub(crate) fn noise(length: usize) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// Sends until all is sent and acknowledged, and tells how long that took.
+/// Sends until everything is acknowledged, and returns the time.
 pub(crate) async fn send(hub: &Hub, load: Load) -> Duration {
     let batches = load.events / load.batch;
     let sent = Arc::new(AtomicU64::new(0));
@@ -165,7 +165,7 @@ pub(crate) async fn read(receiver: &mut dyn Receiver, events: u64) {
     }
 }
 
-/// Reads this many events as they lie in the log.
+/// Reads this many events without decoding them.
 pub(crate) async fn read_native(receiver: &mut HubReceiver, events: u64) {
     let mut seen = 0;
     while seen < events {
@@ -177,7 +177,7 @@ pub(crate) async fn read_native(receiver: &mut HubReceiver, events: u64) {
     }
 }
 
-/// How many events a partition holds.
+/// The number of events in a partition.
 pub(crate) async fn events_in(hub: &Hub, partition: u32) -> u64 {
     let properties = hub.partition_properties(PartitionId(partition)).await.expect("the hub is up");
     properties.last.map_or(0, |last| last.sequence.next().0 - properties.first.0)

@@ -1,18 +1,18 @@
-//! The PostgreSQL database of a benchmark: one that was named, or one on a server that is started for it.
+//! The PostgreSQL database of a benchmark: a given one, or one on a server that is started for it.
 
 use ephor_testkit::postgres_server::Server;
 
-/// As a server is unless somebody changes it: every commit is on the disk before it is answered.
+/// Default server settings: every commit is on disk before it is answered.
 const AS_USUAL: &str = "fsync = on\nfull_page_writes = on\nmax_connections = 100\n";
 
-/// A database, and the server that ends with it if it was started here.
+/// A database, and its server if it was started here.
 pub(crate) struct Database {
     pub(crate) url: String,
     _server: Option<Server>,
 }
 
 impl Database {
-    /// None where nobody named one and no server is installed.
+    /// Finds the database; none if no URL was given and no server is installed.
     pub(crate) fn find(named: Option<&str>) -> Option<Self> {
         if let Some(url) = named {
             return Some(Self { url: url.to_owned(), _server: None });
@@ -29,6 +29,6 @@ impl Database {
     }
 }
 
-/// What is said where there is none.
+/// Printed if there is no database.
 pub(crate) const NOT_INSTALLED: &str =
     "PostgreSQL is not installed: apt-get install postgresql, or name a database with --postgres URL";

@@ -1,9 +1,9 @@
-//! What a store does to hosts.
+//! The effect of a store on hosts.
 //!
-//! | command | asks |
+//! | command | measures |
 //! |---|---|
-//! | `ephor-bench stores [--postgres URL]` | how long nobody reads a partition that is moved on purpose (`planned.rs`) |
-//! | `ephor-bench stores fleet …` | whether many hosts settle on one PostgreSQL, and survive a kill (`fleet/`) |
+//! | `ephor-bench stores [--postgres URL]` | the gap in reading a partition that is moved as planned (`planned.rs`) |
+//! | `ephor-bench stores fleet …` | the balance of many hosts on one PostgreSQL, also after a kill (`fleet/`) |
 
 mod database;
 mod fleet;
@@ -17,7 +17,7 @@ use crate::report;
 pub(crate) const USAGE: &str = "stores [--postgres URL] | \
     stores fleet [--hosts N] [--partitions N] [--processes N] [--lease SECONDS] [--postgres URL]";
 
-/// Runs what the words behind `stores` ask for.
+/// Runs the benchmark that the arguments after `stores` name.
 pub(crate) fn command(words: &[&str]) -> ExitCode {
     let outcome = match words {
         ["fleet", rest @ ..] => fleet::run(rest),

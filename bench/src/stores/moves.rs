@@ -1,4 +1,4 @@
-//! One host stops while another is ready: how long each partition is read by nobody.
+//! One host stops while another is ready: measures how long each partition is not read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -13,12 +13,12 @@ use ephor::{
 use crate::machine::{now, pause};
 
 pub(crate) const PARTITIONS: u32 = 16;
-/// Between two events of a partition: what the measure is exact to.
+/// The interval between two events of a partition, which is the precision of the measurement.
 const APART: Duration = Duration::from_millis(1);
-/// More than any of this takes.
+/// The time limit for everything here.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// When partitions were closed by the first host, and read again by the second.
+/// The times at which partitions were closed by the first host, and read again by the second.
 #[derive(Default)]
 struct Notes {
     closed: BTreeMap<PartitionId, Monotonic>,
@@ -50,7 +50,8 @@ impl EventProcessor for Clerk {
     }
 }
 
-/// The times of all partitions that the first host had, from the end of its `close` to the second's first event.
+/// For each partition of the first host, the time from the end of its `close` to the second host's first
+/// event.
 pub(crate) async fn release_to_first_event(
     round: usize,
     one: Arc<dyn Store>,
@@ -70,7 +71,7 @@ pub(crate) async fn release_to_first_event(
         first.start().await?;
         until("the first host reads", || reads(&notes) == PARTITIONS as usize).await?;
         second.start().await?;
-        // Half of them move by themselves; then everything is still.
+        // Half of them move by the balance; then nothing moves any more.
         until("the load is shared", || owned(&first) == (PARTITIONS / 2) as usize).await?;
         notes.lock().map_err(|_| "a clerk panicked")?.closed.clear();
         notes.lock().map_err(|_| "a clerk panicked")?.read_again.clear();

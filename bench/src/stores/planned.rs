@@ -1,8 +1,8 @@
-//! What a store does to a planned move: how long nobody reads a partition that one host releases and another
-//! goes on with, beside one scan interval, which is what it would take without a wake.
+//! Planned moves on each store: the time in which a partition is not read, between its release by one host
+//! and the first event at another, compared with one scan interval, which it would take without a wake-up.
 //!
-//! The stores are in memory, in a SQLite file that is opened twice as two processes would, and in a PostgreSQL
-//! database.
+//! The stores are in memory, in a SQLite file that is opened twice as two processes would, and in a
+//! PostgreSQL database.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ async fn moves_on(name: &str, url: Option<&StoreUrl>) -> Result<Figure, BoxError
     let (mut typical, mut longest) = (Vec::new(), Vec::new());
     for round in 1..=RUNS {
         progress(&format!("stores: {name}, round {round} of {RUNS}"));
-        // One for each host, as if they were processes of their own.
+        // One store for each host, as if they were processes of their own.
         let mut stores: Vec<Arc<dyn Store>> = Vec::new();
         for _ in 0..2 {
             stores.push(match url {

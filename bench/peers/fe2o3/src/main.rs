@@ -1,5 +1,5 @@
-//! fe2o3-amqp at both ends of a connection: `serve EVENTS` sends messages of 1 KiB, settled, to whoever
-//! attaches a receiver, once for each connection; `receive PORT EVENTS` takes them.
+//! fe2o3-amqp at both ends of a connection: `serve EVENTS` sends messages of 1 KiB, pre-settled, to each
+//! client that attaches a receiver, once for each connection; `receive PORT EVENTS` receives them.
 //!
 //! The server prints its port. The client prints `EVENTS SECONDS`, counted from the first message on.
 
@@ -16,9 +16,9 @@ use tokio::net::{TcpListener, TcpStream};
 
 type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
-/// The body of every message.
+/// The size of every message's body.
 const BODY: usize = 1 << 10;
-/// What the client lets the server send ahead: as much as our client does.
+/// The credit that the client grants: the same as our client's.
 const CREDIT: u32 = 3_000;
 
 #[tokio::main]
@@ -74,7 +74,7 @@ async fn receive(port: u16, events: u64) -> Outcome {
     let mut receiver = Receiver::builder()
         .name("receiver")
         .source("events")
-        // By itself it would count only deliveries that it settles, and these come settled.
+        // Automatic credit would count only deliveries that it settles, and these come pre-settled.
         .credit_mode(CreditMode::Manual)
         .attach(&mut session)
         .await?;

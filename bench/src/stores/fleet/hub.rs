@@ -1,4 +1,4 @@
-//! The hub that the fleet reads, in memory and behind a gateway, and events with numbers in it.
+//! The hub that the fleet reads, in memory with a gateway, and numbered events for it.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use crate::machine::{now, pause, since};
 
 const NAME: &str = "fleet";
 
-/// Every partition gets an event in this time.
+/// The time in which every partition gets an event.
 pub(super) const ROUND: Duration = Duration::from_secs(2);
 
-/// Events are sent in this many portions of a round.
+/// The number of portions in which the events of a round are sent.
 const PORTIONS: u32 = 20;
 
 pub(super) struct Source {
     hub: Hub,
     gateway: Gateway,
-    /// The rounds that are sent: the number of the next event in every partition.
+    /// The number of completed rounds, which is the number of the next event in every partition.
     pub(super) rounds: Arc<AtomicU64>,
 }
 
@@ -36,7 +36,7 @@ impl Source {
         Ok(Self { hub, gateway, rounds: Arc::default() })
     }
 
-    /// A port, and what a client needs to be told of it.
+    /// A listener, and its connection string.
     pub(super) fn listen() -> Result<(TcpListener, String), BoxError> {
         let listener = listen("127.0.0.1:0".parse()?)?;
         let connection = format!(
@@ -51,7 +51,7 @@ impl Source {
         Ok(self.gateway.serve(listener, pending()).await?)
     }
 
-    /// An event for every partition in turn, again and again, until `enough`.
+    /// Sends an event to every partition in turn, again and again, until `enough`.
     pub(super) async fn send(&self, enough: impl Fn() -> bool) -> Result<(), BoxError> {
         let producer = self.hub.producer();
         let partitions = self.hub.partition_count();

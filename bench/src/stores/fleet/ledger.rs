@@ -1,4 +1,5 @@
-//! What the processes have read: how often each event, and when each partition by whom.
+//! Records what the processes have read: how often each event was read, and the last reader of each
+//! partition.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -6,21 +7,21 @@ use ephor::{BoxError, Monotonic};
 
 use crate::machine::now;
 
-/// So many errors are shown; the others are counted.
+/// The maximum number of errors that are printed; the others are counted.
 const SHOWN: usize = 5;
 
 #[derive(Default)]
 struct Pages {
     /// For each partition, how often each of its events was read.
     read: Vec<Vec<u32>>,
-    /// For each partition, who read it last, and when.
+    /// For each partition, the process that read it last, and the time.
     last: Vec<Option<(usize, Monotonic)>>,
     errors: usize,
 }
 
 pub(super) struct Ledger(Mutex<Pages>);
 
-/// What is missing, and what was read more than once.
+/// The number of lost events, and of those that were read more than once.
 #[derive(Debug, Default)]
 pub(super) struct Balance {
     pub(super) events: u64,
@@ -39,7 +40,7 @@ impl Ledger {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in a line that a process said.
+    /// Records a line of a process's output.
     pub(super) fn write(&self, process: usize, line: &str) -> Result<(), BoxError> {
         let mut pages = self.pages();
         let words: Vec<&str> = line.split(' ').collect();
@@ -62,12 +63,12 @@ impl Ledger {
         Ok(())
     }
 
-    /// What the processes complained of.
+    /// The number of errors that the processes reported.
     pub(super) fn errors(&self) -> usize {
         self.pages().errors
     }
 
-    /// The partitions that somebody else than `killed` has read since then.
+    /// The number of partitions that a process other than `killed` has read since then.
     pub(super) fn read_since(&self, then: Monotonic, killed: Option<usize>) -> usize {
         let fresh = |last: &&Option<(usize, Monotonic)>| {
             last.is_some_and(|(process, at)| at > then && Some(process) != killed)
@@ -75,7 +76,7 @@ impl Ledger {
         self.pages().last.iter().filter(fresh).count()
     }
 
-    /// Whether each of these many events of every partition was read, and how often.
+    /// Counts, for the first `rounds` events of every partition, how often each was read.
     pub(super) fn balance(&self, rounds: u64) -> Balance {
         let mut balance = Balance::default();
         for read in &self.pages().read {

@@ -15,7 +15,7 @@ use crate::machine::processor_time;
 pub(super) struct Members(Vec<Child>);
 
 impl Members {
-    /// One process for each number of hosts.
+    /// Starts one process for each number of hosts.
     pub(super) fn start(
         spread: &[usize],
         pace: Pace,
@@ -31,7 +31,7 @@ impl Members {
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()?;
-            // Not by arguments, which everybody can read.
+            // Not as arguments, which everybody can read.
             let input = child.stdin.as_mut().ok_or("it has no input")?;
             writeln!(input, "{postgres}\n{hub}")?;
             let output = child.stdout.take().ok_or("it has no output")?;
@@ -42,7 +42,7 @@ impl Members {
         Ok(members)
     }
 
-    /// As the kernel does when memory is short.
+    /// Kills a process as the kernel does when memory is short.
     pub(super) fn kill_first(&mut self) -> Result<(), BoxError> {
         let first = self.0.first_mut().ok_or("there is no process")?;
         first.kill()?;
@@ -50,14 +50,14 @@ impl Members {
         Ok(())
     }
 
-    /// The processor time of those that live.
+    /// The processor time of the living processes.
     pub(super) fn processor(&self) -> Duration {
         self.0.iter().map(|child| processor_time(child.id())).sum()
     }
 }
 
 fn listen(number: usize, output: impl BufRead, ledger: &Ledger) {
-    // The last line of a process that is killed may be a part of one.
+    // The last line of a killed process may be incomplete.
     for line in output.lines().map_while(Result::ok) {
         if let Err(error) = ledger.write(number, &line) {
             eprintln!("process {number} said {line:?}: {error}");

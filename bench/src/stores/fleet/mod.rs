@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   this process ── hub in memory, gateway ◄── AMQP ──┐
-//!        │ looks at the leases, keeps the ledger      ├── processes with hosts, a store each
+//!        │ watches the leases, keeps the ledger       ├── processes with hosts, a store each
 //!        └──────────► PostgreSQL ◄────────────────────┘
 //! ```
 //!
@@ -34,10 +34,10 @@ use crate::report::{per_second, progress, thousands, time};
 
 pub(crate) use self::process::process;
 
-/// The word that makes this program one of the processes.
+/// The command that makes this program one of the processes.
 pub(crate) const PROCESS: &str = "fleet-process";
 
-/// What was sent is read by then, or lost.
+/// The time after which an unread event counts as lost.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn process_name(number: usize) -> String {
@@ -75,7 +75,7 @@ pub(crate) fn run(words: &[&str]) -> Result<bool, BoxError> {
     }
 }
 
-/// Sends until there is enough, and then waits for the end of the story.
+/// Sends until `enough`, and then waits forever.
 async fn send(source: &Source, enough: &AtomicBool) -> Result<(), BoxError> {
     source.send(|| enough.load(Ordering::SeqCst)).await?;
     std::future::pending().await
@@ -152,7 +152,7 @@ fn tell(phase: &str, settled: &Settled, needed: usize) {
     );
 }
 
-/// What a fleet costs in which nothing changes.
+/// Measures the cost of a fleet in which nothing changes.
 async fn rest(time: Duration, url: &str, is_ours: bool, members: &Members) -> Result<(), BoxError> {
     let before = (server::look(url, is_ours).await?, members.processor(), own_processor(), now());
     pause(time).await;

@@ -1,4 +1,4 @@
-//! What follows `stores fleet`, and how the hosts are spread over the processes.
+//! The options of `stores fleet`, and the distribution of hosts over processes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ephor::{BoxError, CheckpointPolicy, EventProcessorOptions, PartitionManagerOptions};
 
-/// The process that is killed has this many hosts, or its share where there are few.
+/// The number of hosts in the process that is killed; less if there are few hosts.
 const HOSTS_TO_KILL: usize = 10;
 
 pub(super) struct Options {
@@ -39,7 +39,7 @@ impl Options {
         Ok(options)
     }
 
-    /// How many hosts each process has; the first one is to be killed.
+    /// The number of hosts in each process; the first process is to be killed.
     pub(super) fn spread(&self) -> Vec<usize> {
         let first = HOSTS_TO_KILL.min(self.hosts / self.processes);
         let (left, others) = (self.hosts - first, self.processes - 1);
@@ -48,7 +48,7 @@ impl Options {
     }
 }
 
-/// How fast everything goes, by the seconds that a lease lasts; the defaults are those of 30 s, or about so.
+/// All intervals, derived from the lease duration in seconds; with 30 s they are about the defaults.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     lease: u32,
@@ -89,7 +89,7 @@ impl Pace {
         }
     }
 
-    /// A new owner of a killed host's partition goes back as far as a lease lasts.
+    /// A new owner of a killed host's partition goes back by at most a lease duration.
     pub(super) fn processor(self) -> EventProcessorOptions {
         EventProcessorOptions {
             checkpoint: CheckpointPolicy::every(self.lease()),

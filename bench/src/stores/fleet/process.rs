@@ -1,8 +1,8 @@
 //! One process of the fleet: its hosts share a runtime, a store and so the store's connections.
 //!
-//! It is told where the database and the hub are by two lines of its input, and ends when its input ends. Its
-//! output is a line for each batch (`read PARTITION FIRST LAST`, before the batch counts as processed) and for
-//! each error (`error TEXT`).
+//! It reads the URLs of the database and the hub from two lines of its input, and ends when its input ends.
+//! Its output is a line for each batch (`read PARTITION FIRST LAST`, before the batch counts as processed)
+//! and for each error (`error TEXT`).
 
 use std::fmt::Write as _;
 use std::io::{BufRead, Read, Write, stdin, stdout};
@@ -38,7 +38,7 @@ async fn start(
     let store = PostgresStore::connect(postgres, PostgresOptions::default())?;
     let mut started = Vec::new();
     for number in 0..hosts {
-        // Each has a connection to the hub of its own, as it would alone.
+        // Each host has a connection to the hub of its own, as it would alone.
         let host =
             EventProcessorHost::builder_from(Arc::new(EventHubs::connect(hub)?), Arc::new(store.clone()))
                 .host_name(format!("{name}-{number}"))
@@ -59,7 +59,7 @@ async fn start(
     Ok(started)
 }
 
-/// The numbers of a batch follow each other, or it is told in pieces.
+/// Reports a batch, in one line for each run of consecutive numbers.
 fn read(partition: u32, events: &[Event]) -> Result<(), BoxError> {
     let mut numbers = Vec::with_capacity(events.len());
     for event in events {
@@ -75,7 +75,8 @@ fn read(partition: u32, events: &[Event]) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Whole lines, whoever else speaks. Nobody who listens is no reason to fail: then the end is near.
+/// Writes whole lines, also with several writers. A closed output is no error: then the process is about to
+/// end.
 fn say(lines: &str) {
     let mut out = stdout().lock();
     drop(out.write_all(lines.as_bytes()).and_then(|()| out.flush()));

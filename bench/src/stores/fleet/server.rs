@@ -1,4 +1,4 @@
-//! What the database server says of itself, and what its processes use.
+//! Reads figures of the database server, and the processor time of its processes.
 
 use std::fs;
 use std::time::Duration;
@@ -8,20 +8,20 @@ use ephor_stores::postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnection
 
 use crate::machine::processor_time;
 
-/// Ours has a name of its own: the hosts' are called `ephor`.
+/// Sets an application name of our own: the hosts' is `ephor`.
 pub(super) fn as_observer(url: &str) -> String {
     let separator = if url.contains('?') { '&' } else { '?' };
     format!("{url}{separator}application_name=ephor-bench")
 }
 
-/// A look at the server.
+/// Figures of the server at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Figures {
-    /// Transactions that were committed, ever.
+    /// The number of committed transactions, ever.
     pub(super) commits: i64,
-    /// Connections of the fleet.
+    /// The number of connections of the fleet.
     pub(super) connections: i64,
-    /// The processor time of the server, if it runs here.
+    /// The processor time of the server, if it was started here.
     pub(super) processor: Duration,
 }
 
@@ -40,7 +40,7 @@ pub(super) async fn look(url: &str, is_ours: bool) -> Result<Figures, BoxError> 
     Ok(figures)
 }
 
-/// The processor time of all processes that have the same parent and have not ended.
+/// The processor time of all living processes that have the same parent.
 fn with_siblings(process: u32) -> Duration {
     let parent = parent(process);
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();

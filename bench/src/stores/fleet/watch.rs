@@ -1,4 +1,4 @@
-//! Looks at the leases until all are owned, shared evenly, and nothing has moved for some scans.
+//! Watches the leases until all are owned and balanced, and nothing has moved for some scans.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use super::options::Pace;
 use crate::machine::{now, pause, since};
 use crate::report::time;
 
-/// Between two looks.
+/// The interval between two looks.
 const LOOK: Duration = Duration::from_millis(200);
-/// Whoever has not settled after so many leases does not settle.
+/// The number of leases after which the fleet counts as not settling.
 const PATIENCE_LEASES: u32 = 18;
-/// Nothing moves for this many slow scans: then nothing will.
+/// The number of slow scans without a change after which the fleet has settled.
 const STILL_SCANS: u32 = 4;
 
-/// How long it took, and what it cost.
+/// The time until the fleet has settled, and the number of changes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Settled {
     pub(super) owned: Option<Duration>,
     pub(super) read: Option<Duration>,
     pub(super) still: Duration,
-    /// Changes of owner, the first claim of a partition included.
+    /// The number of changes of owner, including the first claim of a partition.
     pub(super) changes: u64,
 }
 
@@ -43,7 +43,7 @@ impl Watch<'_> {
         Ok(self.store.view(self.group).await?)
     }
 
-    /// How often owners have changed, ever, and how many partitions a process has.
+    /// The number of changes of owner so far, and of partitions that a process owns.
     pub(super) async fn before_kill(&self, process: usize) -> Result<(u64, usize), BoxError> {
         let view = self.view().await?;
         let others: usize = self.shares(&view, Some(process)).values().sum();
@@ -100,7 +100,7 @@ impl Watch<'_> {
         }
     }
 
-    /// What each host owns, those of the killed process aside.
+    /// The number of partitions that each host owns, without those of the killed process.
     fn shares(&self, view: &View, killed: Option<usize>) -> BTreeMap<String, usize> {
         let dead = killed.map(|process| format!("{}-", super::process_name(process)));
         let mut shares = BTreeMap::new();
@@ -121,7 +121,7 @@ impl Watch<'_> {
     }
 }
 
-/// Each change of owner is an epoch.
+/// The number of changes of owner, because each one is an epoch.
 fn changes(view: &View) -> u64 {
     view.leases.iter().map(|lease| lease.epoch.get()).sum()
 }

@@ -1,9 +1,9 @@
-//! Addresses, and the scopes of tokens.
+//! Fuzzes addresses, and the scopes of tokens.
 
 use ephor_wire::address::{Address, MAX_ADDRESS_LENGTH};
 use ephor_wire::sas::Scope;
 
-/// Plays one input.
+/// Runs one input.
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let scope = Scope::parse(text);
@@ -26,7 +26,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// A group may be called `$management`; at the end of an address that means another node.
+/// A group may be called `$management`; at the end of an address that word means another node.
 fn is_ambiguous(address: &Address, written: &str) -> bool {
     written.to_ascii_lowercase().ends_with("/$management") && !matches!(address, Address::Management { .. })
 }

@@ -1,4 +1,4 @@
-//! Batches: taken apart without a look at what the events are.
+//! Fuzzes batches, which are taken apart without decoding their events.
 
 use bytes::Bytes;
 use ephor_amqp::{Malformed, Reader, Sections};
@@ -7,10 +7,10 @@ use ephor_wire::annotations::PARTITION_KEY;
 use ephor_wire::batch::{Envelope, InvalidKeyType, Packer, Push, partition_key};
 use ephor_wire::message::decode;
 
-/// What the packed batch may have: all that is in a batch, and what encoding in another way adds.
+/// The size limit of the packed batch: room for all events of a batch, and for a longer encoding of them.
 const ROOM: usize = 1 << 20;
 
-/// Plays one input.
+/// Runs one input.
 pub fn run(data: &[u8]) {
     compare_keys(data);
     let Ok(envelope) = Envelope::open(data) else { return };
@@ -27,7 +27,7 @@ pub fn run(data: &[u8]) {
     pack_again(&envelope);
 }
 
-/// The short cut finds what a careful reader finds.
+/// The fast key lookup finds the same as a full scan.
 fn compare_keys(message: &[u8]) {
     let Ok(sections) = Sections::scan(message) else { return };
     let careful = match sections.message_annotations {

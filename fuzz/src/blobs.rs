@@ -1,9 +1,10 @@
-//! Blobs of a container that others write to as well: leases, checkpoints, renewals, epochs, hosts and histories of ours,
-//! leases and checkpoints of other SDKs, and those of the old Event Processor Host.
+//! Fuzzes blobs of a container that other SDKs write to as well: our leases, checkpoints, renewals, epochs,
+//! hosts and histories, leases and checkpoints of other SDKs, and those of the legacy Event Processor Host.
 
 use ephor_stores::fuzzing::blob;
 
-/// Plays one input: the blob's name in a line, `name=value` of its metadata in a line each, an empty line, its body.
+/// Runs one input: the blob's name in a line, `name=value` of its metadata in a line each, an empty line, its
+/// body.
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let (head, body) = text.split_once("\n\n").unwrap_or((text, ""));

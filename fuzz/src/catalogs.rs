@@ -1,4 +1,4 @@
-//! The record of a hub, `hub.json`, as it may be found on a disk.
+//! Fuzzes the record of a hub, `hub.json`, as it may be found on a disk.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use ephor_hub::{Durability, LocalNamespace, NamespaceConfig, verify_files};
 
 const FOLDER: &str = "hubs/homes.00000000000000ab";
 const RECORD: &str = "hubs/homes.00000000000000ab/hub.json";
-/// A hub with more of them takes too long to open for one case.
+/// The maximum number of partitions; a hub with more takes too long to open for one case.
 const MAX_PARTITIONS: u32 = 64;
 
-/// Plays one input: as a whole file, and with the checksum that it should have.
+/// Runs one input: as a whole file, and with the checksum that it should have.
 pub fn run(data: &[u8]) {
     found_on_disk(data);
     let checksum = format!("{{\"crc32c\":\"{:08x}\"}}\n", crc32c::crc32c(data));
     found_on_disk(&[data, checksum.as_bytes()].concat());
 }
 
-/// A record is understood, or the hub is called broken and nothing of it is touched.
+/// A record is parsed, or the hub is reported as broken and its files are left unchanged.
 fn found_on_disk(record: &[u8]) {
     let files = Arc::new(MemoryFiles::default());
     for folder in ["hubs", FOLDER] {
@@ -45,7 +45,7 @@ fn found_on_disk(record: &[u8]) {
     namespace.close().expect("files in memory can be closed");
 }
 
-/// How many a record that was understood says it has.
+/// The number of partitions in a valid record.
 fn partitions(record: &[u8]) -> u64 {
     let text = String::from_utf8_lossy(record);
     let behind = text.rsplit("\"partitions\"").next().unwrap_or_default();

@@ -1,6 +1,7 @@
-//! The inputs that are kept: files of `corpus/`, a folder a target.
+//! The stored inputs: files in `corpus/`, one folder per target.
 //!
-//! Those called `seed-…` are written by the tests, the others were found because they reach code that no other does.
+//! Files called `seed-…` are written by the tests; the others were found because they reach code that no
+//! other does.
 
 use std::path::PathBuf;
 
@@ -9,7 +10,7 @@ pub fn folder(target: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "corpus", target].iter().collect()
 }
 
-/// Its inputs, with the names of their files, in the order of the names.
+/// The inputs of a target with their file names, sorted by name.
 pub fn read(target: &str) -> std::io::Result<Vec<(String, Vec<u8>)>> {
     let mut inputs = Vec::new();
     for entry in std::fs::read_dir(folder(target))? {

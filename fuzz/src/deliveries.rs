@@ -1,4 +1,4 @@
-//! From a stored message to a delivered one, and to the event that a client reads.
+//! Fuzzes the way from a stored message to a delivered one, and to the event that a client reads.
 
 use bytes::Bytes;
 use ephor_amqp::Sections;
@@ -11,10 +11,10 @@ use ephor_wire::message::decode_leniently;
 
 const KEY: &str = "home-7";
 
-/// Plays one input.
+/// Runs one input.
 pub fn run(data: &[u8]) {
     let message = Bytes::copy_from_slice(data);
-    // As it comes from a hub that nobody vouches for.
+    // As a delivery from an untrusted hub.
     match (received(&message), Delivered::read(&message)) {
         (Ok((event, metrics)), Ok(delivered)) => {
             assert_eq!((event.sequence, &event.offset), (delivered.sequence, &delivered.offset));
@@ -29,7 +29,7 @@ pub fn run(data: &[u8]) {
     send_under_a_key(data);
 }
 
-/// What the hub says of a message is what the client reads, and the rest is as it was sent.
+/// The client reads the annotations that the hub added, and the rest is as it was sent.
 fn deliver_and_receive(message: &Bytes) {
     let offset = Offset::new("4242");
     let last =

@@ -1,4 +1,5 @@
-//! Checkpoints in a file that a person may have edited, and the texts of all records that stores keep as text.
+//! Fuzzes exports of checkpoints, which a person may have edited, and the texts of all records that stores
+//! keep as text.
 
 use ephor_core::checkpoint::Checkpoint;
 use ephor_core::epoch::Epoch;
@@ -6,7 +7,7 @@ use ephor_core::time::Timestamp;
 use ephor_stores::export;
 use ephor_stores::fuzzing::texts;
 
-/// Plays one input.
+/// Runs one input.
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     texts(text);

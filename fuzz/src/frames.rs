@@ -1,12 +1,12 @@
-//! Frames in a row, as they come from a socket, and what stands in them.
+//! Fuzzes sequences of frames, as they come from a socket, and their bodies.
 
 use ephor_amqp::frame::{BadFrame, FrameHeader, HEADER_SIZE, Protocol, TYPE_SASL};
 use ephor_amqp::performative::{Performative, Sasl};
 
-/// Small, so that mutations hit it.
+/// A small limit, so that mutations hit it.
 const LIMIT: u32 = 2_048;
 
-/// Plays one input.
+/// Runs one input.
 pub fn run(data: &[u8]) {
     let mut rest = data;
     while let Some(header) = rest.first_chunk::<HEADER_SIZE>() {
@@ -33,7 +33,7 @@ pub fn run(data: &[u8]) {
     assert!(FrameHeader::read(rest, LIMIT).is_ok_and(|header| header.is_none()));
 }
 
-/// Where the frames of a conversation are, and protocol headers among them; what is left over is the last.
+/// The ranges of the frames and protocol headers of a conversation; the last range is the rest.
 pub fn split(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     let mut frames = Vec::new();
     let mut at = 0;

@@ -1,4 +1,5 @@
-//! Sentences about who holds a partition: the other reader chose the name in them, and its epoch.
+//! Fuzzes the hub's error texts about the current reader of a partition: that reader chose the name in them,
+//! and its epoch.
 
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{HostName, PartitionId};
@@ -7,7 +8,7 @@ use ephor_core::source::{OpenError, ReceiveError};
 use ephor_core::time::Timestamp;
 use ephor_wire::condition::{Condition, MAX_TEXT, Refusal, Tracking, open_error, receive_error, told_name};
 
-/// What a hub puts behind its sentences.
+/// The tracking suffix of a hub's texts.
 const TRACKING: Tracking<'_> = Tracking {
     id: "7f_G1",
     namespace: "ns",
@@ -17,11 +18,12 @@ const TRACKING: Tracking<'_> = Tracking {
     at: Timestamp(1_523_755_425_678),
 };
 
-/// Plays one input: eight bytes of epoch, the other reader's name, a line break and the name of the host that reads it.
+/// Runs one input: eight bytes of epoch, the other reader's name, a line break and the name of the host that
+/// reads it.
 pub fn run(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     for text in [&*text, &format!("New receiver '{text}"), &format!("Receiver '{text}")] {
-        // Whatever it says, it says something.
+        // Any text is read without a panic.
         told(text.to_owned());
     }
     let Some((number, names)) = data.split_first_chunk() else { return };
@@ -44,7 +46,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Who holds the partition, by a refused attach and by a link that ended.
+/// The reader of the partition, by a refused attach and by a link that ended.
 fn told(text: String) -> [(Option<String>, Option<Epoch>); 2] {
     let refusal = Refusal::new(Condition::LinkStolen, text);
     let OpenError::Refused { epoch, by, .. } = open_error(refusal.clone()) else { panic!("not refused") };

@@ -1,42 +1,42 @@
-//! Whatever bytes come, what is promised of them holds.
+//! Fuzz targets: for any input bytes, the stated properties hold.
 //!
-//! A target is a function of bytes that panics when a promise is broken. It is played in three ways:
+//! A target is a function of bytes that panics when a property is violated. It is run in three ways:
 //!
-//! | by | what it does |
+//! | command | what it does |
 //! |---|---|
 //! | `cargo test -p ephor-fuzz` | every file of `corpus/`, and a thousand mutations of them (`EPHOR_FUZZ_CASES`) |
-//! | `./check fuzz` | random and mutated inputs on all cores: two minutes of CPU time for each parser, thirty for the conversations; `./check fuzz CASES` so many over all targets |
+//! | `./check fuzz` | random and mutated inputs on all cores: two minutes of CPU time for each parser, thirty for the conversations; `./check fuzz CASES`: this number of cases over all targets |
 //! | `cargo +nightly fuzz run --fuzz-dir fuzz/targets NAME fuzz/corpus/NAME` | inputs that reach new code, which are kept |
 //!
-//! | target | input | promise |
+//! | target | input | property |
 //! |---|---|---|
-//! | [`values`] | an AMQP value | what [`check`](ephor_amqp::check) accepts can be read to its last leaf; what is read can be written, no longer than before |
-//! | [`sections`] | a message | its sections are all of it, in a row |
-//! | [`frames`] | a row of frames | none is larger than allowed, none is smaller than its header |
-//! | [`performatives`], [`sasl`] | the body of a frame | what is read, written and read again is the same |
-//! | [`connection::server`], [`connection::client`] | a setting and what a peer says | the same in pieces and at once; every answer is well-formed; it ends once |
-//! | [`messages`] | a message | what is decoded, encoded and decoded again is the same; the lenient reader never says less |
-//! | [`batches`] | a batch | every event lies in it; the key found by a short cut is the key |
-//! | [`selectors`] | a filter set, or text | what is understood says the same when it is written |
+//! | [`values`] | an AMQP value | a value that [`check`](ephor_amqp::check) accepts can be read completely; a value that was read can be written, no longer than before |
+//! | [`sections`] | a message | its sections cover all of it, without gaps |
+//! | [`frames`] | a sequence of frames | none is larger than allowed, none is smaller than its header |
+//! | [`performatives`], [`sasl`] | the body of a frame | read, written and read again, it is the same |
+//! | [`connection::server`], [`connection::client`] | a configuration and a peer's input | the result is the same in pieces and at once; all output is well-formed; it ends once |
+//! | [`messages`] | a message | decoded, encoded and decoded again, it is the same; the lenient decoder never returns less |
+//! | [`batches`] | a batch | every event lies in it; the fast key lookup finds the key |
+//! | [`selectors`] | a filter set, or text | a parsed selector is the same when it is written and parsed again |
 //! | [`addresses`] | text | likewise; a scope covers itself |
-//! | [`secrets`] | a token, a connection string, or a list of keys | nobody is let in by what nobody signed; no secret is shown |
-//! | [`holders`] | an epoch and two names | whatever a reader calls itself, a client reads its epoch from the hub's sentence, or nothing |
-//! | [`requests`] | a request, or a response | what is understood can be answered and asked again |
-//! | [`deliveries`] | a message | what a hub says of an event is what a client reads |
-//! | [`rows`] | values in the columns of a SQLite store | every call answers or says what is wrong; one bad row hides no other |
-//! | [`blobs`] | a blob of a container, ours or another SDK's | what is read as ours, written and read again is the same |
+//! | [`secrets`] | a token, a connection string, or a list of keys | no token without a valid signature is accepted; no secret is shown |
+//! | [`holders`] | an epoch and two names | whatever a reader calls itself, a client reads its epoch from the hub's text, or nothing |
+//! | [`requests`] | a request, or a response | a parsed request can be answered, and written again |
+//! | [`deliveries`] | a message | a client reads the annotations that the hub added |
+//! | [`rows`] | values in the columns of a SQLite store | every call succeeds or returns an error; one bad row hides no other |
+//! | [`blobs`] | a blob of a container, ours or another SDK's | read as ours, written and read again, it is the same |
 //! | [`exports`] | a file of checkpoints, or the text of a record | likewise |
 //! | [`names`] | text | a name is written as it is read, on one line |
-//! | [`store_urls`] | text | no password is shown, nor repeated by a refusal |
-//! | [`configs`] | a configuration file, ours or the emulator's | what is read can be used; what is refused is refused with a line of the file |
-//! | [`catalogs`] | the `hub.json` of a hub | it is understood, or the hub is called broken, left as it is, and keeps nobody from being served |
-//! | [`gateway`] | what a peer says | the gateway ends the conversation, and serves everybody else |
+//! | [`store_urls`] | text | no password is shown, nor repeated by an error |
+//! | [`configs`] | a configuration file, ours or the emulator's | a parsed configuration is valid; an error names a line of the file |
+//! | [`catalogs`] | the `hub.json` of a hub | it is parsed, or the hub is reported as broken, left unchanged, and does not prevent others from being served |
+//! | [`gateway`] | a peer's input | the gateway ends the conversation, and serves all other clients |
 //! | [`logs`] | the files of a hub | they are opened or refused, read to their end, written to and opened again |
-//! | [`stored`] | a message in a log | what a hub takes can be decoded in every section; what it delivers is valid, whatever is stored |
-//! | [`producers`] | what happens to a producer that numbers its events, its connections and the disk | what is acknowledged is stored, once |
+//! | [`stored`] | a message in a log | a message that a hub accepts can be decoded in every section; delivered messages are valid, whatever is stored |
+//! | [`producers`] | faults of an idempotent producer, its connections and the disk | acknowledged events are stored, once |
 //!
-//! **To add a target**: a function here with its line in [`TARGETS`], its seeds in `tests/seeds`, a file and a `[[bin]]` in
-//! `targets`. A test says what is missing.
+//! **To add a target**: a function here with its line in [`TARGETS`], its seeds in `tests/seeds`, a file and
+//! a `[[bin]]` in `targets`. A test reports what is missing.
 
 pub mod addresses;
 pub mod batches;
@@ -66,18 +66,18 @@ pub mod store_urls;
 pub mod stored;
 pub mod values;
 
-/// A function of bytes that panics when a promise is broken.
+/// A function of bytes that panics when a property is violated.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// What it is called, as its folder in the corpus is.
+    /// Its name, which is also the name of its folder in the corpus.
     pub name: &'static str,
-    /// Plays one input.
+    /// Runs one input.
     pub run: fn(&[u8]),
-    /// How often its turn comes.
+    /// Its share of the cases, relative to the other targets.
     weight: u64,
 }
 
-/// How often a conversation has its turn while a parser has one.
+/// The weight of a conversation, relative to a parser.
 const CONVERSATION: u64 = 4;
 
 impl Target {
@@ -85,18 +85,18 @@ impl Target {
         Self { name, run, weight: 1 }
     }
 
-    /// Conversations get to most places, and are played most.
+    /// Conversations reach most code, and are run most often.
     const fn conversation(name: &'static str, run: fn(&[u8])) -> Self {
         Self { name, run, weight: CONVERSATION }
     }
 
-    /// Whether it plays a whole conversation, and not one parser.
+    /// True if it runs a whole conversation, and not one parser.
     pub fn is_conversation(&self) -> bool {
         self.weight == CONVERSATION
     }
 }
 
-/// Whose turn it is, as an index into `targets`, of which there is at least one.
+/// The target of a case, as an index into `targets`, which must not be empty.
 pub fn turn(targets: &[Target], case: u64) -> usize {
     let mut left = case % targets.iter().map(|target| target.weight).sum::<u64>();
     let mut index = 0;
@@ -107,7 +107,7 @@ pub fn turn(targets: &[Target], case: u64) -> usize {
     index
 }
 
-/// All of them.
+/// All targets.
 pub const TARGETS: [Target; 26] = [
     Target::parser("values", values::run),
     Target::parser("sections", sections::run),
@@ -134,6 +134,6 @@ pub const TARGETS: [Target; 26] = [
     Target::conversation("gateway", gateway::run),
     Target::parser("logs", logs::run),
     Target::parser("stored", stored::run),
-    // Each waits for a disk, if only one in memory.
+    // Each one waits for a disk, even if only one in memory, so it has the weight of a parser.
     Target::parser("producers", producers::run),
 ];

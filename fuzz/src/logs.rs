@@ -1,8 +1,9 @@
-//! A data folder of any bytes: opened, read, written to and opened again.
+//! Fuzzes the data folder of a hub: any bytes are opened, read, written to and opened again.
 //!
-//! An input is a list of writes into the files of one hub: which file, where, and what. The highest bit of the first
-//! byte asks for right checksums in that file, so that mutations get behind them. No damage does that: whoever writes such
-//! a file may hide events, but ends and stalls nothing.
+//! An input is a list of writes into the files of one hub: the file, the position, and the bytes. The highest
+//! bit of the first byte repairs the checksums of that file, so that mutations reach the code after the
+//! checks. No damage does that: an attacker who writes such a file may hide events, but can neither crash nor
+//! stall the hub.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use ephor_hub::{
     Durability, Hub, HubReceiver, LocalNamespace, NamespaceConfig, NewEvent, Target, verify_files,
 };
 
-/// Everything in the log is mixed with it.
+/// The hub's identity, which is part of every checksum in the log.
 pub const IDENTITY: u64 = 0x3f9c_0a6b_1d2e_4f50;
 /// The folder of the hub.
 pub const FOLDER: &str = "hubs/homes.3f9c0a6b1d2e4f50";
@@ -33,15 +34,15 @@ pub const FILES: [&str; 8] = [
     "hub.json.new",
 ];
 
-/// What stands before the bytes of a write: the file, the position in units of 8 and the length.
+/// The header of a write: the file, the position in units of 8, and the length.
 const WRITE: usize = 5;
 const REPAIR: u8 = 0x80;
-/// No input leads to more reads.
+/// The maximum number of reads that any input leads to.
 const MOST_READS: usize = 100_000;
-/// Partitions beyond are like those before.
+/// The maximum number of partitions that are checked: further ones are alike.
 const MOST_PARTITIONS: u32 = 8;
 
-/// The time, for all that is made here.
+/// A stopped clock.
 #[derive(Debug)]
 pub struct Stopped;
 
@@ -55,7 +56,7 @@ impl Clock for Stopped {
     }
 }
 
-/// How hubs are opened here: on this thread alone.
+/// The configuration of the hubs: everything runs on this thread.
 pub fn config() -> NamespaceConfig {
     NamespaceConfig {
         durability: Durability::Memory,
@@ -65,7 +66,7 @@ pub fn config() -> NamespaceConfig {
     }
 }
 
-/// Plays one input.
+/// Runs one input.
 pub fn run(data: &[u8]) {
     let files = Arc::new(MemoryFiles::default());
     let forged = fill(&files, data);
@@ -79,12 +80,12 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Reads all, sends one event and reads it.
+/// Reads everything, sends one event and reads it.
 fn play(hub: &Hub, forged: bool) {
     let partitions = hub.partition_count().min(MOST_PARTITIONS);
     for id in (0..partitions).map(PartitionId) {
         for start in [StartPosition::Earliest, StartPosition::EnqueuedTime(Stopped.wall()), middle(hub, id)] {
-            // A position may be one that there is not.
+            // The position may not exist.
             if let Some(Ok(mut reader)) = at_once(hub.reader(id, start)) {
                 read_all(&mut reader);
             }
@@ -105,7 +106,7 @@ fn middle(hub: &Hub, id: PartitionId) -> StartPosition {
     StartPosition::at(SequenceNumber(last / 2))
 }
 
-/// Reads until nothing is left, which never goes back; the first event.
+/// Reads to the end, and checks that sequence numbers grow; returns the first event.
 fn read_all(reader: &mut HubReceiver) -> Option<SequenceNumber> {
     let (mut first, mut last) = (None, None);
     for _ in 0..MOST_READS {
@@ -119,7 +120,7 @@ fn read_all(reader: &mut HubReceiver) -> Option<SequenceNumber> {
     panic!("reading does not come to an end");
 }
 
-/// What a future has without waiting: nothing here has to wait for anybody.
+/// Polls a future once: nothing here has to wait.
 fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),
@@ -127,7 +128,7 @@ fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// Makes the files, and tells whether checksums were forged.
+/// Creates the files, and returns true if checksums were forged.
 fn fill(files: &MemoryFiles, mut data: &[u8]) -> bool {
     let folders = files.create_folder("hubs").and_then(|()| files.create_folder(FOLDER));
     folders.expect("folders in memory");
@@ -155,7 +156,7 @@ fn fill(files: &MemoryFiles, mut data: &[u8]) -> bool {
     repair.contains(&true)
 }
 
-/// The writes that make these files: without the zeros that they are full of.
+/// Encodes these files as an input, without their runs of zeros.
 pub fn encode(files: &MemoryFiles) -> Vec<u8> {
     const PART: usize = 64;
     let mut data = Vec::new();
@@ -177,7 +178,7 @@ pub fn encode(files: &MemoryFiles) -> Vec<u8> {
     data
 }
 
-/// Makes the checksums of a file right again, whatever they stand over.
+/// Repairs the checksums of a file.
 mod checksums {
     use super::IDENTITY;
 
@@ -218,7 +219,7 @@ mod checksums {
         bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
     }
 
-    /// Both copies of the header, and the frames as far as they lie in a row.
+    /// Both copies of the header, and the frames as far as they are contiguous.
     fn segment(bytes: &mut [u8], segment: u64) {
         let length = usize::try_from(number(bytes, 16)).unwrap_or(usize::MAX);
         if length < 64 || length > bytes.len() {

@@ -1,7 +1,7 @@
-//! `ephor-fuzz`: plays random and mutated inputs, over all targets in turn or for a time with each.
+//! `ephor-fuzz`: runs random and mutated inputs, over all targets in turn or each for a time.
 //!
-//! A case is a number: it chooses the input of the corpus and the changes, and the target where there are several. One
-//! that fails is printed with the command that plays it alone.
+//! A case is a number: it determines the input of the corpus, the mutations, and the target if there are
+//! several. A failing case is printed with the command that runs it alone.
 
 #![allow(clippy::print_stdout, reason = "a command that prints")]
 
@@ -68,7 +68,7 @@ impl Arguments {
     }
 }
 
-/// Says what was played, and how many failures there were.
+/// Runs the cases, prints a summary, and returns the number of failures.
 fn run() -> Result<usize, String> {
     let arguments = arguments()?;
     let targets = arguments.targets()?;
@@ -87,7 +87,7 @@ fn run() -> Result<usize, String> {
     Ok(failures)
 }
 
-/// One target after the other, each for its time; those that get none are left out.
+/// Runs one target after the other, each for its time; targets without time are skipped.
 fn play_by_time(arguments: &Arguments, targets: &[Target]) -> Result<usize, String> {
     let conversations = targets.iter().filter(|target| target.is_conversation()).count();
     let share = u32::try_from(conversations).unwrap_or(1).max(1);

@@ -1,4 +1,4 @@
-//! Messages as events: strict and lenient.
+//! Fuzzes the decoding of messages as events, strict and lenient.
 
 use bytes::Bytes;
 use ephor_amqp::Sections;
@@ -6,7 +6,7 @@ use ephor_amqp::validate::validate;
 use ephor_core::event::NewEvent;
 use ephor_wire::message::{Decoded, decode, decode_leniently, encode, size_bound};
 
-/// Plays one input.
+/// Runs one input.
 pub fn run(data: &[u8]) {
     let message = Bytes::copy_from_slice(data);
     let strict = decode(&message);
@@ -19,7 +19,7 @@ pub fn run(data: &[u8]) {
         Ok(decoded) => {
             let properties = decoded.properties.iter().count() + decoded.system_properties.iter().count();
             assert!(properties <= data.len(), "more properties than bytes");
-            // As text, since a number that is none is not itself.
+            // Compared as text, since NaN is not equal to itself.
             assert_eq!(format!("{lenient:?}"), format!("{decoded:?}"), "the lenient reader says the same");
             encode_again(decoded);
         }
@@ -30,7 +30,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// What can be sent comes back as it was.
+/// An event that can be encoded is decoded unchanged.
 fn encode_again(decoded: Decoded) {
     let Some((event, first)) = encoded(decoded) else { return };
     validate(&first).expect("what is encoded is valid in every section");

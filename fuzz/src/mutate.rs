@@ -1,12 +1,12 @@
-//! From a seed to an input: made up, or an input of the corpus that was changed.
+//! Generates an input from a seed: random bytes, or a mutated input of the corpus.
 
 use fastrand::Rng;
 
 use crate::frames;
 
-/// No input grows beyond this.
+/// The maximum size of an input.
 const LARGEST: usize = 64 << 10;
-/// Format codes and descriptors that change what the bytes behind them mean.
+/// Format codes and descriptors that change the meaning of the bytes after them.
 const CODES: [u8; 24] = [
     0x00, 0x40, 0x41, 0x43, 0x45, 0x52, 0x53, 0x56, 0x70, 0x73, 0x74, 0x75, 0x77, 0x80, 0x83, 0xa0, 0xa1,
     0xa3, 0xb0, 0xc0, 0xc1, 0xd0, 0xe0, 0xff,
@@ -15,7 +15,7 @@ const CODES: [u8; 24] = [
 const LENGTHS: [u32; 10] = [0, 1, 3, 4, 7, 8, 513, 1_000_000, i32::MAX as u32, u32::MAX];
 const NUMBERS: [i32; 5] = [-2, -1, 1, 2, 16];
 
-/// The input of a seed: one in eight is made up, the others are inputs of the corpus with a few changes.
+/// The input of a seed: one in eight is random, the others are inputs of the corpus with a few mutations.
 pub fn input(corpus: &[Vec<u8>], seed: u64) -> Vec<u8> {
     let mut random = Rng::with_seed(seed);
     let Some(found) = random.choice(corpus).filter(|_| random.u8(0..8) > 0) else {
@@ -29,7 +29,7 @@ pub fn input(corpus: &[Vec<u8>], seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Bytes of chance, or bytes that look like AMQP more often than chance would have it.
+/// Random bytes, or bytes that resemble AMQP more often than random ones.
 fn made_up(random: &mut Rng) -> Vec<u8> {
     let like_amqp = random.bool();
     let length = random.usize(0..200);
@@ -67,7 +67,7 @@ fn change(bytes: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Rng) {
         }
         8 => bytes[at] = bytes[at].wrapping_add_signed(NUMBERS[random.usize(0..NUMBERS.len())] as i8),
         9 => {
-            // The end of another one: what is understood up to here meets what does not belong to it.
+            // The end of another input: valid bytes are followed by bytes that do not belong to them.
             if let Some(other) = random.choice(corpus).filter(|other| !other.is_empty()) {
                 let from = random.usize(0..other.len());
                 bytes.truncate(at);
@@ -78,9 +78,9 @@ fn change(bytes: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Rng) {
     }
 }
 
-/// Frames trade places, or one of them comes twice: that is where the order of things is tested.
+/// Swaps, repeats or removes frames, to test their order.
 fn swap_frames(bytes: &mut Vec<u8>, random: &mut Rng) {
-    // Conversations with an engine have a byte before them.
+    // Conversations with an engine begin with a configuration byte.
     let first = usize::from(!bytes.starts_with(b"AMQP"));
     let (setup, said) = bytes.split_at(first.min(bytes.len()));
     let frames = frames::split(said);

@@ -1,14 +1,15 @@
-//! Names that come from stores, files and the network: of namespaces, hubs, groups, hosts and partitions.
+//! Fuzzes names that come from stores, files and the network: of namespaces, hubs, groups, hosts and
+//! partitions.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
 use ephor_core::ids::{ConsumerGroup, HostId, HostName, HubName, Namespace, PartitionId};
 
-/// What a refusal adds to the name.
+/// The maximum length of an error beside the name.
 const WORDS_OF_A_REFUSAL: usize = 256;
 
-/// Plays one input.
+/// Runs one input.
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     same_again::<Namespace>(text);
@@ -19,7 +20,7 @@ pub fn run(data: &[u8]) {
     same_again::<PartitionId>(text);
 }
 
-/// A name is written as it is read, and has nothing in it that would end a line or hide.
+/// A name is written as it is read, and contains no control characters.
 fn same_again<T>(text: &str)
 where
     T: FromStr<Err: Display> + Display + PartialEq + Debug,

@@ -1,8 +1,8 @@
-//! Performatives: what is read, written and read again is the same.
+//! Fuzzes performatives: read, written and read again, they are the same.
 
 use ephor_amqp::performative::Performative;
 
-/// Plays one input.
+/// Runs one input.
 pub fn run(data: &[u8]) {
     let Ok((performative, end)) = Performative::read(data) else { return };
     assert!(end <= data.len());
@@ -12,7 +12,7 @@ pub fn run(data: &[u8]) {
     assert_eq!(write(&again).as_ref(), Some(&written));
 }
 
-/// None for a transfer: a connection writes those together with their payload.
+/// Writes a performative; none for a transfer, which a connection writes together with its payload.
 fn write(performative: &Performative<'_>) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let into = &mut bytes;

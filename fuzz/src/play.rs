@@ -1,4 +1,4 @@
-//! Plays cases on all cores, up to a number of them or for an amount of CPU time.
+//! Runs cases on all cores, up to a number of them or for an amount of CPU time.
 
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,24 +10,25 @@ use ephor_core::time::{Clock, Monotonic};
 use ephor_fuzz::{Target, corpus, gateway, mutate, turn};
 use rustix::time::{ClockId, clock_gettime};
 
-/// After so many cases the gateway is asked whether it answers.
+/// The number of cases after which the gateway is checked.
 const ROUND: u64 = 1_000;
-/// More failures are not looked for.
+/// The number of failures after which the run stops.
 const ENOUGH_FAILURES: usize = 10;
-/// Where other programs take the CPU, or a conversation waits for answers, time is up after so many times as long.
+/// The maximum wall time, as a multiple of the CPU time: other programs may take the CPU, or a conversation
+/// may wait for answers.
 const MAX_WALL_TIMES: u32 = 2;
-/// How often it is said how far it has come.
+/// The interval between two progress reports.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
-/// When it is enough.
+/// The limit of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Limit {
     Cases(u64),
-    /// Time on all cores together.
+    /// CPU time on all cores together.
     Cpu(Duration),
 }
 
-/// What came of it.
+/// The result of a run.
 pub(crate) struct Played {
     pub(crate) cases: u64,
     pub(crate) rounds: u64,
@@ -36,10 +37,10 @@ pub(crate) struct Played {
     pub(crate) cpu: Duration,
 }
 
-/// What all workers share.
+/// State that all workers share.
 struct Play {
     targets: Vec<Target>,
-    /// The inputs of each.
+    /// The inputs of each target.
     corpus: Vec<Vec<Vec<u8>>>,
     limit: Limit,
     from: u64,
@@ -50,7 +51,7 @@ struct Play {
     failures: Mutex<Vec<String>>,
 }
 
-/// Plays these targets, from this case on.
+/// Runs these targets, from this case on.
 pub(crate) fn play(targets: Vec<Target>, from: u64, limit: Limit) -> Result<Played, String> {
     let play = Play::new(targets, from, limit)?;
     std::thread::scope(|scope| {
@@ -81,7 +82,7 @@ pub(crate) fn play(targets: Vec<Target>, from: u64, limit: Limit) -> Result<Play
     })
 }
 
-/// CPU time of this process so far.
+/// The CPU time of this process so far.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
@@ -120,7 +121,7 @@ impl Play {
         self.played.load(Ordering::Relaxed)
     }
 
-    /// The end of the round that begins here; none if it is enough.
+    /// The end of the round that begins here; none if the limit is reached.
     fn round(&self, first: u64) -> Option<u64> {
         let last = first + ROUND;
         match self.limit {
@@ -129,7 +130,7 @@ impl Play {
         }
     }
 
-    /// Takes a round after the other, until it is enough.
+    /// Runs one round after the other, until the limit is reached.
     fn work(&self) {
         while self.failed() < ENOUGH_FAILURES {
             let first = self.next.fetch_add(ROUND, Ordering::Relaxed);
@@ -149,7 +150,7 @@ impl Play {
         let target = self.targets[turn];
         let input = mutate::input(&self.corpus[turn], case);
         if catch_unwind(|| (target.run)(&input)).is_err() {
-            // Without the others, the turns are other ones.
+            // With one target a case belongs to another target than with all, so the command names it.
             let alone =
                 if self.targets.len() == 1 { format!(" --target {}", target.name) } else { String::new() };
             self.fail(format!("{}: ephor-fuzz --from {case} --cases 1{alone}", target.name));

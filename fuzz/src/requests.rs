@@ -1,14 +1,14 @@
-//! Requests and responses of `$cbs` and `$management`, both sides.
+//! Fuzzes requests and responses of `$cbs` and `$management`, on both sides.
 
 use ephor_wire::cbs::{PutToken, write_accepted, write_refused};
 use ephor_wire::condition::{Condition, Refusal};
 use ephor_wire::exchange::{MAX_ID_LENGTH, MAX_TEXT_LENGTH, Request, RequestId, Response, write_refusal};
 use ephor_wire::management::{HubDescription, PartitionDescription, Query};
 
-/// What a short answer has beside the id that it repeats.
+/// The maximum size of a short answer beside the id that it repeats.
 const AROUND_AN_ID: usize = 128;
 
-/// Plays one input.
+/// Runs one input.
 pub fn run(data: &[u8]) {
     if let Ok(request) = Request::read(data) {
         answer(&request);
@@ -20,7 +20,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Whatever is asked, the answer goes to who asked.
+/// Every answer carries the id of its request.
 fn answer(request: &Request<'_>) {
     let (id, refusal) = (request.id.as_ref(), Refusal::new(Condition::NotFound, "no"));
     let mut messages = [Vec::new(), Vec::new(), Vec::new()];

@@ -1,8 +1,8 @@
-//! Rows of a SQLite store, as a damaged file may hold them: read, or told what is wrong with them.
+//! Fuzzes rows of a SQLite store, as a damaged file may contain them: they are read, or an error is returned.
 
 use ephor_stores::fuzzing::{Cell, rows};
 
-/// Plays one input: a column, a kind of value and a length, a byte each, then the value; and so on.
+/// Runs one input: a column, a kind of value and a length, a byte each, then the value; and so on.
 pub fn run(data: &[u8]) {
     let mut values = Vec::new();
     let mut rest = data;
@@ -14,7 +14,7 @@ pub fn run(data: &[u8]) {
     rows(&values);
 }
 
-/// As a file has it.
+/// A value as a file may contain it.
 fn cell(kind: u8, value: &[u8]) -> Cell {
     let mut eight = [0; 8];
     let known = value.len().min(8);

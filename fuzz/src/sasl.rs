@@ -1,14 +1,14 @@
-//! Frames of the SASL layer.
+//! Fuzzes frames of the SASL layer.
 
 use ephor_amqp::performative::{Sasl, SaslMechanisms};
 
-/// Plays one input.
+/// Runs one input.
 pub fn run(data: &[u8]) {
     let Ok(frame) = Sasl::read(data) else { return };
     if let Sasl::Mechanisms(SaslMechanisms { names }) = &frame {
         assert!(names.len() <= data.len(), "more mechanisms than bytes");
         if names.iter().any(|name| name.len() > u8::MAX.into()) {
-            // Only servers write them, and theirs are short.
+            // Only servers write mechanisms, and ours are short.
             return;
         }
     }

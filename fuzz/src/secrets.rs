@@ -1,4 +1,4 @@
-//! Tokens, connection strings and lists of keys: read without showing what is secret, and never believed.
+//! Fuzzes tokens, connection strings and lists of keys: no secret is shown, and no forged token is accepted.
 
 use ephor_core::time::Timestamp;
 use ephor_gateway::{parse_key, parse_keys};
@@ -7,10 +7,10 @@ use ephor_wire::sas::{Claims, Key, KeyRing, SharedKey, Token, sign};
 
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 const LATER: Timestamp = Timestamp(1_700_000_060_000);
-/// Shorter ones may stand in any text by chance.
+/// Shorter secrets may occur in any text by chance.
 const LONG_ENOUGH: usize = 8;
 
-/// Plays one input.
+/// Runs one input.
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     token(text);
@@ -19,7 +19,7 @@ pub fn run(data: &[u8]) {
     signed(text);
 }
 
-/// A key that has never signed anything lets nobody in.
+/// A key that has never signed anything authorizes no token.
 fn token(text: &str) {
     let Ok(token) = Token::parse(text) else { return };
     let key = Key::new("a key that is in no corpus, and signs nothing here");
@@ -36,7 +36,7 @@ fn token(text: &str) {
     }
 }
 
-/// What is written can be read, with the secret and without it.
+/// A connection string can be written and parsed again, with its secret and without it.
 fn connection_string(text: &str) {
     let parsed = match ConnectionString::parse(text) {
         Ok(parsed) => parsed,
@@ -48,7 +48,7 @@ fn connection_string(text: &str) {
     assert_eq!(again(&shown).to_string(), shown);
     assert_eq!(again(&whole).port(), parsed.port());
     assert_eq!((again(&whole).tls(), again(&whole).hub), (parsed.tls(), parsed.hub.clone()));
-    // What decides about plaintext is the same before and after, in any case.
+    // The decision about plaintext is the same before and after, in any case.
     let host = parsed.host().as_str();
     assert_eq!(is_loopback(again(&whole).host().as_str()), is_loopback(host));
     assert_eq!(is_loopback(&host.to_ascii_uppercase()), is_loopback(host));
@@ -60,7 +60,7 @@ fn connection_string(text: &str) {
     }
 }
 
-/// What is read permits something, lets its key in and can be written again; what is refused is not repeated.
+/// Parsed keys have claims and can be written again; an error does not repeat its input.
 fn keys(text: &str) {
     if let Ok(key) = parse_key(text) {
         assert_eq!(key.reveal(), text.trim());
@@ -89,7 +89,7 @@ fn keys(text: &str) {
     assert_eq!(told(&again), told(&keys));
 }
 
-/// Any name can be signed for, and the signature counts for it alone.
+/// Any key name can be signed with, and only the whole signature of the right key is valid.
 fn signed(name: &str) {
     let key = Key::new("key");
     let text = sign("sb://localhost/", name, &key, LATER);

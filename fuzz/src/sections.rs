@@ -1,8 +1,8 @@
-//! The sections of a message.
+//! Fuzzes the sections of a message.
 
 use ephor_amqp::Sections;
 
-/// Plays one input.
+/// Runs one input.
 pub fn run(data: &[u8]) {
     let found = match Sections::scan(data) {
         Ok(found) => found,

@@ -1,11 +1,11 @@
-//! Where a receiver begins: filter sets, and the text in them.
+//! Fuzzes the start positions of receivers: filter sets, and the selectors in them.
 
 use ephor_wire::selector::{InvalidSelector, MAX_SELECTOR_LENGTH, Start};
 
-/// What a refusal adds to the words of a selector.
+/// The maximum length of an error beside the selector that it repeats.
 const WORDS_OF_A_REFUSAL: usize = 256;
 
-/// Plays one input.
+/// Runs one input.
 pub fn run(data: &[u8]) {
     rewrite(Start::from_filter(data), data.len());
     if let Ok(text) = std::str::from_utf8(data) {
@@ -16,7 +16,7 @@ pub fn run(data: &[u8]) {
 fn rewrite(read: Result<Start, InvalidSelector>, length: usize) {
     let start = match read {
         Ok(start) => start,
-        // What is shown of a text may be three times as long as the text.
+        // The error repeats the text; ten times its length is a generous bound.
         Err(refused) => return assert!(refused.to_string().len() <= length * 10 + WORDS_OF_A_REFUSAL),
     };
     let selector = start.selector();

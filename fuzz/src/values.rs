@@ -1,9 +1,9 @@
-//! AMQP values: one after the other, and all that stands in them.
+//! Fuzzes AMQP values: sequences of them, and everything nested in them.
 
 use ephor_amqp::check::check;
 use ephor_amqp::{Encoded, Malformed, Reader, Value, encode};
 
-/// Plays one input.
+/// Runs one input.
 pub fn run(data: &[u8]) {
     let well_formed = check(data).is_ok();
     let read = read_all(data);
@@ -39,7 +39,7 @@ fn read_all(bytes: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Writes a value that took so many bytes, and reads it again.
+/// Writes a value that took `took` bytes, and reads it again.
 fn rewrite(value: Value<'_>, took: usize) {
     let mut written = Vec::new();
     encode::value(&mut written, value);
@@ -49,7 +49,7 @@ fn rewrite(value: Value<'_>, took: usize) {
     assert_eq!(written, again);
 }
 
-/// Goes through everything in a value that is well-formed, without recursion.
+/// Visits everything nested in a well-formed value, without recursion.
 fn read_to_the_leaves(value: Value<'_>, most: usize) {
     let (mut waiting, mut seen) = (vec![value], 0);
     while let Some(value) = waiting.pop() {

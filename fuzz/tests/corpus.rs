@@ -1,4 +1,4 @@
-//! Every input that is kept, and some that are made of them, through their targets.
+//! Runs every stored input, and some mutations, through their targets.
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
 
@@ -7,9 +7,9 @@ use std::panic::catch_unwind;
 use ephor_amqp::performative::{Outcome, Performative};
 use ephor_fuzz::{TARGETS, Target, corpus, frames, gateway, mutate, turn};
 
-/// How many mutations; `EPHOR_FUZZ_CASES` says otherwise.
+/// The default number of mutations; `EPHOR_FUZZ_CASES` overrides it.
 const CASES: u64 = 1_000;
-/// All files of the corpus.
+/// The maximum size of all files of the corpus.
 const MOST_BYTES: usize = 512 << 10;
 
 fn cases() -> u64 {
@@ -46,7 +46,7 @@ fn mutations_of_the_corpus_keep_the_promises() {
     gateway::answers();
 }
 
-/// What a gateway says: accepted deliveries, messages, and links that it ended.
+/// A summary of a gateway's answers: accepted deliveries, messages, and links that it detached with an error.
 #[derive(Debug, Default, PartialEq)]
 struct Said {
     accepted: usize,
@@ -71,7 +71,8 @@ fn said_to_seed(name: &str) -> Said {
     said
 }
 
-/// Seeds do not wait for answers: what the hub stores while the peer takes its leave is not told. Once it has to be.
+/// Seeds do not wait for answers, so an event that is stored while the peer disconnects gets none. At least
+/// one attempt must get all.
 fn says(name: &str, wanted: impl Fn(&Said) -> bool) {
     const ATTEMPTS: usize = 500;
     let last = (0..ATTEMPTS).map(|_| said_to_seed(name)).find(&wanted);
@@ -82,14 +83,14 @@ fn says(name: &str, wanted: impl Fn(&Said) -> bool) {
 fn the_seeds_of_the_gateway_get_behind_the_door() {
     // Two events and two batches are stored.
     says("sending", |said| *said == Said { accepted: 4, messages: 0, ended: 0 });
-    // A token and an event; the answer to the token, and events; a receiver without an epoch makes room for one
-    // with, and one with a lower epoch gets none.
+    // A token and an event; the answer to the token, and events; a receiver without an epoch is displaced by
+    // one with an epoch, and one with a lower epoch is refused.
     says("receiving", |said| said.accepted == 2 && said.messages > 1 && said.ended == 2);
     // A token and two descriptions.
     says("asking", |said| *said == Said { accepted: 3, messages: 3, ended: 0 });
-    // Two new events, one again, and one of a producer that goes on.
+    // Two new events, a repeated one, and one of a producer that continues.
     says("numbering", |said| *said == Said { accepted: 4, messages: 0, ended: 0 });
-    // A stranger is told no, and is let in nowhere.
+    // An unauthenticated peer is refused everywhere.
     says("a-stranger", |said| said.messages == 2 && said.ended == 2);
 }
 

@@ -1,10 +1,10 @@
-//! What may be told, and what may be answered.
+//! Checks the events and the output of a connection.
 
 use ephor_amqp::connection::Event;
 use ephor_amqp::frame::{FrameHeader, HEADER_SIZE, MIN_MAX_FRAME_SIZE, Protocol, TYPE_SASL};
 use ephor_amqp::performative::{Performative, Sasl};
 
-/// It ends at most once, nothing comes after that, and no byte makes more than one event.
+/// A connection ends at most once, no event comes after that, and no byte makes more than one event.
 pub(super) fn told(told: &[Event], heard: usize) {
     let ends = told.iter().filter(|event| matches!(event, Event::Closed(_))).count();
     assert!(ends <= 1, "it ended {ends} times: {told:?}");
@@ -14,7 +14,7 @@ pub(super) fn told(told: &[Event], heard: usize) {
     assert!(told.len() <= heard.saturating_add(8), "{} events of {heard} bytes", told.len());
 }
 
-/// Everything that is answered is a frame that the peer takes and understands.
+/// All output consists of frames that the peer accepts and can decode.
 pub(super) fn answers(told: &[Event], mut answers: &[u8]) {
     let peer = told.iter().find_map(|event| match event {
         Event::Opened(open) => Some(open.max_frame_size.unwrap_or(u32::MAX)),
@@ -33,7 +33,7 @@ pub(super) fn answers(told: &[Event], mut answers: &[u8]) {
             Sasl::read(body).expect("a frame of the SASL layer");
         } else if !body.is_empty() {
             let (said, _) = Performative::read(body).expect("a performative");
-            // Those two are small, and said to peers whose size is not known yet.
+            // Those two are small, and may be sent to peers whose frame size is not known yet.
             let small = matches!(said, Performative::Open(_) | Performative::Close(_));
             assert!(small || header.size <= largest as usize, "{} in {} bytes", said.name(), header.size);
         }

@@ -1,7 +1,7 @@
-//! Whole conversations with the AMQP engine, from bytes: as a server and as a client.
+//! Fuzzes whole conversations with the AMQP engine, from bytes: as a server and as a client.
 //!
-//! The first byte says how the engine is set up and how its owner behaves ([`Setup`]), the rest is what the peer
-//! says. It is played three times: at once, in pieces, and in pieces with a peer that reads.
+//! The first byte selects the configuration of the engine and the behaviour of its owner ([`Setup`]), the
+//! rest is the peer's input. It is run three times: at once, in pieces, and in pieces with a peer that reads.
 
 mod judge;
 mod owner;
@@ -10,12 +10,12 @@ use ephor_amqp::connection::Event;
 
 pub use owner::{Owner, Setup, Side};
 
-/// Plays one input as the server.
+/// Runs one input as the server.
 pub fn server(data: &[u8]) {
     run(Side::Server, data);
 }
 
-/// Plays one input as the client.
+/// Runs one input as the client.
 pub fn client(data: &[u8]) {
     run(Side::Client, data);
 }
@@ -47,7 +47,7 @@ fn run(side: Side, data: &[u8]) {
     wait(to_a_reader);
 }
 
-/// Cuts that depend on nothing but the bytes.
+/// Splits the input at positions that depend on nothing but its bytes.
 fn pieces(mut said: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut random = fastrand::Rng::with_seed(
         said.iter().fold(7, |seed: u64, byte| seed.wrapping_mul(31).wrapping_add((*byte).into())),
@@ -60,7 +60,7 @@ fn pieces(mut said: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// How much of a wrong header is shown depends on how much had come.
+/// Removes the part of an error that depends on how many bytes of a wrong header had arrived.
 fn comparable(told: &[Event]) -> Vec<Event> {
     use ephor_amqp::connection::Closed;
     let mut told = told.to_vec();
@@ -70,7 +70,7 @@ fn comparable(told: &[Event]) -> Vec<Event> {
     told
 }
 
-/// The transport ends: so does the connection.
+/// The transport is lost: the connection must end.
 fn lose(mut owner: Owner) {
     owner.connection.on_lost("the end");
     owner.hear(&[]);
@@ -79,16 +79,16 @@ fn lose(mut owner: Owner) {
     assert!(matches!(owner.told.last(), Some(Event::Closed(_))), "it ended, and nobody was told");
 }
 
-/// By then a connection of which nothing comes has ended.
+/// The time after which a connection without input must have ended.
 const LONGEST_PATIENCE: std::time::Duration = std::time::Duration::from_secs(8 * 3_600);
 
-/// A peer may ask for many heartbeats.
+/// The maximum number of timer events: a peer may ask for many heartbeats.
 const MOST_LOOKS: u32 = 1_000_000;
 
-/// Nothing more comes: patience ends, whatever came before.
+/// No more input comes: the connection must time out, whatever came before.
 fn wait(mut owner: Owner) {
     let mut answers = Vec::new();
-    // Looked at when it asks for that: whoever looks hours too late gives the peer some time more.
+    // Call it at its own deadlines: a call that comes hours late would give the peer more time.
     let mut now = std::time::Duration::ZERO;
     for _ in 0..MOST_LOOKS {
         let Some(due) = owner.connection.next_deadline() else { break };

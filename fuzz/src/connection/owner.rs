@@ -1,4 +1,4 @@
-//! Who owns a connection: answers what comes, in one of several moods.
+//! The owner of a connection under test: reacts to events, with one of several behaviours.
 
 use std::time::Duration;
 
@@ -7,22 +7,22 @@ use ephor_amqp::connection::{ClientSasl, Config, Delivery, Event, LinkId, Sent, 
 use ephor_amqp::limits::Limits;
 use ephor_amqp::performative::{Attach, Error, Outcome, Role, Secret};
 
-/// Which side the engine is on.
+/// The side that the engine is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// It answers.
+    /// The engine answers.
     Server,
-    /// It speaks first.
+    /// The engine begins.
     Client,
 }
 
-/// How an engine is set up, and what its owner is like.
+/// The configuration of an engine, and the behaviour of its owner.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// Which side it is on.
+    /// The side of the engine.
     pub side: Side,
-    /// All else, by bits: 1 and 2 what is done about SASL, 4 narrow limits, 8 no patience with links,
-    /// 16 rejects what it gets, 32 wants its credit back, 64 closes after a while.
+    /// Everything else, by bits: 1 and 2 select the SASL mode, 4 narrow limits, 8 refuses and detaches links,
+    /// 16 rejects deliveries, 32 drains credit, 64 closes after a while.
     pub bits: u8,
 }
 
@@ -70,23 +70,23 @@ impl Setup {
     }
 }
 
-/// A connection with an owner, and all that it was told.
+/// A connection with its owner, and all events so far.
 pub struct Owner {
     /// The engine.
     pub connection: Connection,
-    /// What it was told.
+    /// The events so far.
     pub told: Vec<Event>,
     setup: Setup,
     deliveries: usize,
 }
 
 impl Owner {
-    /// A new connection.
+    /// Creates a connection.
     pub fn new(setup: Setup) -> Self {
         Self { connection: setup.connection(), told: Vec::new(), setup, deliveries: 0 }
     }
 
-    /// Hears some bytes, and answers what they lead to.
+    /// Feeds bytes to the connection, and reacts to its events.
     pub fn hear(&mut self, bytes: &[u8]) {
         self.connection.input().extend_from_slice(bytes);
         while let Some(event) = self.connection.next_event() {
@@ -95,7 +95,7 @@ impl Owner {
         }
     }
 
-    /// The peer reads all that waits, of which more may come.
+    /// Lets the peer read all output, including the output that this leads to.
     pub fn write(&mut self, into: &mut Vec<u8>) {
         while self.connection.has_output() {
             let output = self.connection.output();
@@ -110,7 +110,7 @@ impl Owner {
         let (setup, connection) = (self.setup, &mut self.connection);
         match event {
             Event::Authenticate(init) => connection.authenticated(init.mechanism != "EXTERNAL"),
-            // As in the recording, so that a server's answers find what they answer.
+            // The same links as in the recording, so that a server's answers match them.
             Event::Opened(_) if setup.side == Side::Client => {
                 for name in ["a", "b"] {
                     let Some(session) = connection.begin() else { return };

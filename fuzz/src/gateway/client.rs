@@ -1,4 +1,4 @@
-//! A client that behaves: lets itself in with the development key, sends, and receives what it sent.
+//! A well-behaved client: authenticates with the development key, sends, and receives what it sent.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use tokio::io::DuplexStream;
 
 pub(super) struct Client {
     driver: Driver<DuplexStream>,
-    /// What came while something else was waited for.
+    /// Deliveries that arrived while waiting for something else.
     deliveries: VecDeque<Delivery>,
     sent: u64,
 }
 
-/// Where a client sends.
+/// An attached sender link.
 #[derive(Clone, Copy)]
 pub(super) struct Sender {
     session: SessionId,
@@ -42,7 +42,7 @@ impl Client {
         client
     }
 
-    /// Attaches to a partition.
+    /// Attaches a sender to a partition.
     pub(super) async fn sender(&mut self, hub: &str) -> Sender {
         let session = self.driver.connection().begin().expect("a session");
         let attach = Attach::sender("sender", format!("{hub}/Partitions/0"));
@@ -51,7 +51,7 @@ impl Client {
         Sender { session, link }
     }
 
-    /// Receives from the same partition, from its beginning.
+    /// Attaches a receiver to the same partition, from its beginning.
     pub(super) async fn listen(&mut self, hub: &str, beside: Sender) {
         let source = format!("{hub}/ConsumerGroups/$Default/Partitions/0");
         let attach = Attach::receiver("receiver", source);
@@ -64,7 +64,7 @@ impl Client {
         self.driver.connection().grant(asked, u32::MAX / 2);
     }
 
-    /// Sends an event that is accepted.
+    /// Sends an event, which must be accepted.
     pub(super) async fn send(&mut self, to: Sender) {
         self.sent += 1;
         let mut bytes = Vec::new();

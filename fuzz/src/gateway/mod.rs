@@ -1,8 +1,9 @@
-//! Whole conversations with a gateway that has a hub behind it: what a peer says, from its first byte.
+//! Fuzzes whole conversations with a gateway and its hub: the input of a peer, from its first byte.
 //!
-//! Seeds show the development key, as a token and by SASL, so that mutations get behind the door. A gateway serves
-//! many conversations, one after the other, and beside each of them a client that was there before; after a
-//! round of them that one and a newcomer are asked whether they are served as ever ([`answers`]).
+//! Seeds authenticate with the development key, as a token and by SASL, so that mutations reach the code
+//! after authentication. A gateway serves many conversations, one after the other, each beside a client that
+//! was connected before; after a round of them, that client and a new one check that they are still served
+//! ([`answers`]).
 
 mod client;
 mod server;
@@ -11,16 +12,16 @@ use std::cell::RefCell;
 
 use server::Server;
 
-/// A hub in memory keeps what it is sent: after so many conversations there is a new one.
+/// The number of conversations after which a new server is started: a hub in memory keeps what it is sent.
 const CONVERSATIONS: usize = 2_000;
-/// After so many, whoever plays inputs and nothing else learns whether the gateway still answers.
+/// The number of conversations after which [`run`] checks that the gateway still answers.
 const ROUND: usize = 50;
 
 thread_local! {
     static SERVER: RefCell<Option<Server>> = const { RefCell::new(None) };
 }
 
-/// Plays one input.
+/// Runs one input.
 pub fn run(data: &[u8]) {
     with_server(|server| {
         server.hear(data);
@@ -30,17 +31,17 @@ pub fn run(data: &[u8]) {
     });
 }
 
-/// What the gateway of this thread says to that.
+/// The answer of this thread's gateway to an input.
 pub fn answer_to(data: &[u8]) -> Vec<u8> {
     with_server(|server| server.hear(data))
 }
 
-/// Asks the gateway of this thread whether it serves a client that was there before, and a new one.
+/// Checks that this thread's gateway still serves a client that was connected before, and a new one.
 pub fn answers() {
     with_server(Server::answers);
 }
 
-/// A server that a panic went through is not used again.
+/// A server through which a panic unwound is not used again.
 fn with_server<T>(play: impl FnOnce(&mut Server) -> T) -> T {
     SERVER.with(|place| {
         let used = place.borrow_mut().take().filter(|server| server.conversations < CONVERSATIONS);

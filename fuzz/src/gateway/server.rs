@@ -12,26 +12,26 @@ use tokio::task::JoinSet;
 
 use super::client::{Client, Sender};
 
-/// The hub that seeds talk about.
+/// The hub that seeds use.
 pub(super) const HUB: &str = "homes";
-/// The hub that no seed knows: nobody takes the place of its receiver.
+/// A hub that no seed names, so that no input can displace its receiver.
 pub(super) const QUIET_HUB: &str = "of-the-bystander";
 
-/// What a stream holds on its way.
+/// The buffer size of a stream.
 const STREAM: usize = 64 << 10;
-/// Without a byte for so long, the peer goes: the hub's thread has had its time, or has nothing to do. A
-/// shorter time would test less, and none fails.
+/// After this time without a byte the peer disconnects: the hub's thread has answered by then, or has nothing
+/// to do. A shorter time would test less, but cause no failure.
 const QUIET: Duration = Duration::from_millis(1);
-/// Far longer than anything takes.
+/// A time limit far longer than anything takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) struct Server {
     runtime: Runtime,
     gateway: Gateway,
     bystander: (Client, Sender),
-    /// The gateway's end of the bystander's stream.
+    /// The gateway's tasks: that of the bystander's stream, and of new clients.
     tasks: JoinSet<()>,
-    /// How many there were.
+    /// The number of conversations so far.
     pub(super) conversations: usize,
 }
 
@@ -54,7 +54,8 @@ impl Server {
         Self { runtime, gateway, bystander, tasks, conversations: 0 }
     }
 
-    /// Says this to the gateway, hears it out, and goes; the gateway has to notice that. Tells what it said.
+    /// Sends this to the gateway, reads all answers, and disconnects, which the gateway has to notice.
+    /// Returns the answers.
     pub(super) fn hear(&mut self, said: &[u8]) -> Vec<u8> {
         self.conversations += 1;
         let (ours, theirs) = tokio::io::duplex(STREAM);
@@ -66,7 +67,7 @@ impl Server {
         heard
     }
 
-    /// Serves the bystander and a newcomer, or panics.
+    /// Checks that the bystander and a new client are served; panics if not.
     pub(super) fn answers(&mut self) {
         let Self { runtime, gateway, bystander: (bystander, sender), tasks, .. } = self;
         runtime.block_on(within("an answer to those who behave", async {
@@ -81,7 +82,7 @@ impl Server {
     }
 }
 
-/// A stream that the gateway serves beside everything else.
+/// Opens a stream that the gateway serves concurrently.
 fn connect(gateway: &Gateway, tasks: &mut JoinSet<()>) -> DuplexStream {
     let (ours, theirs) = tokio::io::duplex(STREAM);
     let gateway = gateway.clone();
@@ -93,12 +94,12 @@ fn peer() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 1).into()
 }
 
-/// Writes and reads side by side, until there is nothing more to hear; tells what there was.
+/// Writes and reads concurrently, until no more output comes; returns the output.
 async fn talk(stream: DuplexStream, said: &[u8]) -> Vec<u8> {
     let (mut from, mut to) = tokio::io::split(stream);
     let mut heard = Vec::new();
     let saying = async {
-        // A gateway that has enough does not listen to the end.
+        // A gateway that closes the connection does not read to the end.
         let _ = to.write_all(said).await;
         to
     };

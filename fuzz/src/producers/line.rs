@@ -1,4 +1,4 @@
-//! One connection of a producer, which breaks at any time.
+//! One connection of a producer, which may break at any time.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use super::Known;
 use super::server::{Door, HUB};
 
-/// What a stream holds on its way.
+/// The buffer size of a stream.
 const STREAM: usize = 64 << 10;
 
 pub(super) struct Line {
@@ -27,19 +27,19 @@ pub(super) struct Line {
     session: SessionId,
     link: LinkId,
     producer: i64,
-    /// The gateway's end.
+    /// The gateway's task.
     task: JoinSet<()>,
-    /// Numbers of deliveries of which nothing was heard yet.
+    /// The sequence numbers of deliveries without an answer yet, by delivery id.
     waiting: BTreeMap<u32, Range<i32>>,
-    /// What came of others, while something else was waited for.
+    /// Outcomes that arrived while waiting for something else.
     settled: Vec<(u32, bool)>,
-    /// The last number that is stored, as the gateway said.
+    /// The last stored number, as the gateway reported it.
     pub(super) last_told: i32,
     attached: usize,
 }
 
 impl Line {
-    /// Connects and attaches as the producer, which says that it knows of nothing that is stored.
+    /// Connects and attaches as the producer, which claims to know of no stored event.
     pub(super) async fn open(door: &Door, producer: i64) -> Self {
         let (ours, theirs) = tokio::io::duplex(STREAM);
         let (gateway, mut task) = (door.gateway.clone(), JoinSet::new());
@@ -83,7 +83,7 @@ impl Line {
         line
     }
 
-    /// Sends events from this number on in one batch. The gateway has looked at them when this returns.
+    /// Sends events from this number on in one batch. When it returns, the gateway has begun to handle them.
     pub(super) async fn send(&mut self, first: i32, count: i32) {
         let mut batch = Vec::new();
         for number in first..first + count {
@@ -93,7 +93,7 @@ impl Line {
         let sent = self.driver.connection().send(self.link, MESSAGE_FORMAT, false, &[&batch]);
         let Sent::Sent(delivery) = sent else { panic!("the gateway takes nothing: {sent:?}") };
         self.waiting.insert(delivery, first..first + count);
-        // Frames are read in order, and sends that came are begun before more is read.
+        // Frames are read in order, and the gateway begins earlier sends before it reads on.
         self.attached += 1;
         let attach = Attach::receiver(format!("replies {}", self.attached), "$management");
         let asked = self.driver.connection().attach(self.session, attach).expect("a link");
@@ -113,7 +113,7 @@ impl Line {
         event
     }
 
-    /// Waits for what became of everything that was sent. What was refused is to be sent again.
+    /// Waits for the outcome of everything that was sent. Refused events are to be sent again.
     pub(super) async fn hear(&mut self, known: &mut Known) {
         self.note(known);
         while !self.waiting.is_empty() {
@@ -122,7 +122,7 @@ impl Line {
         }
     }
 
-    /// Takes in what the gateway has said already.
+    /// Handles the outcomes that have already arrived.
     pub(super) fn note(&mut self, known: &mut Known) {
         for (delivery, accepted) in std::mem::take(&mut self.settled) {
             let Some(numbers) = self.waiting.remove(&delivery) else { continue };
@@ -133,7 +133,7 @@ impl Line {
         }
     }
 
-    /// The peer is gone, and the gateway has noticed.
+    /// Disconnects, and waits until the gateway has noticed.
     pub(super) async fn lose(mut self) {
         drop(self.driver);
         self.task.join_next().await.expect("its end").expect("no panic");

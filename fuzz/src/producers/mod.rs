@@ -1,7 +1,8 @@
-//! Producers that number their events, on connections that break, with a disk that is slow and fails.
+//! Fuzzes idempotent producers, which number their events, on connections that break, with a disk that stalls
+//! and fails.
 //!
-//! Each byte is something that happens. The gateway and its hub serve many inputs, one after the other; each has a
-//! producer of its own. Whatever happens, an event that was acknowledged is stored, and none is stored twice.
+//! Each byte is one action. The gateway and its hub serve many inputs, one after the other; each has a
+//! producer of its own. Whatever happens, an acknowledged event is stored, and none is stored twice.
 
 #[allow(clippy::unwrap_used, reason = "shared with tests of the hub")]
 #[path = "../../../crates/hub/tests/common/gated.rs"]
@@ -15,19 +16,19 @@ use std::collections::BTreeSet;
 use line::Line;
 use server::{Door, Server};
 
-/// A hub keeps what it is sent: after so many inputs there is a new one.
+/// The number of inputs after which a new server is started: a hub keeps what it is sent.
 const INPUTS: i64 = 500;
-/// More does not happen in one input.
+/// The maximum number of actions in one input.
 const MAX_HAPPENINGS: usize = 64;
 
 thread_local! {
     static SERVER: RefCell<Option<Server>> = const { RefCell::new(None) };
 }
 
-/// Plays one input.
+/// Runs one input.
 pub fn run(data: &[u8]) {
     SERVER.with(|place| {
-        // A server that a panic went through is not used again.
+        // A server through which a panic unwound is not used again.
         let used = place.borrow_mut().take().filter(|server| server.producers < INPUTS);
         let mut server = used.unwrap_or_else(Server::start);
         server.play(&data[..data.len().min(MAX_HAPPENINGS)]);
@@ -35,22 +36,22 @@ pub fn run(data: &[u8]) {
     });
 }
 
-/// What a byte means.
+/// The action that a byte stands for.
 #[derive(Clone, Copy, Debug)]
 enum Happening {
-    /// So many events are sent, from so many numbers before what would come next.
+    /// Sends `count` events, beginning `back` numbers before the next one.
     Send { back: i32, count: i32 },
-    /// Numbers are left out.
+    /// Skips a number.
     LeaveOut,
-    /// The connection is lost.
+    /// Loses the connection.
     Lose,
-    /// The disk does not answer until it is told to.
+    /// Stalls the disk until [`Self::Answer`].
     Stall,
-    /// The disk answers.
+    /// Ends the stall of the disk.
     Answer,
-    /// The next write to the disk fails.
+    /// Lets the next write to the disk fail.
     Fail,
-    /// It is waited for everything that was sent on this connection.
+    /// Waits for the outcome of everything that was sent on this connection.
     Hear,
 }
 
@@ -70,10 +71,10 @@ impl From<u8> for Happening {
     }
 }
 
-/// What the producer of one input knows.
+/// The state of one input's producer.
 #[derive(Debug, Default)]
 struct Known {
-    /// What comes next.
+    /// The next sequence number.
     next: i32,
     acknowledged: BTreeSet<i32>,
 }
@@ -98,11 +99,11 @@ impl Server {
     }
 }
 
-/// One input, and what has happened of it.
+/// The state of one input.
 struct Life<'a> {
     door: &'a Door,
     producer: i64,
-    /// How many events there were before.
+    /// The number of events in the hub before this input.
     begin: u64,
     known: Known,
     line: Option<Line>,
@@ -147,7 +148,7 @@ impl Life<'_> {
         }
     }
 
-    /// What is acknowledged is on disk, where readers see it, and nothing is there twice.
+    /// Acknowledged events are on disk and visible to readers, and none is there twice.
     async fn check(&self) {
         let stored = self.door.numbers_from(self.begin, self.producer).await;
         for number in &self.known.acknowledged {

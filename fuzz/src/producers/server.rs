@@ -1,4 +1,4 @@
-//! A gateway over streams in memory, to a hub whose disk can be stalled and made to fail.
+//! A gateway over streams in memory, with a hub whose disk can stall and fail.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,22 +14,22 @@ use tokio::runtime::Runtime;
 
 use super::gated::{Gated, Gates};
 
-/// The hub that everybody sends to.
+/// The hub that all producers send to.
 pub(super) const HUB: &str = "homes";
 const PARTITION: PartitionId = PartitionId(0);
-/// A few batches: more have to wait for room.
+/// Room for a few batches: more have to wait.
 const QUEUE_BYTES: u64 = 1_024;
-/// Far longer than anything takes.
+/// A time limit far longer than anything takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) struct Server {
     pub(super) runtime: Runtime,
     pub(super) door: Door,
-    /// How many there were.
+    /// The number of producers so far.
     pub(super) producers: i64,
 }
 
-/// The gateway and what is behind it.
+/// The gateway, its hub, and the controls of its disk.
 pub(super) struct Door {
     pub(super) gateway: Gateway,
     pub(super) gates: Gates,
@@ -49,7 +49,7 @@ impl Server {
     }
 }
 
-/// A hub whose disk does not answer cannot be closed.
+/// Ends a stall first: a hub whose disk does not answer cannot be closed.
 impl Drop for Server {
     fn drop(&mut self) {
         self.door.gates.syncs.set_shut(false);
@@ -57,13 +57,14 @@ impl Drop for Server {
 }
 
 impl Door {
-    /// How many events the hub has.
+    /// The number of events in the hub.
     pub(super) async fn stored_events(&self) -> u64 {
         let described = self.hub.partition_properties(PARTITION).await.expect("a partition");
         described.last.map_or(0, |last| last.sequence.0 + 1)
     }
 
-    /// Waits until everything that was queued is stored or has failed: what comes later is stored after it.
+    /// Waits until everything that was queued is stored or has failed, by sending an event that is stored
+    /// after it.
     pub(super) async fn settle(&self) {
         self.hub.producer().send_to(PARTITION, NewEvent::new("")).await.expect("the disk works");
     }

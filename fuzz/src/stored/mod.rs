@@ -1,4 +1,4 @@
-//! Messages in a log: what a hub takes, and what its readers get whatever is stored.
+//! Fuzzes messages in a log: those that a hub accepts, and those that readers get whatever is stored.
 
 mod naive;
 
@@ -16,7 +16,7 @@ thread_local! {
     static PRODUCER: RefCell<(LocalNamespace, Producer)> = RefCell::new(producer());
 }
 
-/// Whose hub takes events of any size that a fuzzer makes.
+/// A producer whose hub accepts events of any size that a fuzzer makes.
 fn producer() -> (LocalNamespace, Producer) {
     let namespace = LocalNamespace::in_memory(NamespaceConfig::default()).expect("a namespace");
     let hub = namespace.create_hub(HubConfig::new("homes", 1).expect("a hub")).expect("a hub");
@@ -24,7 +24,7 @@ fn producer() -> (LocalNamespace, Producer) {
     (namespace, producer)
 }
 
-/// Plays one input.
+/// Runs one input.
 pub fn run(data: &[u8]) {
     let taken = PRODUCER.with_borrow(|(_, producer)| producer.batch().push_message(None, data).is_ok());
     match validate(data) {
@@ -41,7 +41,7 @@ pub fn run(data: &[u8]) {
     read_as_delivered(&kept);
 }
 
-/// What goes out can be decoded, by a reader that takes every claim for true as well.
+/// A delivered message can be decoded, even by a reader that trusts every size in it.
 fn read_as_delivered(stored: &[u8]) {
     let stamp = Stamp {
         sequence: SequenceNumber(7),

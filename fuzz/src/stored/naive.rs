@@ -1,13 +1,13 @@
-//! Reads messages as simple libraries do: it recurses, makes room for as many items as are claimed, and knows no
-//! bounds. It panics where such a library would run out of stack or memory, or would not know how to go on.
+//! Decodes messages as simple libraries do: it recurses, allocates for as many items as are claimed, and has
+//! no limits. It panics where such a library would run out of stack or memory, or could not continue.
 
 use ephor_amqp::check::MAX_EMPTY_ELEMENTS;
 use ephor_amqp::decode::MAX_NESTING;
 
-/// Values in one another, with the section around them and the halves of what is described.
+/// The maximum depth of nested values, including the section around them and the halves of described values.
 const MAX_DEPTH: usize = MAX_NESTING + 4;
 
-/// Reads all sections of a message.
+/// Decodes all sections of a message.
 pub(super) fn read_message(message: &[u8]) {
     let mut reader = Naive { rest: message };
     while !reader.rest.is_empty() {
@@ -76,7 +76,7 @@ impl Naive<'_> {
     fn array(&mut self, narrow: bool, depth: usize) {
         let (size, count) = (self.number(narrow), self.number(narrow));
         if count == 0 {
-            // Some write no constructor for an empty array.
+            // Some libraries write no constructor for an empty array.
             return self.skip(size - if narrow { 1 } else { 4 });
         }
         assert!(count <= self.rest.len().max(MAX_EMPTY_ELEMENTS), "room for {count} elements, and few bytes");

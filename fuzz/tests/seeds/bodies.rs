@@ -1,4 +1,4 @@
-//! Values, and the bodies of frames.
+//! Seeds: values, and the bodies of frames.
 
 use ephor_amqp::frame::{HEARTBEAT, Protocol};
 use ephor_amqp::performative::*;
@@ -7,7 +7,7 @@ use ephor_amqp::{Encoded, Value, encode};
 use crate::Seeds;
 use crate::raw::{Transfer, amqp, frame, written};
 
-/// Every type, compound ones in one another, and an array.
+/// Every type, nested compound ones, and an array.
 pub(crate) fn values() -> Seeds {
     let map = Encoded::map([("com.microsoft:epoch", Value::Long(300)), ("x", Value::Null)]);
     let names = Encoded::symbols(["amqp:accepted:list", "amqp:rejected:list"]);
@@ -146,7 +146,7 @@ pub(crate) fn sasl() -> Seeds {
     .into()
 }
 
-/// A header, and a frame of everything.
+/// A protocol header, and a frame of every kind.
 pub(crate) fn row_of_frames() -> Vec<u8> {
     let mut row = Protocol::Sasl.header().to_vec();
     sasl().into_iter().for_each(|(_, body)| row.extend(frame(1, 0, &body)));

@@ -1,4 +1,4 @@
-//! Conversations between our own client and our own server, recorded.
+//! Seeds: recorded conversations between our own client and our own server.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use ephor_fuzz::connection::{Owner, Setup, Side};
 
 use crate::Seeds;
 
-/// Turns until the client takes its leave, link by link.
+/// The number of turns until the client disconnects, link by link.
 const TURNS: usize = 6;
 
 fn sasl(bits: u8) -> ClientSasl {
@@ -20,8 +20,8 @@ fn sasl(bits: u8) -> ClientSasl {
     }
 }
 
-/// The bits of a server to which a client with these can speak: it lets everybody in who begins with SASL, or
-/// asks its owner, or insists on it.
+/// The bits of a server that a client with these bits can talk to: it accepts every SASL client, or asks its
+/// owner, or requires SASL.
 fn of_server(bits: u8) -> u8 {
     match bits & 3 {
         1 => bits & !3,
@@ -29,7 +29,7 @@ fn of_server(bits: u8) -> u8 {
     }
 }
 
-/// What client and server say, with these bits for both.
+/// Records the bytes of client and server, with these bits for both.
 fn record(bits: u8) -> (Vec<u8>, Vec<u8>) {
     let mut random = fastrand::Rng::with_seed(bits.into());
     let mut server = Owner::new(Setup { side: Side::Server, bits: of_server(bits) });

@@ -1,4 +1,4 @@
-//! Messages: as they are sent, in batches, and as they are delivered.
+//! Seeds: messages as they are sent, in batches, and as they are delivered.
 
 use bytes::Bytes;
 use ephor_core::event::{NewEvent, Value};
@@ -13,7 +13,7 @@ use crate::Seeds;
 
 const BODY: &[u8] = b"\x00\x53\x75\xa0\x02hi";
 
-/// With everything that an event can have.
+/// An event with everything that it can have.
 pub(crate) fn rich() -> NewEvent {
     NewEvent {
         body: vec![b'x'; 300].into(),
@@ -47,7 +47,7 @@ pub(crate) fn encoded(event: &NewEvent) -> Vec<u8> {
     bytes
 }
 
-/// What SDKs write, and what only the specification knows.
+/// Messages as SDKs write them, and forms that only the specification has.
 pub(crate) fn messages() -> Seeds {
     let annotations = [
         b"\x00\x53\x72\xd1\x00\x00\x00\x72\x00\x00\x00\x0c".as_slice(),
@@ -79,7 +79,7 @@ pub(crate) fn messages() -> Seeds {
     .into()
 }
 
-/// Messages, and some with what readers cannot decode in one section.
+/// Messages, and some with a section that readers cannot decode.
 pub(crate) fn stored() -> Seeds {
     let footer = |value: &[u8]| {
         let size = value.len() as u8 + 4;
@@ -130,7 +130,7 @@ pub(crate) fn deliveries() -> Seeds {
     seeds
 }
 
-/// A batch of three, under a key of its own or not.
+/// A batch of three events, with a partition key or without one.
 pub(crate) fn batch(key: Option<&str>) -> Vec<u8> {
     let mut packer = Packer::new(1 << 20, key);
     let keyed = NewEvent { partition_key: Some("of its own".into()), ..NewEvent::new("two") };

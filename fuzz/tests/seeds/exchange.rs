@@ -1,4 +1,4 @@
-//! Requests and responses of `$cbs` and `$management`.
+//! Seeds: requests and responses of `$cbs` and `$management`.
 
 use ephor_core::ids::{HubName, LogId, PartitionId};
 use ephor_core::position::{Offset, SequenceNumber};

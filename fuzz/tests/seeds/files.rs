@@ -1,4 +1,4 @@
-//! Files that people and programs write: configurations, and the record of a hub.
+//! Seeds: files that people and programs write, that is, configurations and the record of a hub.
 
 use crate::Seeds;
 use crate::texts::numbered;

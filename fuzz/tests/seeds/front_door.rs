@@ -1,4 +1,5 @@
-//! Conversations with a gateway, written by hand: they do not wait for answers, so that they are the same each time.
+//! Seeds: conversations with a gateway, written by hand. They do not wait for answers, so they are always the
+//! same.
 
 use ephor_amqp::frame::Protocol;
 use ephor_amqp::performative::*;
@@ -15,7 +16,7 @@ use crate::Seeds;
 use crate::raw::{Transfer, amqp, frame, written};
 use crate::{events, exchange};
 
-/// Long after whoever reads this: a token in a corpus must not run out.
+/// An expiry time in the far future: a token in the corpus must not expire.
 const IN_THE_YEAR_2200: Timestamp = Timestamp(7_258_118_400_000);
 
 fn headers(mechanism: &str, response: &[u8]) -> Vec<u8> {
@@ -42,12 +43,12 @@ fn headers(mechanism: &str, response: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// Lets itself in by name and key.
+/// Authenticates with a name and a key, by SASL PLAIN.
 fn by_name() -> Vec<u8> {
     headers("PLAIN", format!("\0{DEVELOPMENT_KEY_NAME}\0{DEVELOPMENT_KEY}").as_bytes())
 }
 
-/// Lets itself in by a token.
+/// Authenticates with a token.
 fn by_token() -> Vec<u8> {
     let token = sign("sb://localhost/", DEVELOPMENT_KEY_NAME, &Key::new(DEVELOPMENT_KEY), IN_THE_YEAR_2200);
     [headers("ANONYMOUS", b""), exchange_with("$cbs", 0, 1, &exchange::put(&token))].concat()
@@ -75,7 +76,7 @@ fn transfer(handle: u32, id: u32, format: u32, payload: &[u8]) -> Vec<u8> {
     amqp(|into| Transfer { handle, id, format, more: false, payload }.write(into))
 }
 
-/// Asks a node on two links, the first of which has this handle.
+/// Sends a request to a node over two links, the first of which has this handle.
 fn exchange_with(node: &str, handle: u32, id: u32, request: &[u8]) -> Vec<u8> {
     let mut replies = Attach::receiver(format!("replies {handle}"), node);
     replies.target = Some(Target::to("replies"));
@@ -104,7 +105,7 @@ fn receiver(handle: u32, start: &Start, epoch: Option<i64>) -> Vec<u8> {
     attach(handle, asked)
 }
 
-/// A producer that numbers its events: a new one, or one that goes on where it was.
+/// An idempotent producer: a new one, or one that continues.
 fn numbered(handle: u32, goes_on: bool) -> Vec<u8> {
     let mut asked = Attach::sender(format!("numbered {handle}"), "homes/Partitions/1");
     asked.desired_capabilities = Some(Encoded::symbols(["com.microsoft:idempotent-producer"]));

@@ -1,4 +1,4 @@
-//! Data folders as a hub leaves them, in one piece and torn.
+//! Seeds: data folders as a hub leaves them, whole and torn.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ const RECORD: &str = r#"{
 }
 "#;
 
-/// A hub with so many events of so many bytes.
+/// A hub with this many events of this many bytes.
 fn folder(events: usize, bytes: usize) -> Arc<MemoryFiles> {
     let files = Arc::new(MemoryFiles::default());
     files.create_folder("hubs").unwrap();
@@ -42,15 +42,16 @@ fn folder(events: usize, bytes: usize) -> Arc<MemoryFiles> {
     files
 }
 
-/// Every file with the wish for right checksums.
+/// Requests repaired checksums for every file.
 fn repaired(mut seed: Vec<u8>) -> Vec<u8> {
     (0..FILES.len() as u8).for_each(|file| seed.extend([file | 0x80, 0, 0, 0, 0]));
     seed
 }
 
-/// The first frame of the first segment, changed at this place of its header, with right checksums: what no log can say.
+/// Changes the header of the first segment's first frame at this offset, with valid checksums: a frame that
+/// no hub writes.
 fn forged(files: &MemoryFiles, at: u64, bytes: [u8; 8]) -> Vec<u8> {
-    /// Behind two copies of a header without partitions.
+    /// After two copies of a header without partitions.
     const FIRST_FRAME: u64 = 4_096 + 64;
     const FIRST_SEGMENT: u8 = 3;
     let mut seed = encode(files);
@@ -73,7 +74,7 @@ pub(crate) fn folders() -> Seeds {
     let again: Seeds =
         seeds.iter().map(|(name, seed)| (format!("{name}-repaired"), repaired(seed.clone()))).collect();
     seeds.extend(again);
-    // In a frame's header the partition and the number of events, and the first sequence number.
+    // A frame's header contains the partition and the number of events, and the first sequence number.
     seeds.push(("no-events".into(), forged(&small, 16, [0; 8])));
     seeds.push(("more-events-than-bytes".into(), forged(&small, 16, [0, 0, 0, 0, 255, 255, 255, 255])));
     seeds.push(("highest-number".into(), forged(&small, 24, (u64::MAX / 16).to_le_bytes())));

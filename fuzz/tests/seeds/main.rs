@@ -1,7 +1,7 @@
-//! What the corpus begins with: real encodings, made here and kept as files.
+//! The seeds of the corpus: real encodings, generated here and stored as files.
 //!
-//! `EPHOR_FUZZ_WRITE=1 cargo test -p ephor-fuzz --test seeds` writes them; otherwise they have to be there as they are
-//! made. So a seed never becomes something that nobody sends any more.
+//! `EPHOR_FUZZ_WRITE=1 cargo test -p ephor-fuzz --test seeds` writes them; otherwise the files must match
+//! what is generated. So a seed never becomes an encoding that nobody sends any more.
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
 
@@ -21,7 +21,7 @@ use std::fs;
 
 use ephor_fuzz::{TARGETS, corpus};
 
-/// Names and inputs of one target.
+/// The names and inputs of one target.
 type Seeds = Vec<(String, Vec<u8>)>;
 
 fn seeds(target: &str) -> Seeds {

@@ -1,4 +1,4 @@
-//! What happens to producers that number their events: a byte each, as `ephor_fuzz::producers` reads them.
+//! Seeds: actions of idempotent producers, a byte each, as `ephor_fuzz::producers` reads them.
 
 use crate::Seeds;
 
@@ -9,12 +9,12 @@ const ANSWER: u8 = 5;
 const FAIL: u8 = 6;
 const HEAR: u8 = 7;
 
-/// One event again, from so many numbers before what comes next.
+/// Sends one event again, from `back` numbers before the next one.
 const fn again(back: u8) -> u8 {
     2 | back << 3
 }
 
-/// So many events, and one more.
+/// Sends `count` + 1 events.
 const fn more(count: u8) -> u8 {
     SEND | count << 3
 }

@@ -1,4 +1,4 @@
-//! Frames written by hand.
+//! Helpers for frames written by hand.
 
 use ephor_amqp::encode;
 
@@ -10,7 +10,7 @@ pub(crate) fn frame(kind: u8, channel: u16, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A frame with what `write` writes.
+/// A frame with the body that `write` writes.
 pub(crate) fn amqp(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     frame(0, 0, &written(write))
 }
@@ -21,7 +21,7 @@ pub(crate) fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     bytes
 }
 
-/// A transfer, and its payload if that comes in one frame.
+/// A transfer, with its payload if that fits into one frame.
 pub(crate) struct Transfer<'a> {
     pub(crate) handle: u32,
     pub(crate) id: u32,

@@ -1,4 +1,4 @@
-//! What stores keep: rows, blobs and files of checkpoints.
+//! Seeds: records of stores, that is, rows, blobs and files of checkpoints.
 
 use crate::Seeds;
 

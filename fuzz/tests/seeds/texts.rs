@@ -1,4 +1,4 @@
-//! What is written as text: selectors, addresses, tokens, connection strings, lists of keys, names, URLs.
+//! Seeds: texts, that is, selectors, addresses, tokens, connection strings, lists of keys, names, URLs.
 
 use ephor_core::position::{Offset, SequenceNumber};
 use ephor_core::time::Timestamp;
@@ -64,7 +64,7 @@ pub(crate) fn secrets() -> Seeds {
     ])
 }
 
-/// An epoch, a name, and the name of the host that reads of both.
+/// An epoch, a name, and the name of the host that reads both.
 pub(crate) fn holders() -> Seeds {
     let readers = [
         ("plain", 7, "reader", "host-1"),

@@ -1,7 +1,7 @@
 //! `$management`: describes a hub and its partitions.
 //!
-//! The body of a response is a map with exact types: SDKs refuse an int for a long and a list for an array.
-//! An empty partition is described with the service's own values ([`NEVER`], `-1`).
+//! The body of a response is a map with exact types: SDKs refuse an int for a long and a list for an array. A
+//! partition that never had an event is described with the service's own values ([`NEVER`], `-1`).
 
 mod partition_ids;
 
@@ -15,7 +15,7 @@ use crate::annotations::{signed, write_offset};
 use crate::condition::{Condition, Refusal, texts};
 use crate::exchange::{Ask, Request, RequestId, Response, write_request, write_response};
 
-/// The time of the last event that the service reports for an empty partition: 0001-01-01.
+/// The time of the last event that the service reports for a partition that never had one: 0001-01-01.
 pub const NEVER: Timestamp = Timestamp(-62_135_596_800_000);
 
 const READ: &str = "READ";
@@ -121,7 +121,7 @@ pub struct HubDescription {
 pub struct PartitionDescription {
     /// The hub's name.
     pub hub: HubName,
-    /// The partition's id and its first, last and next events.
+    /// The partition's id, its first and next sequence numbers, and its last event.
     pub partition: PartitionProperties,
 }
 

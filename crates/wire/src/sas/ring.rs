@@ -1,4 +1,4 @@
-//! The keys of a namespace and its hubs, and what a token made with one of them permits.
+//! Verifies tokens against the keys of a namespace and its hubs.
 
 use std::fmt;
 
@@ -8,20 +8,20 @@ use ephor_core::time::Timestamp;
 use super::{Claims, InvalidToken, Key, Scope, Token};
 use crate::address::{Address, same_name};
 
-/// A key with a name: a shared access policy. One name may have two keys, so that one can be replaced.
+/// A named key: a shared access policy. A name may have two keys, so that one can be rotated.
 #[derive(Clone, Debug)]
 pub struct SharedKey {
-    /// What tokens call it.
+    /// The name by which tokens refer to it.
     pub name: String,
     /// The key.
     pub key: Key,
     /// The operations that the key permits.
     pub claims: Claims,
-    /// The one hub that it is for; none for the whole namespace.
+    /// The only hub that the key is for; none for the whole namespace.
     pub hub: Option<HubName>,
 }
 
-/// All keys that count here.
+/// All keys that are accepted.
 #[derive(Clone, Default)]
 pub struct KeyRing(Vec<SharedKey>);
 
@@ -31,18 +31,18 @@ impl fmt::Debug for KeyRing {
     }
 }
 
-/// What a verified token permits.
+/// The rights of a verified token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// What may be done.
+    /// The permitted operations.
     pub claims: Claims,
-    /// Until when.
+    /// The time at which the token expires.
     pub expires_at: Timestamp,
-    /// The key that it was made with.
+    /// The name of the key that signed the token.
     pub key_name: String,
-    /// What it was put for: there and below.
+    /// The audience that the token was put for: the grant covers it and everything below.
     pub audience: Scope,
-    /// The one hub that the key is for.
+    /// The only hub that the key is for.
     pub hub: Option<HubName>,
 }
 
@@ -52,20 +52,20 @@ impl KeyRing {
         Self(keys.into_iter().collect())
     }
 
-    /// Whether there are none: then no token can be verified.
+    /// True if there are no keys, so that no token can be verified.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What a token permits at `audience`, the name that it was put under. The token may be for more: what
-    /// counts is that it covers the audience. The host in both is the client's word: clients reach one hub by many
-    /// names, and it is compared with no name of ours. So a token counts wherever its key is known, and hubs that shall
-    /// not take each other's tokens need keys of their own.
+    /// Verifies a token for `audience`, the URI that it was put for, and returns its rights. The token may be
+    /// for more, as long as it covers the audience. The host in both is chosen by the client: clients reach
+    /// one hub by many names, so it is not compared with a name of ours. A token is therefore valid wherever
+    /// its key is known, and hubs that must not accept each other's tokens need different keys.
     pub fn authorize(&self, token: &str, audience: &str, now: Timestamp) -> Result<Grant, InvalidToken> {
         let token = Token::parse(token)?;
         let scope = token.scope().ok_or(InvalidToken::Malformed)?;
         let audience = Scope::parse(audience).ok_or(InvalidToken::Audience)?;
-        // Of several keys of one name the one that signed is found, whichever it is.
+        // If several keys have the name, the one that signed is used.
         let signed_by = self
             .0
             .iter()
@@ -75,7 +75,7 @@ impl KeyRing {
         let key = match signed_by {
             Some(key) => key,
             None => {
-                // Takes as long as a key that exists: names cannot be found out by the clock.
+                // Verifies against a dummy key, so that the time taken does not reveal which key names exist.
                 let _ = token.is_signed_by(&Key::new("nobody"));
                 return Err(InvalidToken::Signature);
             }
@@ -96,8 +96,8 @@ impl KeyRing {
     }
 }
 
-/// Whether a key of this hub counts for the audience. A hub's name may contain slashes, so the hubs are
-/// compared as a whole: `a/b` does not lie below `a`.
+/// True if a key of this hub is accepted for the audience. A hub name may contain slashes, so the names are
+/// compared as a whole: `a/b` is not below `a`.
 fn is_for(hub: Option<&HubName>, audience: &Scope) -> bool {
     let Some(hub) = hub else { return true };
     audience.address().and_then(Address::hub).is_some_and(|asked| same_hub(hub, asked))
@@ -108,8 +108,8 @@ fn same_hub(one: &HubName, other: &HubName) -> bool {
 }
 
 impl Grant {
-    /// Whether it is for this address. Tokens are put at `$cbs` without one, and `$management` may be
-    /// attached to with any: the hub is named in the request, see [`Grant::covers_hub`].
+    /// True if the grant covers this address. `$cbs` needs no grant, and any grant may attach to
+    /// `$management`: the hub is named in the request, see [`Grant::covers_hub`].
     pub fn covers(&self, address: &Address) -> bool {
         match address {
             Address::Cbs | Address::Management { hub: None } => true,
@@ -121,7 +121,7 @@ impl Grant {
         }
     }
 
-    /// Whether it is for anything of this hub: enough to describe it.
+    /// True if the grant covers any part of this hub: enough to describe it.
     pub fn covers_hub(&self, hub: &HubName) -> bool {
         match (&self.hub, self.audience.address()) {
             (Some(own), _) => same_hub(own, hub),
@@ -130,7 +130,7 @@ impl Grant {
         }
     }
 
-    /// Whether its time is over.
+    /// True if the token has expired.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at <= now
     }

@@ -13,8 +13,7 @@ use ephor_core::time::{Clock, Monotonic};
 const TMPFS: i64 = 0x0102_1994;
 const RAMFS: i64 = 0x8584_58f6;
 
-/// The unit of the kernel's times for programs, on every architecture that Rust's std supports (`man 7
-/// time`).
+/// The kernel's unit of time for programs, on every architecture of Rust's std (`man 7 time`).
 const TICKS_A_SECOND: f64 = 100.0;
 
 pub(crate) fn now() -> Monotonic {

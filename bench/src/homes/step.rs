@@ -5,7 +5,7 @@ use crate::report::thousands;
 
 /// Readings a second at speed 1.
 const DEFAULT_RATE: f64 = 5_000.0;
-/// The minimum share of the readings that are due; a few batteries are empty.
+/// The minimum share of the due readings that must be sent; a few batteries are empty.
 const ENOUGH: f64 = 0.95;
 /// The share of busy cores at which the machine counts as saturated.
 const FULL: f64 = 0.9;
@@ -30,11 +30,11 @@ pub(super) struct Step {
     pub(super) speed: f64,
     /// Readings a second that were sent.
     pub(super) rate: u64,
-    /// Milliseconds.
+    /// The latency, in milliseconds.
     pub(super) p50: u64,
     pub(super) p99: u64,
     pub(super) cores: Cores,
-    /// The number of busy cores of the machine, by all processes, and of all cores.
+    /// The cores that all processes of the machine kept busy, and the number of its cores.
     pub(super) machine: (f64, usize),
     pub(super) mebibytes: u64,
     /// True if the results match what was sent.

@@ -71,7 +71,7 @@ pub(crate) async fn release_to_first_event(
         first.start().await?;
         until("the first host reads", || reads(&notes) == PARTITIONS as usize).await?;
         second.start().await?;
-        // Half of them move by the balance; then nothing moves any more.
+        // Half of them move to balance the load; then nothing moves any more.
         until("the load is shared", || owned(&first) == (PARTITIONS / 2) as usize).await?;
         notes.lock().map_err(|_| "a clerk panicked")?.closed.clear();
         notes.lock().map_err(|_| "a clerk panicked")?.read_again.clear();

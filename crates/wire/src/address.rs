@@ -1,7 +1,7 @@
 //! Parses and writes AMQP addresses: the target of a link, a token or a request.
 //!
 //! ```text
-//! [scheme://host[:port]]/path        the scheme may be wrong, and says nothing
+//! [scheme://host[:port]]/path        the scheme is ignored, because it may be wrong
 //! path = $cbs | [hub/]$management | hub | hub/Partitions/n
 //!      | hub/ConsumerGroups/group[/Partitions/n]
 //! ```
@@ -87,13 +87,13 @@ pub enum InvalidAddress {
 }
 
 impl Address {
-    /// Reads an address in any of its forms.
+    /// Parses an address in any of its forms.
     pub fn parse(text: &str) -> Result<Self, InvalidAddress> {
         let (_, path) = split(text)?;
         Self::parse_path(&path)
     }
 
-    /// Reads a path that is decoded already.
+    /// Parses a path that is already decoded.
     pub(crate) fn parse_path(path: &str) -> Result<Self, InvalidAddress> {
         if path.eq_ignore_ascii_case(CBS) {
             return Ok(Self::Cbs);

@@ -1,7 +1,7 @@
 //! The batch format of Event Hubs: many events in one message.
 //!
 //! ```text
-//! header? annotations? properties? …     of the envelope: only the key in it means something
+//! header? annotations? properties? …     of the envelope: only its partition key is used
 //! data( a complete message ) data( a complete message ) …
 //! ```
 //!

@@ -3,7 +3,7 @@
 //! ```text
 //! Endpoint=sb://host[:port];SharedAccessKeyName=name;SharedAccessKey=key[;EntityPath=hub]
 //! Endpoint=sb://host[:port];SharedAccessSignature=SharedAccessSignature sr=…[;EntityPath=hub]
-//! …;UseDevelopmentEmulator=true      without TLS, on port 5672 unless the endpoint says another
+//! …;UseDevelopmentEmulator=true      without TLS, on port 5672 unless the endpoint names another
 //! ```
 //!
 //! `amqp://`, `http://` and `ws://` mean "without TLS", too. Parsing such a string is no consent to it:
@@ -93,7 +93,7 @@ fn invalid<T>(why: impl Into<String>) -> Result<T, InvalidConnectionString> {
 }
 
 impl ConnectionString {
-    /// Reads a connection string.
+    /// Parses a connection string.
     pub fn parse(text: &str) -> Result<Self, InvalidConnectionString> {
         if text.len() > MAX_CONNECTION_STRING_LENGTH {
             return invalid(format!("is longer than {MAX_CONNECTION_STRING_LENGTH} bytes"));

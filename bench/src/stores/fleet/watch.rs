@@ -121,7 +121,7 @@ impl Watch<'_> {
     }
 }
 
-/// The number of changes of owner, because each one is an epoch.
+/// The number of changes of owner: each of them takes an epoch.
 fn changes(view: &View) -> u64 {
     view.leases.iter().map(|lease| lease.epoch.get()).sum()
 }

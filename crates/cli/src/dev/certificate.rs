@@ -15,8 +15,8 @@ use crate::{say, secret_file};
 const FOLDER: &str = "certificates";
 /// The names in every development certificate.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
-/// The interval at which the files are checked: short, so that a new certificate is used soon, because a
-/// check is cheap.
+/// The interval at which the files are checked. It is short, so that a new certificate is used soon; a check
+/// is cheap.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A certificate and its origin.
@@ -77,8 +77,8 @@ pub(super) fn for_development(options: &Dev, address: SocketAddr) -> Result<Cert
     Ok(Certificate { tls, from: Source::Made(pem), key: None, _until_the_end: until_the_end })
 }
 
-/// The folder of a certificate, and its names. A certificate with names of its own has a folder of its own,
-/// so that clients that trust another one continue to do so.
+/// The folder of a certificate, and its names. A certificate with more names than [`NAMES`] has a folder of
+/// its own, so that clients that trust another one continue to do so.
 fn place(folder: &Path, ip: IpAddr, given: &[String]) -> (PathBuf, Vec<String>) {
     let mut names: Vec<String> = NAMES.map(str::to_owned).to_vec();
     let own = (!ip.is_unspecified()).then(|| ip.to_string());

@@ -76,7 +76,7 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
         |mut stopping: watch::Receiver<bool>| async move { drop(stopping.wait_for(|stop| *stop).await) };
     let ctrl_c = async {
         interrupted().await;
-        // Continue even if stderr cannot be written.
+        // Stop even if stderr cannot be written.
         drop(writeln!(std::io::stderr(), "stopping"));
         stop.send_replace(true);
         Ok(())

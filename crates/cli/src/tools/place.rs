@@ -101,8 +101,8 @@ impl Place {
         Ok(Self { store, group, kind })
     }
 
-    /// Finds the group that an import writes to. If the store has no such group, it is begun, and the store
-    /// is created if `make` is set: an import may run before the first host.
+    /// Finds the group that an import writes to. If the store has no such group, the import begins it, and
+    /// the store is created if `make` is set: an import may run before the first host.
     pub(crate) async fn find_or_begin(
         look: &GroupName,
         store: &StoreName,

@@ -1,4 +1,4 @@
-//! `ephor checkpoint seek`: moves the position of a group, after a dry run.
+//! `ephor checkpoint seek`: moves the position of a group; without `--yes` it is a dry run.
 
 use std::str::FromStr;
 use std::sync::Arc;

@@ -46,7 +46,7 @@ const DECK: [Trick; 12] = [Kill, Kill, Kill, Pause, Slow, Add, Add, Add, Stop, S
 struct Chaos {
     random: fastrand::Rng,
     deck: Vec<Trick>,
-    /// Actions that end a fault later.
+    /// Actions that end a fault, with their times.
     later: Vec<(Instant, Value)>,
     detectors: bool,
     killed: u32,

@@ -13,7 +13,7 @@ const A_SECOND: u64 = 3_000;
 /// which a checkpoint may take that long.
 const AGAIN_MILLISECONDS: u64 = 3_500;
 
-/// Longer than that.
+/// The time without moves, in seconds; longer than that.
 const QUIET_SECONDS: u64 = 8;
 
 /// The maximum number of events that `unplanned` changes of owners can deliver again.

@@ -72,7 +72,7 @@ pub fn no_such_partition(partitions: u32) -> Refusal {
     )
 }
 
-/// A message is larger than the link takes.
+/// A message is larger than the link accepts.
 pub fn too_large(delivery: u32, size: u64, limit: u64) -> Refusal {
     Refusal::new(
         Condition::MessageSizeExceeded,

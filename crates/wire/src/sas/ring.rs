@@ -47,7 +47,7 @@ pub struct Grant {
 }
 
 impl KeyRing {
-    /// These keys.
+    /// Creates a key ring with these keys.
     pub fn new(keys: impl IntoIterator<Item = SharedKey>) -> Self {
         Self(keys.into_iter().collect())
     }
@@ -75,7 +75,8 @@ impl KeyRing {
         let key = match signed_by {
             Some(key) => key,
             None => {
-                // Verifies against a dummy key, so that the time taken does not reveal which key names exist.
+                // Verifies against a dummy key, so that an unknown name costs a verification, too. A known
+                // name with a wrong signature costs one more.
                 let _ = token.is_signed_by(&Key::new("nobody"));
                 return Err(InvalidToken::Signature);
             }

@@ -18,7 +18,7 @@ use ephor_hub::{
     Durability, Hub, HubReceiver, LocalNamespace, NamespaceConfig, NewEvent, Target, verify_files,
 };
 
-/// The hub's identity, which is part of every checksum in the log.
+/// The hub's identity, which is part of the checksum of every frame header.
 pub const IDENTITY: u64 = 0x3f9c_0a6b_1d2e_4f50;
 /// The folder of the hub.
 pub const FOLDER: &str = "hubs/homes.3f9c0a6b1d2e4f50";

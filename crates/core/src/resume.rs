@@ -79,7 +79,7 @@ impl fmt::Display for LostGround {
                 write!(f, "reading should go on at {wanted}, but the log ends before {next}")
             }
             Self::AnotherLog { was, is } => {
-                write!(f, "the position belongs to log {was}, but the hub was made anew as log {is}")
+                write!(f, "the position belongs to log {was}, but the hub was created again as log {is}")
             }
             Self::Unknown { message } => write!(f, "the hub knows no such position: {message}"),
         }
@@ -356,7 +356,7 @@ mod tests {
         };
         assert_eq!(
             check(Some("a")).unwrap().to_string(),
-            "the position belongs to log a, but the hub was made anew as log b"
+            "the position belongs to log a, but the hub was created again as log b"
         );
         assert_eq!(check(Some("b")), None);
         assert_eq!(check(None), None);

@@ -64,7 +64,7 @@ async fn main() -> Result<(), BoxError> {
     // Dropped without a stop, as if its machine had lost power.
     hosts.remove("vm-3");
     sleep(Duration::from_secs(5)).await;
-    show("vm-3 has died, its leases have run out", &hosts);
+    show("vm-3 has died, its leases have expired", &hosts);
 
     hosts.insert("vm-5", start("vm-5", &hub, &store, &seen).await?);
     sleep(Duration::from_secs(2)).await;

@@ -54,7 +54,7 @@ impl Checkpointed {
 #[non_exhaustive]
 pub enum CheckpointError {
     /// The store failed, and the checkpoint may or may not be written. It is safe to retry.
-    #[error("the checkpoint may not be written: {0}")]
+    #[error("the checkpoint may not have been written: {0}")]
     Store(#[from] StoreCallError),
     /// The event has not been delivered to this processor.
     #[error("event {sequence} has not been delivered to this processor")]

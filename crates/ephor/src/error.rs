@@ -152,7 +152,7 @@ pub enum HostError {
     },
     /// A partition's processor failed to close.
     #[error(
-        "partition {partition}: the processor failed to close, so no final checkpoint is written: {error}"
+        "partition {partition}: the processor failed to close, so the policy writes no final checkpoint: {error}"
     )]
     CloseFailed {
         /// The partition.
@@ -170,7 +170,7 @@ pub enum HostError {
     },
     /// The position to resume from does not exist, and by the options the partition waits for a
     /// seek.
-    #[error("partition {partition} stands still until somebody seeks: {ground}")]
+    #[error("partition {partition} is halted until an operator seeks: {ground}")]
     Halted {
         /// The partition.
         partition: PartitionId,
@@ -242,7 +242,7 @@ pub enum HostError {
     /// A call to the processor blocks its thread, or does not end when it is dropped.
     #[error(
         "partition {partition}: a call to the processor has not returned for {running:?} and cannot be given up; \
-         its lease is left to run out"
+         its lease will expire"
     )]
     Stuck {
         /// The partition.
@@ -269,7 +269,7 @@ pub enum HostError {
     /// A task without which the host cannot work has ended with a panic. The host serves nothing
     /// any more.
     #[error(
-        "the {task} of this host panicked and has ended: {message}; its partitions wait for their leases to run out, \
+        "the {task} of this host panicked and has ended: {message}; its partitions are free when their leases expire, \
          and other hosts take them: restart this host, and please report it"
     )]
     TaskEnded {
@@ -286,7 +286,7 @@ pub enum HostError {
     },
     /// Partitions have no owner, because no host may take them.
     #[error(
-        "{partitions} partitions have no owner, because every host is at its max_partitions, draining or unfit"
+        "{partitions} partitions have no owner, because every host is at its max_partitions, draining or unhealthy"
     )]
     Unplaced {
         /// The number of these partitions.

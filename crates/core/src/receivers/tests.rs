@@ -228,7 +228,7 @@ fn one_that_comes_back_after_it_vanished_learns_why() {
     assert_eq!(receivers.forget_vanished(START + AFTER + MOMENT, AFTER), 2);
     assert_eq!(
         lost(&owner),
-        "the hub is not available: no sign of life from receiver 'x' for 600 s; it no longer counts"
+        "the hub is not available: no sign of life from receiver 'x' for 600 s; it was removed"
     );
     assert_eq!(texts::vanished("x", Duration::from_millis(61_900)), told_after("x", 61));
     assert!(lost(&unnamed).ends_with(&told_after("nil", 600)));
@@ -240,7 +240,7 @@ fn one_that_comes_back_after_it_vanished_learns_why() {
 }
 
 fn told_after(name: &str, seconds: u64) -> String {
-    format!("no sign of life from receiver '{name}' for {seconds} s; it no longer counts")
+    format!("no sign of life from receiver '{name}' for {seconds} s; it was removed")
 }
 
 #[test]

@@ -58,5 +58,5 @@ pub fn too_many<'a>(names: impl Iterator<Item = &'a str>) -> String {
 /// For a receiver that comes back after it was removed. The wording is ours, not the service's.
 pub fn vanished(name: &str, silence: Duration) -> String {
     let (name, seconds) = (shown(name), silence.as_secs());
-    format!("no sign of life from receiver '{name}' for {seconds} s; it no longer counts")
+    format!("no sign of life from receiver '{name}' for {seconds} s; it was removed")
 }

@@ -176,7 +176,7 @@ impl Drop for Running {
         let partitions = self.shared.drop_pumps();
         if partitions > 0 {
             let (host, wait) = (&self.shared.me, self.shared.manager.lease_duration);
-            tracing::warn!(%host, partitions, ?wait, "dropped while running: its partitions wait for their leases to run out");
+            tracing::warn!(%host, partitions, ?wait, "dropped while running: its partitions are free when their leases expire");
         }
     }
 }

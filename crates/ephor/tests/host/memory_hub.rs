@@ -258,7 +258,7 @@ async fn a_hub_made_anew_is_empty_and_has_another_log() {
     assert_ne!(after.log, before.log);
     assert_eq!(after.partitions.len(), 3);
     assert_eq!(hub.partition_properties(HERE).await.unwrap().last, None);
-    assert_unavailable(now(&mut receiver), "hub \"homes\" was created anew");
+    assert_unavailable(now(&mut receiver), "hub \"homes\" was created again");
     let start = StartPosition::after(SequenceNumber(0));
     let error = hub.open(request(start, None)).await.err().unwrap();
     assert!(matches!(error, OpenError::InvalidPosition { .. }), "{error}");

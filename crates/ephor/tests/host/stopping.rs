@@ -150,7 +150,7 @@ async fn a_close_that_hangs_holds_a_stop_up_for_a_bounded_time_and_saves_nothing
     let texts = recorder.report_texts();
     assert!(
         texts.contains(
-            &"partition 0: the processor failed to close, so no final checkpoint is written: \
+            &"partition 0: the processor failed to close, so the policy writes no final checkpoint: \
               it did not return within 3s and was given up"
                 .to_string()
         ),

@@ -171,7 +171,7 @@ impl MemoryHub {
     /// groups and another log id. All receivers lose their links.
     pub fn recreate(&self, partitions: u32) {
         let mut world = self.change();
-        world.cut(&format!("hub {:?} was created anew", self.name));
+        world.cut(&format!("hub {:?} was created again", self.name));
         world.lives += 1;
         world.log = log_id(&self.name, &*self.clock, world.lives);
         let outage = world.outage.clone();

@@ -15,6 +15,7 @@
 //! | what peers say to each other | [`performative`], [`frame`] |
 //! | a connection with its sessions and links, as a state machine | [`connection`] |
 //! | what a peer may use up | [`limits`] |
+//! | what many connections may have together | [`shared_limit`] |
 //! | a connection on a socket | [`driver`] |
 
 pub mod check;
@@ -28,6 +29,7 @@ pub mod frame;
 pub mod limits;
 pub mod message;
 pub mod performative;
+pub mod shared_limit;
 pub mod validate;
 pub mod value;
 

@@ -8,7 +8,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use ephor_amqp::shared_limit::{Permit, SharedLimit};
 use ephor_core::ids::{HubName, Namespace};
 use ephor_core::time::{Clock, Monotonic, Timestamp};
 use ephor_wire::address::Address;
@@ -17,6 +19,9 @@ use ephor_wire::condition::{Condition, Refusal, texts};
 use ephor_wire::sas::{Claims, Grant, InvalidToken, Key, KeyRing, Scope, SharedKey, Token, sign};
 
 use crate::refusals::entity;
+
+/// For how long it is known that a token ran out.
+const KEPT_WHEN_EXPIRED: Duration = Duration::from_secs(60);
 
 /// Who may do what here.
 #[derive(Debug)]
@@ -66,6 +71,10 @@ impl Moment {
 struct Held {
     grant: Grant,
     until: Monotonic,
+    /// Since when it is known that it is over.
+    over_since: Option<Monotonic>,
+    /// Its place among the tokens of all connections; a name and a key need none.
+    permit: Option<Permit>,
 }
 
 impl Held {
@@ -74,7 +83,7 @@ impl Held {
             i64::MAX => Monotonic::NEVER,
             _ => at.now + grant.expires_at.since(at.wall),
         };
-        Self { grant, until }
+        Self { grant, until, over_since: None, permit: None }
     }
 
     fn is_over(&self, at: Moment) -> bool {
@@ -95,6 +104,8 @@ pub(crate) struct Access {
     grants: BTreeMap<u64, Held>,
     next: u64,
     most: usize,
+    /// The tokens of all connections.
+    total: SharedLimit,
 }
 
 /// Which grant covers a link, as far as is known: where to look first.
@@ -102,9 +113,9 @@ pub(crate) struct Access {
 pub(crate) struct Cover(Option<u64>);
 
 impl Access {
-    /// Nothing yet, and at most so many tokens.
-    pub(crate) fn new(policy: Arc<Policy>, most: usize) -> Self {
-        Self { policy, grants: BTreeMap::new(), next: 0, most }
+    /// Nothing yet, and at most so many tokens, of this connection and of all.
+    pub(crate) fn new(policy: Arc<Policy>, most: usize, total: SharedLimit) -> Self {
+        Self { policy, grants: BTreeMap::new(), next: 0, most, total }
     }
 
     /// Whether something that counts has been shown and still does, or nothing has to be.
@@ -133,7 +144,7 @@ impl Access {
             audience: everywhere,
             hub: found.hub.clone(),
         };
-        self.add(Held { grant, until: Monotonic::NEVER });
+        self.add(Held { grant, until: Monotonic::NEVER, over_since: None, permit: None });
         true
     }
 
@@ -146,9 +157,10 @@ impl Access {
             let text = "Tokens of Entra ID are not accepted here; use a shared access key.";
             return Err(Refusal::new(Condition::UnauthorizedAccess, text));
         }
-        let held = Held::new(self.policy.ring.authorize(put.token, put.audience, at.wall)?, at);
+        let mut held = Held::new(self.policy.ring.authorize(put.token, put.audience, at.wall)?, at);
         let same = |old: &&mut Held| old.grant.audience == held.grant.audience;
         if let Some(older) = self.grants.values_mut().find(same) {
+            held.permit = older.permit.take();
             *older = held;
             return Ok(());
         }
@@ -160,8 +172,23 @@ impl Access {
             let text = format!("More than {} tokens on one connection.", self.most);
             return Err(Refusal::new(Condition::ResourceLimitExceeded, text));
         }
+        held.permit = Some(self.total.take().ok_or_else(|| {
+            let text = format!(
+                "All connections together have put the {} tokens that the server allows; close some, or try again later.",
+                self.total.max()
+            );
+            Refusal::new(Condition::ResourceLimitExceeded, text)
+        })?);
         self.add(held);
         Ok(())
+    }
+
+    /// Forgets tokens that ran out a while ago: whoever comes back until then hears that they did.
+    pub(crate) fn forget_expired(&mut self, at: Moment) {
+        self.grants.retain(|_, held| {
+            let known_since = if held.is_over(at) { *held.over_since.get_or_insert(at.now) } else { at.now };
+            at.now < known_since + KEPT_WHEN_EXPIRED
+        });
     }
 
     /// Whether something may be done at an address, and which grant says so. The one that did so before is
@@ -228,148 +255,4 @@ impl Access {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MINUTE: Monotonic = Monotonic(60_000_000_000);
-    const NOW: Moment = Moment { wall: Timestamp(1_700_000_000_000), now: Monotonic(0) };
-    const LATER: Moment = Moment { wall: Timestamp(1_700_000_060_000), now: MINUTE };
-
-    fn access() -> Access {
-        let key = |name: &str, key, claims, hub: Option<&str>| SharedKey {
-            name: name.into(),
-            key: Key::new(key),
-            claims,
-            hub: hub.map(|hub| hub.parse().unwrap()),
-        };
-        let policy = Policy::new(vec![
-            key("send", "one", Claims::SEND, None),
-            key("listen", "two", Claims::LISTEN, Some("homes")),
-        ]);
-        Access::new(Arc::new(policy), 2)
-    }
-
-    fn namespace() -> Namespace {
-        "localhost".parse().unwrap()
-    }
-
-    fn put(access: &mut Access, name: &str, key: &str, audience: &str) -> Result<(), Refusal> {
-        let token = sign("sb://localhost/", name, &Key::new(key), LATER.wall);
-        let token = PutToken { audience, kind: TokenKind::Sas, token: &token, expires_at: None };
-        access.put(&token, NOW)
-    }
-
-    #[test]
-    fn a_token_permits_what_its_key_does_until_it_runs_out() {
-        let mut access = access();
-        let hub = Address::parse("homes").unwrap();
-        let check =
-            |access: &Access, claims, now| access.check(claims, &hub, Cover::default(), &namespace(), now);
-        assert!(!access.is_authenticated(NOW));
-        assert!(check(&access, Claims::SEND, NOW).is_err());
-        put(&mut access, "send", "one", "sb://localhost/homes").unwrap();
-        assert!(access.is_authenticated(NOW) && !access.is_authenticated(LATER));
-        assert_eq!(check(&access, Claims::SEND, NOW), Ok(Cover(Some(1))));
-        let refusal = check(&access, Claims::LISTEN, NOW).unwrap_err();
-        assert!(refusal.text.starts_with("Unauthorized access. 'Listen' claim(s) are required"), "{refusal}");
-        assert_eq!(access.next_expiry(NOW), Some(MINUTE));
-        assert!(check(&access, Claims::SEND, LATER).unwrap_err().text.starts_with("ExpiredToken"));
-        assert_eq!(access.next_expiry(LATER), None);
-    }
-
-    #[test]
-    fn a_token_lasts_as_long_as_it_was_good_for_however_the_wall_clock_is_set() {
-        const YEARS: i64 = 10 * 365 * 86_400_000;
-        let mut access = access();
-        put(&mut access, "send", "one", "sb://localhost/homes").unwrap();
-        let at = |off, seconds: u64| Moment {
-            wall: Timestamp(NOW.wall.0 + seconds as i64 * 1_000 + off),
-            now: Monotonic(seconds * 1_000_000_000),
-        };
-        assert!(access.is_authenticated(at(-YEARS, 59)));
-        assert_eq!(access.next_expiry(at(-YEARS, 59)), Some(MINUTE));
-        assert!(!access.is_authenticated(at(-YEARS, 60)), "set back, it lasts no longer");
-        assert_eq!(access.next_expiry(at(-YEARS, 60)), None);
-        assert!(!access.is_authenticated(at(YEARS, 1)), "set ahead, it is over");
-        assert!(access.is_authenticated(at(0, 2)), "set right, it counts again");
-        // What is put while the clock is behind is judged by that clock, and by the right one afterwards.
-        access.grants.clear();
-        let token = sign("sb://localhost/", "send", &Key::new("one"), LATER.wall);
-        let audience = "sb://localhost/homes";
-        let token = PutToken { audience, kind: TokenKind::Sas, token: &token, expires_at: None };
-        access.put(&token, at(-YEARS, 3_600)).unwrap();
-        assert!(access.is_authenticated(at(-YEARS, 3_601)) && !access.is_authenticated(at(0, 3_602)));
-    }
-
-    #[test]
-    fn tokens_are_bounded_and_a_newer_one_replaces_the_older() {
-        let mut access = access();
-        for _ in 0..3 {
-            put(&mut access, "send", "one", "sb://localhost/a").unwrap();
-            put(&mut access, "send", "one", "sb://localhost/b").unwrap();
-        }
-        let refusal = put(&mut access, "send", "one", "sb://localhost/c").unwrap_err();
-        assert_eq!(refusal.condition, Condition::ResourceLimitExceeded);
-    }
-
-    #[test]
-    fn a_link_asks_the_grant_that_covered_it_before_and_then_the_others() {
-        let mut access = access();
-        let hub = Address::parse("homes").unwrap();
-        put(&mut access, "send", "one", "sb://localhost/").unwrap();
-        put(&mut access, "send", "one", "sb://localhost/homes").unwrap();
-        let check = |access: &Access, before| {
-            access.check(Claims::SEND, &hub, before, &namespace(), NOW).map_err(|refusal| refusal.condition)
-        };
-        let (first, second) = (Cover(Some(1)), Cover(Some(2)));
-        assert_eq!(check(&access, Cover::default()), Ok(first));
-        assert_eq!(check(&access, second), Ok(second));
-        // Renewed, it keeps its number.
-        put(&mut access, "send", "one", "sb://localhost/homes").unwrap();
-        assert_eq!(check(&access, second), Ok(second));
-        access.grants.get_mut(&2).unwrap().until = NOW.now;
-        assert_eq!(check(&access, second), Ok(first));
-        // One that permits less now does not count for what it permitted before.
-        access.grants.get_mut(&1).unwrap().grant.claims = Claims::LISTEN;
-        assert_eq!(check(&access, first), Err(Condition::UnauthorizedAccess));
-        access.grants.remove(&2);
-        assert_eq!(check(&access, second), Err(Condition::UnauthorizedAccess));
-    }
-
-    #[test]
-    fn plain_takes_the_name_and_the_key_and_nothing_else() {
-        for (response, welcome) in [
-            (&b"\0send\0one"[..], true),
-            (b"somebody\0send\0one", true),
-            (b"\0send\0two", false),
-            (b"\0nobody\0one", false),
-            (b"\0send\0one\0", false),
-            (b"send", false),
-            (b"", false),
-            (b"\0\xff\0one", false),
-        ] {
-            let mut access = access();
-            assert_eq!(access.plain(response), welcome);
-            assert_eq!(access.is_authenticated(NOW), welcome);
-        }
-        let mut access = access();
-        assert!(access.plain(b"\0listen\0two"));
-        let at = |path| Address::parse(path).unwrap();
-        let check = |path| access.check(Claims::LISTEN, &at(path), Cover::default(), &namespace(), NOW);
-        assert!(check("homes/ConsumerGroups/$Default/Partitions/0").is_ok());
-        assert!(check("others/ConsumerGroups/$Default/Partitions/0").is_err());
-    }
-
-    #[test]
-    fn a_hub_is_described_to_whoever_may_use_it_by_a_token_put_or_given() {
-        let access = access();
-        let hub: HubName = "homes".parse().unwrap();
-        let token = sign("sb://localhost/homes", "listen", &Key::new("two"), LATER.wall);
-        let describe = |token| access.check_description(&hub, token, &namespace(), NOW);
-        assert!(describe(Some(&*token)).is_ok());
-        assert!(describe(None).is_err());
-        assert!(describe(Some("nonsense")).is_err());
-        let open = Access::new(Arc::new(Policy::new(Vec::new())), 1);
-        assert!(open.check_description(&hub, None, &namespace(), NOW).is_ok());
-    }
-}
+mod tests;

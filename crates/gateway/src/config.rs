@@ -27,8 +27,19 @@ pub const DEFAULT_TIME_TO_FINISH: Duration = Duration::from_secs(60);
 pub const DEFAULT_TIME_TO_READ: Duration = Duration::from_secs(60);
 /// [`GatewayLimits::tokens`]: SDKs put one for each link, or one for all.
 pub const DEFAULT_TOKENS: usize = DEFAULT_LINKS;
+/// [`GatewayLimits::total_links`]: 32 connections that each have as many as they may, about 200 MB of receivers.
+pub const DEFAULT_TOTAL_LINKS: usize = 32 * DEFAULT_LINKS;
+/// [`GatewayLimits::total_sessions`]: most SDKs begin one for each link.
+pub const DEFAULT_TOTAL_SESSIONS: usize = DEFAULT_TOTAL_LINKS;
+/// [`GatewayLimits::total_tokens`]: SDKs put one for each link, or one for all.
+pub const DEFAULT_TOTAL_TOKENS: usize = DEFAULT_TOTAL_LINKS;
 /// [`GatewayLimits::time_to_stop`].
 pub const DEFAULT_TIME_TO_STOP: Duration = Duration::from_secs(5);
+
+/// Links of a connection without a token. Those that were refused count until the peer has said that it knows.
+pub(crate) const MAX_LINKS_UNAUTHENTICATED: usize = 32;
+/// Sessions of a connection without a token.
+pub(crate) const MAX_SESSIONS_UNAUTHENTICATED: usize = 8;
 
 /// How a gateway behaves.
 #[derive(Clone, Debug)]
@@ -81,6 +92,16 @@ pub struct GatewayLimits {
     pub time_to_read: Duration,
     /// Tokens that a connection may put for different things; [`DEFAULT_TOKENS`].
     pub tokens: usize,
+    /// Links of all connections together; [`DEFAULT_TOTAL_LINKS`]. A peer that wants one more is refused that one
+    /// (`amqp:resource-limit-exceeded`) and keeps what it has, as do the others. At least twice as many as all who have
+    /// not put a token may have, which is 32 for each of [`Self::unauthenticated`].
+    pub total_links: usize,
+    /// Sessions of all connections together; [`DEFAULT_TOTAL_SESSIONS`]. As with links; those who have not put a token
+    /// may have 8 each.
+    pub total_sessions: usize,
+    /// Tokens of all connections together; [`DEFAULT_TOTAL_TOKENS`]. One more is refused; a token that replaces another
+    /// one, as renewals do, is taken. Tokens count until a minute after they ran out.
+    pub total_tokens: usize,
     /// How long peers have to say goodbye when the gateway stops; [`DEFAULT_TIME_TO_STOP`].
     pub time_to_stop: Duration,
 }
@@ -98,6 +119,9 @@ impl Default for GatewayLimits {
             time_to_finish: DEFAULT_TIME_TO_FINISH,
             time_to_read: DEFAULT_TIME_TO_READ,
             tokens: DEFAULT_TOKENS,
+            total_links: DEFAULT_TOTAL_LINKS,
+            total_sessions: DEFAULT_TOTAL_SESSIONS,
+            total_tokens: DEFAULT_TOTAL_TOKENS,
             time_to_stop: DEFAULT_TIME_TO_STOP,
         }
     }
@@ -119,6 +143,7 @@ impl GatewayConfig {
             ("links", limits.links),
             ("bytes_in_flight", limits.bytes_in_flight),
             ("tokens", limits.tokens),
+            ("total_tokens", limits.total_tokens),
         ] {
             if value == 0 {
                 return wrong(format!("{name} must be at least 1, or nobody is served"));
@@ -132,6 +157,20 @@ impl GatewayConfig {
         ] {
             if value.is_zero() {
                 return wrong(format!("{name} must be longer than 0, or nobody is served; try 10 s"));
+            }
+        }
+        // Whoever floods the door takes nothing from those who were let in.
+        for (name, value, of_each) in [
+            ("total_links", limits.total_links, MAX_LINKS_UNAUTHENTICATED.min(limits.links)),
+            ("total_sessions", limits.total_sessions, MAX_SESSIONS_UNAUTHENTICATED),
+        ] {
+            let least = limits.unauthenticated.saturating_mul(2 * of_each);
+            if value < least {
+                return wrong(format!(
+                    "{name} ({value}) must be at least {least}, twice what {} unauthenticated connections may have; \
+                     raise it, or lower unauthenticated",
+                    limits.unauthenticated
+                ));
             }
         }
         if limits.buffered_bytes < MIN_BUFFERED_BYTES {

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ephor::environment::{Environment, TokioEnvironment};
+use ephor_amqp::connection::SharedLimits;
+use ephor_amqp::shared_limit::SharedLimit;
 use ephor_hub::LocalNamespace;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -57,6 +59,10 @@ pub(crate) struct Shared {
     pub(crate) admission: Arc<Admission>,
     pub(crate) noise: Noise,
     pub(crate) budget: Arc<Budget>,
+    /// Sessions and links of all connections.
+    pub(crate) totals: SharedLimits,
+    /// Tokens of all connections.
+    pub(crate) tokens: SharedLimit,
     /// Turns to read the log, of all connections.
     pub(crate) log_reads: Arc<Semaphore>,
     /// The name of this end.
@@ -113,6 +119,11 @@ impl Gateway {
             producers: Producers::default(),
             noise: Noise::default(),
             budget: Budget::new(limits.buffered_bytes),
+            totals: SharedLimits {
+                sessions: SharedLimit::new(limits.total_sessions),
+                links: SharedLimit::new(limits.total_links),
+            },
+            tokens: SharedLimit::new(limits.total_tokens),
             log_reads: Arc::new(Semaphore::new(LOG_READS_AT_ONCE)),
             limits,
             environment,

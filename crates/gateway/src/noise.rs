@@ -26,6 +26,8 @@ pub(crate) struct Noise {
     pub(crate) connections: Muffler,
     /// Connections that were closed because others needed their memory.
     pub(crate) hoarders: Muffler,
+    /// Links, sessions and tokens that were too many for all connections together.
+    pub(crate) totals: Muffler,
     /// Connections that were one too many.
     pub(crate) too_many: Muffler,
 }

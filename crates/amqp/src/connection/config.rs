@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::encoded::Encoded;
 use crate::limits::Limits;
 use crate::performative::{Open, Secret};
+use crate::shared_limit::SharedLimit;
 
 /// The mechanisms that Event Hubs offers; all mean that authorisation comes later, on a link.
 pub const SERVICE_MECHANISMS: [&str; 4] = ["MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL"];
@@ -60,6 +61,18 @@ pub struct Config {
     pub properties: Option<Encoded>,
     /// What the peer may use up.
     pub limits: Limits,
+    /// What this connection and others may have together.
+    pub shared: SharedLimits,
+}
+
+/// What many connections may have together; no limit by default. A peer that wants more is refused just that, and
+/// keeps what it has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SharedLimits {
+    /// Sessions, until both ends have ended them.
+    pub sessions: SharedLimit,
+    /// Links, until both ends have detached them.
+    pub links: SharedLimit,
 }
 
 impl Config {
@@ -72,6 +85,7 @@ impl Config {
             desired_capabilities: None,
             properties: None,
             limits: Limits::default(),
+            shared: SharedLimits::default(),
         }
     }
 

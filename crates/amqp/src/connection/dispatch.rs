@@ -155,7 +155,7 @@ impl Connection {
         match performative {
             Performative::Open(_) => Err(Violation::of_connection(condition::NOT_ALLOWED, "a second open")),
             Performative::Close(close) => Ok(Some(self.on_close(close.error))),
-            Performative::Begin(begin) => self.on_begin(channel, *begin).map(Some),
+            Performative::Begin(begin) => self.on_begin(channel, *begin),
             other => {
                 let Some(session) = self.session_on(channel, other.name())? else { return Ok(None) };
                 match other {

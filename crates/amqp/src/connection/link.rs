@@ -21,6 +21,7 @@ use super::session::Handle;
 use super::slots::{LinkId, SessionId};
 use crate::limits::MESSAGE_OVERHEAD;
 use crate::performative::{Attach, Detach, Error, Role, condition};
+use crate::shared_limit::Permit;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LinkState {
@@ -70,19 +71,22 @@ pub(super) struct Link {
     pub(super) unsettled_in: usize,
     pub(super) incoming: Option<Incomplete>,
     pub(super) outgoing: Option<Unfinished>,
+    /// Its place among the links of all connections.
+    _permit: Permit,
 }
 
 impl Connection {
     /// Asks for a link. Name, role, modes, source, target and the rest are taken from `attach`; the handle
     /// is chosen here. [`Event::Attached`] or [`Event::Detached`] follows. `None` if the session is gone
-    /// or the peer allows no more links.
+    /// or the peer or our own limits allow no more links.
     pub fn attach(&mut self, session: SessionId, mut attach: Attach) -> Option<LinkId> {
         let state = self.sessions.get(session)?.state;
         if state.is_ending() || self.links.len() >= self.config.limits.links {
             return None;
         }
         let handle = self.free_handle(session, None)?;
-        let link = self.add_link(session, &attach, attach.role, handle, LinkState::Asked);
+        let permit = self.config.shared.links.take()?;
+        let link = self.add_link(session, &attach, attach.role, handle, LinkState::Asked, permit);
         self.set_our_side(link, &attach);
         attach.handle = handle;
         let channel = self.sessions.get(session)?.channel;
@@ -192,7 +196,11 @@ impl Connection {
             let description = format!("more links than the {} that are allowed", limits.links);
             return Err(Violation::of_session(session, condition::RESOURCE_LIMIT_EXCEEDED, description));
         };
-        let link = self.add_link(session, &attach, role, ours, LinkState::Requested);
+        let Some(permit) = self.config.shared.links.take() else {
+            self.refuse_attach(session, ours, &attach);
+            return Ok(None);
+        };
+        let link = self.add_link(session, &attach, role, ours, LinkState::Requested, permit);
         self.set_peer_handle(session, link, handle);
         self.set_peer_side(link, &attach);
         Ok(Some(Event::AttachRequested { session, link, attach }))
@@ -254,6 +262,7 @@ impl Connection {
         role: Role,
         handle: u32,
         state: LinkState,
+        permit: Permit,
     ) -> LinkId {
         let link = self.links.insert(Link {
             state,
@@ -269,6 +278,7 @@ impl Connection {
             unsettled_in: 0,
             incoming: None,
             outgoing: None,
+            _permit: permit,
         });
         if let Some(session) = self.sessions.get_mut(session) {
             let index = handle as usize;

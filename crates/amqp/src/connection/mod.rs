@@ -26,6 +26,7 @@
 //! | `handshake.rs` | protocol headers, SASL, `open` and `close` |
 //! | `dispatch.rs` | from bytes to frames to whom they concern; what a broken rule leads to |
 //! | `session.rs`, `link.rs` | `begin` and `end`, `attach` and `detach` |
+//! | `refusing.rs` | sessions and links for which all connections together have no place |
 //! | `flow.rs` | windows and credit, both ways |
 //! | `sending.rs`, `receiving.rs` | messages, and what becomes of them |
 //! | `held.rs` | deliveries that have begun and not ended: how much, and for how long |
@@ -42,6 +43,7 @@ mod held;
 mod link;
 mod output;
 mod receiving;
+mod refusing;
 mod sending;
 mod session;
 mod slots;
@@ -53,7 +55,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 
-pub use config::{ClientSasl, Config, SERVICE_MECHANISMS, ServerSasl};
+pub use config::{ClientSasl, Config, SERVICE_MECHANISMS, ServerSasl, SharedLimits};
 pub use event::{Blocked, Closed, Delivery, Event, Sent};
 pub use held::Buffered;
 pub use slots::{LinkId, SessionId};

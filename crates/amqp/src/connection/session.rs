@@ -15,6 +15,7 @@ use super::dispatch::{Handled, Violation};
 use super::event::Event;
 use super::slots::{LinkId, SessionId};
 use crate::performative::{Begin, End, Error, condition};
+use crate::shared_limit::Permit;
 
 /// The number of the first frame with a message, as Event Hubs has it.
 const FIRST_TRANSFER: u32 = 1;
@@ -86,10 +87,12 @@ pub(super) struct Session {
     pub(super) waits_for_room: bool,
     /// Somebody was refused because of the window.
     pub(super) wanted: bool,
+    /// Its place among the sessions of all connections.
+    _permit: Permit,
 }
 
 impl Session {
-    fn new(channel: u16, window: u32) -> Self {
+    fn new(channel: u16, window: u32, permit: Permit) -> Self {
         Self {
             state: SessionState::Asked,
             channel,
@@ -108,6 +111,7 @@ impl Session {
             unfinished: None,
             waits_for_room: false,
             wanted: false,
+            _permit: permit,
         }
     }
 
@@ -133,18 +137,19 @@ impl Session {
 
 impl Connection {
     /// Begins a session. Links may be attached at once. `None` if the connection is not open, or the peer
-    /// or our own limits allow no more of them.
+    /// or our own limits allow no more of them, of this connection or of all.
     pub fn begin(&mut self) -> Option<SessionId> {
         if !self.is_open() || self.sessions.len() >= self.config.limits.sessions {
             return None;
         }
         let channel = self.free_channel(None)?;
-        let session = self.add_session(channel);
+        let permit = self.config.shared.sessions.take()?;
+        let session = self.add_session(channel, permit);
         self.write_begin(session);
         Some(session)
     }
 
-    pub(super) fn on_begin(&mut self, peer_channel: u16, begin: Begin) -> Handled<Event> {
+    pub(super) fn on_begin(&mut self, peer_channel: u16, begin: Begin) -> Handled<Option<Event>> {
         let limits = &self.config.limits;
         if peer_channel > limits.channel_max {
             let description = format!("begin on channel {peer_channel}, beyond {}", limits.channel_max);
@@ -165,7 +170,11 @@ impl Connection {
                     let description = "all channels that the peer allows are in use";
                     Violation::of_connection(condition::RESOURCE_LIMIT_EXCEEDED, description)
                 })?;
-                self.add_session(channel)
+                let Some(permit) = self.config.shared.sessions.take() else {
+                    self.refuse_begin(channel, peer_channel);
+                    return Ok(None);
+                };
+                self.add_session(channel, permit)
             }
             Some(ours) => {
                 let found = self.channels_out.get(ours);
@@ -189,7 +198,7 @@ impl Connection {
         if by_peer {
             self.write_begin(session);
         }
-        Ok(Event::Begun { session, by_peer })
+        Ok(Some(Event::Begun { session, by_peer }))
     }
 
     /// Ends a session with all its links, for a reason or without one. [`Event::Ended`] tells when the
@@ -231,8 +240,8 @@ impl Connection {
         }
     }
 
-    fn add_session(&mut self, channel: u16) -> SessionId {
-        let session = self.sessions.insert(Session::new(channel, self.config.limits.window));
+    fn add_session(&mut self, channel: u16, permit: Permit) -> SessionId {
+        let session = self.sessions.insert(Session::new(channel, self.config.limits.window, permit));
         self.channels_out.set(channel, session);
         session
     }

@@ -19,6 +19,7 @@
 //! | `draining.rs` | those whose peer wants its credit used up or back |
 //! | `lines.rs` | who of them waits for what, in turn |
 //! | `tally.rs` | sums of what is kept |
+//! | `memory.rs` | what the peer takes of what all share, and what follows from that |
 //! | `requests.rs` | `$cbs` and `$management` |
 //! | `ending.rs` | senders whose hub is gone |
 //! | `link.rs` | what is known of a link |
@@ -29,6 +30,7 @@ mod ending;
 mod lines;
 mod link;
 mod log_reads;
+mod memory;
 mod receiving;
 mod requests;
 mod sending;
@@ -59,7 +61,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::access::{Access, Moment};
 use crate::admission::Ticket;
-use crate::budget::{Share, Usage};
+use crate::budget::Share;
 use crate::gateway::Shared;
 use crate::refusals::{self, tracked};
 use lines::{Line, Lines};
@@ -143,7 +145,8 @@ enum Turn {
 impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     pub(crate) fn new(shared: Arc<Shared>, stream: S, peer: SocketAddr, ticket: Ticket) -> Self {
         let limits = standing::of_a_stranger(&shared.limits);
-        let config = Config { limits, ..Config::new(shared.container.clone()) };
+        let config =
+            Config { limits, shared: shared.totals.clone(), ..Config::new(shared.container.clone()) };
         let sasl = ServerSasl { ask: !shared.policy.is_open(), ..ServerSasl::default() };
         let connection = Connection::server(config, sasl, Duration::ZERO);
         let environment = &shared.environment;
@@ -154,7 +157,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             share: shared.budget.share(),
             waits: false,
             began: environment.now(),
-            access: Access::new(shared.policy.clone(), shared.limits.tokens),
+            access: Access::new(shared.policy.clone(), shared.limits.tokens, shared.tokens.clone()),
             links: BTreeMap::new(),
             sends: FuturesOrdered::new(),
             bytes_in_flight: 0,
@@ -221,28 +224,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 self.drain();
             }
             self.account();
-        }
-    }
-
-    /// Tells how much is kept for this peer. While it has to wait it is not read from, and what is kept to be
-    /// faster is given back.
-    fn account(&mut self) {
-        let kept = self.bytes_in_flight
-            + self.waiting_bytes
-            + self.held.get()
-            + self.reading.get()
-            + self.scratch.capacity();
-        let buffered = self.driver.connection().buffered();
-        let since = buffered.oldest.map(|oldest| self.began + oldest);
-        let usage = Usage { bytes: buffered.bytes + kept, unended: buffered.unended, since };
-        let waits = self.share.tell(usage);
-        let many_in_flight = self.bytes_in_flight >= self.may_be_in_flight();
-        self.driver.connection().pause_reading(waits || many_in_flight);
-        let waited = std::mem::replace(&mut self.waits, waits);
-        if waits && !waited {
-            self.scratch = Vec::new();
-            self.driver.connection().release_memory();
-            self.give_back_what_is_held();
+            self.report_refused();
         }
     }
 
@@ -298,18 +280,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         tracing::debug!(peer = %self.peer, error = %why, "a connection has to go");
         self.driver.connection().close(Some(why));
         self.driver.write_now().await;
-    }
-
-    /// Goes because its deliveries that have not ended take what others need.
-    async fn go_for_others(self) {
-        if let Some(muffled) = self.shared.noise.hoarders.hear(self.shared.environment.now()) {
-            let (peer, tracking, limits) = (self.peer, &self.tracking, &self.shared.limits);
-            tracing::warn!(%peer, tracking, buffered_bytes = limits.buffered_bytes, muffled, "closed the connection with the oldest incomplete message: `buffered_bytes` is used up");
-        }
-        let text = "The server is out of memory for incomplete messages, and this connection held the oldest. \
-                    Reconnect and send it again.";
-        // Every client reconnects after this one; a limit that is exceeded most of them take for final.
-        self.go(Error::new(condition::CONNECTION_FORCED, text)).await;
     }
 
     fn on_event(&mut self, event: Event) {

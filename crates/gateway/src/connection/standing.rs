@@ -17,7 +17,7 @@ use super::link::Link;
 use super::{Conversation, LOOK_AFTER};
 use crate::access::Moment;
 use crate::admission::Stage;
-use crate::config::GatewayLimits;
+use crate::config::{GatewayLimits, MAX_LINKS_UNAUTHENTICATED, MAX_SESSIONS_UNAUTHENTICATED};
 use crate::quirks::acknowledgement_delay;
 
 /// Whatever a hub may be configured to take, and the envelope.
@@ -54,9 +54,8 @@ pub(super) fn of_a_friend(limits: &GatewayLimits) -> Limits {
 /// What a stranger may use up. What peers are told is the same for all.
 pub(super) fn of_a_stranger(limits: &GatewayLimits) -> Limits {
     Limits {
-        sessions: 8,
-        // Links that were refused count until the peer has said that it knows.
-        links: (2 * LINKS_OF_A_STRANGER).min(limits.links),
+        sessions: MAX_SESSIONS_UNAUTHENTICATED,
+        links: MAX_LINKS_UNAUTHENTICATED.min(limits.links),
         message: LARGEST_REQUEST,
         incomplete: LARGEST_REQUEST as usize,
         read: 8 << 10,
@@ -178,6 +177,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             self.detach(link, refusal);
         }
         self.detach_senders_to_nowhere();
+        self.access.forget_expired(at);
         self.dismiss_if_expired(at);
     }
 }

@@ -20,5 +20,6 @@ mod requests;
 mod sending;
 mod server;
 mod strangers;
+mod totals;
 #[path = "../../../hub/tests/unvalidated_messages/mod.rs"]
 mod unvalidated_messages;

@@ -1,0 +1,59 @@
+//! What a connection takes of what all share, and what follows when that is used up.
+
+use ephor_amqp::performative::{Error, condition};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::Conversation;
+use crate::budget::Usage;
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
+    /// Tells how much is kept for this peer. While it has to wait it is not read from, and what is kept to be
+    /// faster is given back.
+    pub(super) fn account(&mut self) {
+        let kept = self.bytes_in_flight
+            + self.waiting_bytes
+            + self.held.get()
+            + self.reading.get()
+            + self.scratch.capacity();
+        let buffered = self.driver.connection().buffered();
+        let since = buffered.oldest.map(|oldest| self.began + oldest);
+        let usage = Usage { bytes: buffered.bytes + kept, unended: buffered.unended, since };
+        let waits = self.share.tell(usage);
+        let many_in_flight = self.bytes_in_flight >= self.may_be_in_flight();
+        self.driver.connection().pause_reading(waits || many_in_flight);
+        let waited = std::mem::replace(&mut self.waits, waits);
+        if waits && !waited {
+            self.scratch = Vec::new();
+            self.driver.connection().release_memory();
+            self.give_back_what_is_held();
+        }
+    }
+
+    /// Goes because its deliveries that have not ended take what others need.
+    pub(super) async fn go_for_others(self) {
+        if let Some(muffled) = self.shared.noise.hoarders.hear(self.shared.environment.now()) {
+            let (peer, tracking, limits) = (self.peer, &self.tracking, &self.shared.limits);
+            tracing::warn!(%peer, tracking, buffered_bytes = limits.buffered_bytes, muffled, "closed the connection with the oldest incomplete message: `buffered_bytes` is used up");
+        }
+        let text = "The server is out of memory for incomplete messages, and this connection held the oldest. \
+                    Reconnect and send it again.";
+        // Every client reconnects after this one; a limit that is exceeded most of them take for final.
+        self.go(Error::new(condition::CONNECTION_FORCED, text)).await;
+    }
+
+    /// Tells people that the limits of all connections together are reached. The peer has heard it.
+    pub(super) fn report_refused(&self) {
+        let (totals, tokens) = (&self.shared.totals, &self.shared.tokens);
+        for (limit, name) in
+            [(&totals.links, "total_links"), (&totals.sessions, "total_sessions"), (tokens, "total_tokens")]
+        {
+            let refused = limit.take_refused();
+            if refused > 0
+                && let Some(muffled) = self.shared.noise.totals.hear(self.shared.environment.now())
+            {
+                let (peer, max) = (self.peer, limit.max());
+                tracing::warn!(%peer, max, refused, muffled, "refused what exceeds `{name}` of all connections together: close unused clients, or raise it");
+            }
+        }
+    }
+}

@@ -152,12 +152,13 @@ pub(crate) struct Share {
     evicted: Arc<Notify>,
     /// It keeps too much.
     waits: bool,
-    /// It has to wait before it keeps so much more.
+    /// It has to wait before it keeps so much more: what the first wanted who was refused, and who is called first.
     wanted: usize,
 }
 
 impl Share {
-    /// Tells what the connection keeps now. Says whether it has to wait until others have given something back.
+    /// Tells what the connection keeps now. Says whether that is too much, so that it has to wait until others have given
+    /// something back.
     pub(crate) fn tell(&mut self, usage: Usage) -> bool {
         let usage = if usage.bytes < GRAIN { Usage::default() } else { usage };
         let same = usage.bytes.abs_diff(self.told.bytes) < GRAIN
@@ -168,13 +169,16 @@ impl Share {
             self.waits = self.budget.change(self.number, usage, &self.evicted);
             self.told = usage;
         }
-        self.waits()
+        self.waits
     }
 
     /// Whether it may keep so much more. If not, it has to wait until it is relieved, whatever it tells meanwhile.
     pub(crate) fn admit(&mut self, more: usize) -> bool {
         if self.waits || self.budget.lock().must_wait(self.told.bytes, more, self.budget.most) {
-            self.wanted = more.max(1);
+            // Those who are refused now stand behind the first.
+            if self.wanted == 0 {
+                self.wanted = more.max(1);
+            }
         }
         !self.waits()
     }
@@ -182,6 +186,12 @@ impl Share {
     /// Whether it has to wait, as of the last time that it told or asked.
     pub(crate) fn waits(&self) -> bool {
         self.waits || self.wanted > 0
+    }
+
+    /// Somebody is gone who may have wanted to keep something.
+    pub(crate) fn forget_want(&mut self) {
+        // Whoever is next in line asks again as soon as there is any room.
+        self.wanted = self.wanted.min(1);
     }
 
     /// It has waited for what it wanted to keep, and may ask again.
@@ -215,139 +225,4 @@ impl Drop for Share {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use futures_util::FutureExt;
-
-    use super::*;
-
-    const KIB: usize = 1 << 10;
-
-    fn at(seconds: u64) -> Monotonic {
-        Monotonic::default() + Duration::from_secs(seconds)
-    }
-
-    fn keeps(bytes: usize) -> Usage {
-        Usage { bytes, ..Usage::default() }
-    }
-
-    fn hoards(bytes: usize, since: u64) -> Usage {
-        Usage { bytes, unended: bytes, since: Some(at(since)) }
-    }
-
-    fn is_evicted(share: &Share) -> bool {
-        share.evicted().now_or_never().is_some()
-    }
-
-    fn is_relieved(share: &Share) -> bool {
-        share.relieved().now_or_never().is_some()
-    }
-
-    #[test]
-    fn whoever_keeps_more_than_its_part_waits_and_those_who_keep_little_do_not() {
-        let budget = Budget::new(1_000 * KIB);
-        let (mut large, mut small) = (budget.share(), budget.share());
-        assert!(!large.tell(keeps(900 * KIB)));
-        assert!(!small.tell(keeps(100 * KIB)));
-        assert!(large.tell(keeps(900 * KIB + GRAIN)));
-        assert!(!small.tell(keeps(200 * KIB)) && !is_relieved(&large));
-        // Others give something back.
-        small.tell(keeps(50 * KIB));
-        assert!(is_relieved(&large) && !large.tell(keeps(900 * KIB)));
-        drop((large, small));
-        assert_eq!(budget.used(), 0);
-    }
-
-    #[test]
-    fn whose_delivery_has_been_unended_for_longest_goes_and_one_at_a_time() {
-        let budget = Budget::new(1_000 * KIB);
-        let mut hoarders: Vec<_> = (0..4).map(|_| budget.share()).collect();
-        for (since, share) in hoarders.iter_mut().enumerate().skip(1) {
-            share.tell(hoards(300 * KIB, since as u64));
-        }
-        assert!(!hoarders.iter().any(is_evicted));
-        // It is the newest, and the reason that one has to go.
-        hoarders[0].tell(hoards(300 * KIB, 9));
-        assert!(is_evicted(&hoarders[1]));
-        assert!(!hoarders.iter().any(is_evicted));
-        drop(hoarders.remove(1));
-        assert_eq!(budget.used(), 900 * KIB);
-    }
-
-    #[test]
-    fn whoever_keeps_less_than_its_part_never_goes_however_old_its_delivery_is() {
-        let budget = Budget::new(1_000 * KIB);
-        let (mut old, mut hoarder) = (budget.share(), budget.share());
-        old.tell(hoards(100 * KIB, 1));
-        assert!(hoarder.tell(hoards(1_000 * KIB, 5)));
-        assert!(is_evicted(&hoarder) && !is_evicted(&old));
-        assert!(!old.tell(hoards(120 * KIB, 1)));
-    }
-
-    #[test]
-    fn what_gets_less_by_itself_is_waited_for_and_costs_nobody_its_connection() {
-        let budget = Budget::new(1_000 * KIB);
-        let mut shares: Vec<_> = (0..10).map(|_| budget.share()).collect();
-        for share in &mut shares {
-            share.tell(keeps(150 * KIB));
-        }
-        assert!(!shares.iter().any(is_evicted));
-        assert_eq!(shares.iter().filter(|share| share.waits()).count(), 4);
-    }
-
-    #[test]
-    fn what_would_be_too_much_is_waited_for_before_it_is_kept() {
-        let budget = Budget::new(1_000 * KIB);
-        let (mut one, mut other) = (budget.share(), budget.share());
-        other.tell(keeps(900 * KIB));
-        assert!(one.admit(50 * KIB), "there is room");
-        one.tell(keeps(50 * KIB));
-        assert!(one.admit(400 * KIB), "it is within its part");
-        assert!(!one.admit(500 * KIB) && one.waits() && !is_relieved(&one));
-        other.tell(keeps(500 * KIB));
-        assert!(!is_relieved(&one), "half of it is not enough");
-        other.tell(keeps(100 * KIB));
-        assert!(is_relieved(&one));
-        one.take_relief();
-        assert!(one.admit(500 * KIB) && !one.waits());
-    }
-
-    #[test]
-    fn whoever_is_refused_is_relieved_later_even_if_there_was_room_when_it_asked() {
-        let budget = Budget::new(1_000 * KIB);
-        let (mut one, mut other) = (budget.share(), budget.share());
-        other.tell(keeps(400 * KIB));
-        assert!(one.tell(keeps(600 * KIB)));
-        other.tell(keeps(0));
-        // It has not heard of the room yet.
-        assert!(!one.admit(64 * KIB));
-        assert!(
-            one.tell(keeps(600 * KIB)) && is_relieved(&one),
-            "it stands in line for somebody who calls it"
-        );
-        one.take_relief();
-        assert!(!one.tell(keeps(600 * KIB)) && one.admit(64 * KIB));
-    }
-
-    #[test]
-    fn deliveries_that_take_less_than_half_cost_nobody_its_connection() {
-        let budget = Budget::new(1_000 * KIB);
-        let (mut honest, mut others) = (budget.share(), [budget.share(), budget.share()]);
-        for other in &mut others {
-            other.tell(keeps(450 * KIB));
-        }
-        assert!(honest.tell(hoards(400 * KIB, 1)), "it waits until the others have less");
-        assert!(!is_evicted(&honest));
-        others[0].tell(keeps(0));
-        assert!(is_relieved(&honest));
-    }
-
-    #[test]
-    fn a_thousand_who_keep_next_to_nothing_are_not_counted() {
-        let budget = Budget::new(1_000 * KIB);
-        let mut shares: Vec<_> = (0..1_000).map(|_| budget.share()).collect();
-        assert!(!shares.iter_mut().any(|share| share.tell(keeps(GRAIN - 1))));
-        assert_eq!(budget.used(), 0);
-    }
-}
+mod tests;

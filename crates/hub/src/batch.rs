@@ -138,6 +138,8 @@ pub struct StoredBatch {
     count: u32,
     enqueued_at: Timestamp,
     records: Bytes,
+    /// The records of the frame that they are a part of, which is kept whole.
+    frame_bytes: usize,
 }
 
 /// An event as it lies in the log.
@@ -171,12 +173,18 @@ impl StoredBatch {
     }
 
     fn with(frame: &Frame, records: Bytes) -> Self {
-        Self { first: frame.first, count: frame.count, enqueued_at: frame.enqueued_at, records }
+        let frame_bytes = records.len();
+        Self { first: frame.first, count: frame.count, enqueued_at: frame.enqueued_at, records, frame_bytes }
     }
 
     /// How many bytes it takes.
     pub fn bytes(&self) -> usize {
         self.records.len()
+    }
+
+    /// How many bytes of memory it keeps: all of the frame that it is a part of.
+    pub fn memory(&self) -> usize {
+        self.frame_bytes
     }
 
     /// How many events there are.
@@ -233,6 +241,7 @@ impl StoredBatch {
             count: taken as u32,
             enqueued_at: self.enqueued_at,
             records: self.records.split_to(end.min(self.records.len())),
+            frame_bytes: self.frame_bytes,
         };
         self.first += taken as u64;
         self.count -= taken as u32;

@@ -58,7 +58,7 @@ impl HubReceiver {
             if let Some(batch) = self.next_in_memory(most, most_bytes).await? {
                 return Ok(batch);
             }
-            self.read_older(()).await?;
+            self.read_older((), |_| ()).await?;
         }
     }
 
@@ -196,15 +196,20 @@ impl HubReceiver {
     }
 
     /// Reads older events from the log, once: about 256 KiB. Where that may take time, a thread that may
-    /// wait does it. `turn` is dropped when the log has been read, also if this future is dropped before.
-    pub async fn read_older(&mut self, turn: impl Send + 'static) -> Result<(), ReceiveError> {
+    /// wait does it. A larger frame is read whole: `loading` hears how many bytes it is going to be, before they are
+    /// read. Both are dropped when the log has been read, also if this future is dropped before.
+    pub async fn read_older(
+        &mut self,
+        turn: impl Send + 'static,
+        mut loading: impl FnMut(usize) + Send + 'static,
+    ) -> Result<(), ReceiveError> {
         let from = self.cursor.next;
         if self.reading.is_none() {
             let (log, id) = (self.log.clone(), self.partition.id.0);
             let mut cursor = std::mem::replace(&mut self.cursor, Cursor::at(from));
             let read = move || {
-                let frames = log.read(id, &mut cursor, READ_BYTES);
-                drop(turn);
+                let frames = log.read(id, &mut cursor, READ_BYTES, &mut loading);
+                drop((turn, loading));
                 (frames, cursor)
             };
             match tokio::runtime::Handle::try_current().ok().filter(|_| self.log.files.may_block()) {

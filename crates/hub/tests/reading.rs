@@ -264,6 +264,26 @@ async fn about_as_many_bytes_come_as_were_asked_for_and_at_least_one_event() {
 }
 
 #[tokio::test]
+async fn a_part_of_a_frame_keeps_all_of_it_and_its_size_is_known_before_it_is_read() {
+    let house = House::new(Durability::Memory, 0, 1);
+    let events = (0..4).map(|_| NewEvent::new(vec![7; 700]));
+    house.hub.producer().send_batch(Target::Partition(FIRST), events).await.unwrap();
+    let mut reader = house.reader(StartPosition::Earliest).await;
+    assert!(reader.next_in_memory(1, 1).await.unwrap().is_none());
+    let loaded = Arc::new(AtomicUsize::new(0));
+    let loading = {
+        let loaded = loaded.clone();
+        move |bytes| loaded.store(bytes, Ordering::SeqCst)
+    };
+    reader.read_older((), loading).await.unwrap();
+    assert!((2_800..4_000).contains(&loaded.load(Ordering::SeqCst)), "{loaded:?}");
+    for _ in 0..4 {
+        let part = reader.next_in_memory(1, 1).await.unwrap().unwrap();
+        assert!(part.bytes() < 1_000 && part.memory() == loaded.load(Ordering::SeqCst), "{}", part.memory());
+    }
+}
+
+#[tokio::test]
 async fn a_receive_fills_up_from_small_batches_that_are_there() {
     for house in House::every_kind(1) {
         house.fill().await;

@@ -30,9 +30,10 @@ pub(crate) const LOG_READS_AT_ONCE: usize = 64;
 /// A turn to read the log: some of the connection's, and one of the gateway's.
 pub(super) struct LogTurn {
     ours: Option<OwnedSemaphorePermit>,
-    _all: Option<OwnedSemaphorePermit>,
-    /// What the read may bring. Whoever only waits for its turn brings nothing, and takes no memory from others.
-    _brings: Charge,
+    all: Option<OwnedSemaphorePermit>,
+    /// What the read may bring, and what it brings once that is known. Whoever only waits for its turn brings nothing, and
+    /// takes no memory from others.
+    brings: Charge,
 }
 
 impl LogTurn {
@@ -51,8 +52,14 @@ impl LogTurn {
         };
         let all = all.acquire_owned().await.ok();
         brings.set(count as usize * BYTES_OF_A_READ as usize);
-        Self { ours, _all: all, _brings: brings }
+        Self { ours, all, brings }
     }
+}
+
+/// Counts what a read brings: as much as was set aside for it, or the frames that it finds, if those are larger.
+fn growing(mut brings: Charge) -> impl FnMut(usize) + Send + 'static {
+    let least = brings.get();
+    move |bytes| brings.set(bytes.max(least))
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
@@ -107,8 +114,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         if !self.share.admit(READ_BYTES) {
             return self.keep_log_turn(link, receiver, turn.ours);
         }
+        let LogTurn { ours, all, brings } = turn;
         let state = self.wait_for(async move {
-            let read = receiver.read_older(turn).await;
+            let read = receiver.read_older((ours, all), growing(brings)).await;
             News::Read { link, receiver, read }
         });
         if let Some(Link::Receiver(found)) = self.links.get_mut(&link) {
@@ -183,6 +191,20 @@ mod tests {
 
     use super::super::tally::Tally;
     use super::*;
+
+    #[test]
+    fn a_large_frame_counts_as_what_it_is_while_it_is_read() {
+        let (ours, all) = (Arc::new(Semaphore::new(ASKED_AT_ONCE)), Arc::new(Semaphore::new(1)));
+        let reading = Tally::default();
+        let turn = LogTurn::take(None, ours, 1, all, reading.charge()).now_or_never().unwrap();
+        let mut loading = growing(turn.brings);
+        loading(1_000);
+        assert_eq!(reading.get(), BYTES_OF_A_READ as usize, "that was set aside");
+        loading(20 << 20);
+        assert_eq!(reading.get(), 20 << 20);
+        drop(loading);
+        assert_eq!(reading.get(), 0);
+    }
 
     #[test]
     fn only_who_reads_counts_and_not_who_waits_for_its_turn() {

@@ -7,8 +7,8 @@ use super::Conversation;
 use crate::budget::Usage;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
-    /// Tells how much is kept for this peer. While it has to wait it is not read from, and what is kept to be
-    /// faster is given back.
+    /// Tells how much is kept for this peer. While that is too much it is not read from. What is kept to be faster is given
+    /// back as soon as anything has to wait.
     pub(super) fn account(&mut self) {
         let kept = self.bytes_in_flight
             + self.waiting_bytes
@@ -18,9 +18,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let buffered = self.driver.connection().buffered();
         let since = buffered.oldest.map(|oldest| self.began + oldest);
         let usage = Usage { bytes: buffered.bytes + kept, unended: buffered.unended, since };
-        let waits = self.share.tell(usage);
+        let keeps_too_much = self.share.tell(usage);
+        let waits = self.share.waits();
         let many_in_flight = self.bytes_in_flight >= self.may_be_in_flight();
-        self.driver.connection().pause_reading(waits || many_in_flight);
+        self.driver.connection().pause_reading(keeps_too_much || many_in_flight);
         let waited = std::mem::replace(&mut self.waits, waits);
         if waits && !waited {
             self.scratch = Vec::new();

@@ -235,10 +235,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     /// The link is gone, and with it its place in line.
     pub(super) fn forget_link(&mut self, link: LinkId) -> Option<Link> {
         let gone = self.links.remove(&link)?;
-        if let Link::Receiver(receiver) = &gone
-            && let Some(line) = receiver.in_line
-        {
-            self.lines.leave(link, line);
+        if let Link::Receiver(receiver) = &gone {
+            if let Some(line) = receiver.in_line {
+                self.lines.leave(link, line);
+            }
+            self.share.forget_want();
         }
         Some(gone)
     }
@@ -296,8 +297,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         self.stand_in_line(link, obstacle);
         let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
         let Reading::Here { batch, sent, receiver, .. } = &found.state else { return };
-        let rest: usize = batch.events().skip(*sent).map(|event| event.message.len()).sum();
-        let (before, bytes) = (found.held.get(), receiver.ahead_bytes() + rest);
+        // The frame is kept whole; as long as more of it lies ahead it is counted there.
+        let (before, bytes) = (found.held.get(), receiver.ahead_bytes().max(batch.memory()));
         let fits = self.held.get() - before + bytes <= HELD_BYTES && !self.share.waits();
         if matches!(obstacle, Sent::Blocked(Blocked::Room)) && fits {
             found.held.set(bytes);

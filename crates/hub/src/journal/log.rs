@@ -114,12 +114,24 @@ impl Log {
     }
 
     /// Frames of a partition from the cursor on, about as much as the budget says; none at the end of the log.
-    /// What cannot be read is reported and passed over.
-    pub(crate) fn read(&self, partition: u32, cursor: &mut Cursor, budget: usize) -> io::Result<Vec<Frame>> {
-        self.despite_damage(|| self.try_read(partition, cursor, budget))
+    /// What cannot be read is reported and passed over. `loading` hears of the bytes before they are read.
+    pub(crate) fn read(
+        &self,
+        partition: u32,
+        cursor: &mut Cursor,
+        budget: usize,
+        loading: &mut dyn FnMut(usize),
+    ) -> io::Result<Vec<Frame>> {
+        self.despite_damage(|| self.try_read(partition, cursor, budget, loading))
     }
 
-    fn try_read(&self, partition: u32, cursor: &mut Cursor, budget: usize) -> io::Result<Vec<Frame>> {
+    fn try_read(
+        &self,
+        partition: u32,
+        cursor: &mut Cursor,
+        budget: usize,
+        loading: &mut dyn FnMut(usize),
+    ) -> io::Result<Vec<Frame>> {
         loop {
             let segment = match &cursor.segment {
                 Some(segment) => segment.clone(),
@@ -137,7 +149,7 @@ impl Log {
             }
             // Looked for before the segment is read: one that is there now was sealed with all that it will hold.
             let behind = self.entries().iter().find(|entry| entry.number > segment.number).cloned();
-            let found = segment.read(partition, cursor.next, budget)?;
+            let found = segment.read(partition, cursor.next, budget, loading)?;
             for damage in found.damage {
                 cursor.lost += damage.count(partition);
                 self.damage.report(damage);

@@ -91,8 +91,14 @@ impl Segment {
     }
 
     /// The frames of a partition from this number on, about as much as the budget says and at least one;
-    /// none if there is none in this segment.
-    pub(crate) fn read(&self, partition: u32, from: u64, budget: usize) -> io::Result<Found> {
+    /// none if there is none in this segment. `loading` hears how many bytes that makes in all, before each frame.
+    pub(crate) fn read(
+        &self,
+        partition: u32,
+        from: u64,
+        budget: usize,
+        loading: &mut dyn FnMut(usize),
+    ) -> io::Result<Found> {
         let index = self.index();
         let limit = self.end();
         let end = index.state(partition).next;
@@ -127,6 +133,7 @@ impl Segment {
                     continue;
                 }
                 window.typical = header.frame_length();
+                loading(taken + header.payload_length as usize);
                 let payload = window.bytes(start + FRAME_HEADER as u64, header.payload_length as usize, 0)?;
                 let events = found.next.max(header.first)..header.end();
                 if payload.len() != header.payload_length as usize
@@ -166,7 +173,7 @@ impl Segment {
         };
         let Some(mut from) = mark else { return Ok(None) };
         loop {
-            let found = self.read(partition, from, CHUNK as usize)?;
+            let found = self.read(partition, from, CHUNK as usize, &mut |_| ())?;
             if let Some(frame) = found.frames.iter().find(|frame| frame.enqueued_at >= time) {
                 return Ok(Some(frame.first));
             }

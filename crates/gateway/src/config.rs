@@ -79,16 +79,17 @@ pub struct GatewayLimits {
     /// Bytes of events that one connection may have on their way to the disk before nothing more is read
     /// from it; [`DEFAULT_BYTES_IN_FLIGHT`].
     pub bytes_in_flight: usize,
-    /// Bytes that all connections together keep for their peers: deliveries of which the end has not come,
-    /// events on their way to the disk, what was read from the log, and output that is not read;
+    /// Bytes that all connections together keep for their peers: deliveries of which the end has not come, answers that
+    /// are not taken, events on their way to the disk, what was read from the log, and output that is not read;
     /// [`DEFAULT_BUFFERED_BYTES`]. When that is used up, nothing more is read from those who keep more than
-    /// their part, and the connection with the oldest incomplete message is closed. Those who keep little are
+    /// their part, and the connection with the oldest incomplete message or answer is closed. Those who keep little are
     /// not concerned. A connection's first 16 KiB do not count.
     pub buffered_bytes: usize,
     /// For the next part of a delivery of which the end has not come; then its link is detached;
     /// [`DEFAULT_TIME_TO_FINISH`]. All of it may take ten times as long.
     pub time_to_finish: Duration,
-    /// For a peer to read anything, while something waits for it; [`DEFAULT_TIME_TO_READ`].
+    /// For a peer to read anything, while something waits for it, or to take an answer from a link; then that link is
+    /// detached; [`DEFAULT_TIME_TO_READ`].
     pub time_to_read: Duration,
     /// Tokens that a connection may put for different things; [`DEFAULT_TOKENS`].
     pub tokens: usize,

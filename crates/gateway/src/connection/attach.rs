@@ -70,7 +70,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             (Some(node), Role::Receiver) => {
                 let target = attach.target.as_ref().and_then(|target| target.address.clone());
                 self.accept(link, &attach, LARGEST_REQUEST, []);
-                let reply = ReplyLink { node, session, target, waiting: VecDeque::new() };
+                let reply =
+                    ReplyLink { node, session, target, waiting: VecDeque::new(), waiting_since: None };
                 self.links.insert(link, Link::Reply(reply));
             }
             (None, Role::Sender) => {

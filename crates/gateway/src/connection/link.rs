@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ephor_amqp::connection::SessionId;
 use ephor_core::ids::{HubName, PartitionId};
+use ephor_core::time::Monotonic;
 use ephor_hub::{Hub, HubReceiver, Lookout, Producer, StoredBatch};
 use ephor_wire::address::Address;
 use ephor_wire::annotations::RuntimeMetrics;
@@ -54,6 +55,8 @@ pub(super) struct ReplyLink {
     pub(super) target: Option<String>,
     /// Answers that wait for credit.
     pub(super) waiting: VecDeque<Vec<u8>>,
+    /// Since when, or since the peer last took one.
+    pub(super) waiting_since: Option<Monotonic>,
 }
 
 pub(super) struct SenderLink {

@@ -11,13 +11,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     /// back as soon as anything has to wait.
     pub(super) fn account(&mut self) {
         let kept = self.bytes_in_flight
-            + self.waiting_bytes
+            + self.answers.bytes
             + self.held.get()
             + self.reading.get()
             + self.scratch.capacity();
         let buffered = self.driver.connection().buffered();
-        let since = buffered.oldest.map(|oldest| self.began + oldest);
-        let usage = Usage { bytes: buffered.bytes + kept, unended: buffered.unended, since };
+        let since = [buffered.oldest.map(|oldest| self.began + oldest), self.answers.oldest()];
+        let since = since.into_iter().flatten().min();
+        let unended = buffered.unended + self.answers.bytes;
+        let usage = Usage { bytes: buffered.bytes + kept, unended, since };
         let keeps_too_much = self.share.tell(usage);
         let waits = self.share.waits();
         let many_in_flight = self.bytes_in_flight >= self.may_be_in_flight();
@@ -30,14 +32,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// Goes because its deliveries that have not ended take what others need.
+    /// Goes because its deliveries that have not ended, or answers that it does not take, take what others need.
     pub(super) async fn go_for_others(self) {
         if let Some(muffled) = self.shared.noise.hoarders.hear(self.shared.environment.now()) {
             let (peer, tracking, limits) = (self.peer, &self.tracking, &self.shared.limits);
-            tracing::warn!(%peer, tracking, buffered_bytes = limits.buffered_bytes, muffled, "closed the connection with the oldest incomplete message: `buffered_bytes` is used up");
+            tracing::warn!(%peer, tracking, buffered_bytes = limits.buffered_bytes, muffled, "closed the connection with the oldest incomplete message or answer that was not taken: `buffered_bytes` is used up");
         }
-        let text = "The server is out of memory for incomplete messages, and this connection held the oldest. \
-                    Reconnect and send it again.";
+        let text = "The server is out of memory for incomplete messages and answers that are not taken, and this \
+                    connection held the oldest. Reconnect and send it again.";
         // Every client reconnects after this one; a limit that is exceeded most of them take for final.
         self.go(Error::new(condition::CONNECTION_FORCED, text)).await;
     }

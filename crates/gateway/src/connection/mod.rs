@@ -21,9 +21,11 @@
 //! | `tally.rs` | sums of what is kept |
 //! | `memory.rs` | what the peer takes of what all share, and what follows from that |
 //! | `requests.rs` | `$cbs` and `$management` |
+//! | `answers.rs` | their answers, until the peer takes them |
 //! | `ending.rs` | senders whose hub is gone |
 //! | `link.rs` | what is known of a link |
 
+mod answers;
 mod attach;
 mod draining;
 mod ending;
@@ -64,6 +66,7 @@ use crate::admission::Ticket;
 use crate::budget::Share;
 use crate::gateway::Shared;
 use crate::refusals::{self, tracked};
+use answers::WaitingAnswers;
 use lines::{Line, Lines};
 use link::Link;
 pub(crate) use log_reads::LOG_READS_AT_ONCE;
@@ -107,7 +110,7 @@ pub(crate) struct Conversation<S> {
     /// What receivers keep of what they have read from the log.
     held: Tally,
     /// Answers that wait for credit.
-    waiting_bytes: usize,
+    answers: WaitingAnswers,
     /// Links whose answers wait for room or a window.
     blocked_replies: BTreeSet<LinkId>,
     /// Receivers whose peer wants its credit used up or back, and that may have come to that.
@@ -168,7 +171,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             log_readers: Vec::new(),
             reading: Tally::default(),
             held: Tally::default(),
-            waiting_bytes: 0,
+            answers: WaitingAnswers::default(),
             blocked_replies: BTreeSet::new(),
             draining: BTreeSet::new(),
             scratch: Vec::new(),
@@ -327,6 +330,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         self.asked.clear();
         self.log_readers.clear();
         self.blocked_replies.clear();
+        self.answers = WaitingAnswers::default();
         self.draining.clear();
     }
 

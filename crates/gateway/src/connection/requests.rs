@@ -17,6 +17,7 @@ use futures_util::FutureExt;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Conversation;
+use super::answers::WaitingAnswers;
 use super::link::{Link, Node, ReplyLink, RequestLink};
 use super::sending::{AROUND_A_DELIVERY, Done};
 use crate::facts::identity;
@@ -28,9 +29,6 @@ const MOST_WAITING: usize = 64;
 /// All answers of a connection that wait for credit, in bytes.
 const WAITING_BYTES: usize = 1 << 20;
 const WAITING_BYTES_OF_A_STRANGER: usize = 32 << 10;
-
-/// What an answer takes beside its message, roughly.
-const AROUND_AN_ANSWER: usize = 128;
 
 /// Requests are granted anew when so many are left.
 const LOW_CREDIT: u32 = 25;
@@ -153,9 +151,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             return tracing::debug!(peer = %self.peer, node = ?reply.node, "nobody takes the answer to a request");
         };
         let Some(Link::Reply(link)) = self.links.get_mut(&id) else { return };
-        let bytes = reply.message.len() + AROUND_AN_ANSWER;
+        let bytes = WaitingAnswers::size(&reply.message);
         let most = if self.ticket.is_admitted() { WAITING_BYTES } else { WAITING_BYTES_OF_A_STRANGER };
-        if link.waiting.len() >= MOST_WAITING || self.waiting_bytes + bytes > most {
+        if link.waiting.len() >= MOST_WAITING || self.answers.bytes + bytes > most {
             let waiting = link.waiting.len();
             let text = format!(
                 "{waiting} answers wait for credit on this link, and more on others: take them first."
@@ -164,35 +162,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             return self.detach(id, Refusal::new(Condition::ResourceLimitExceeded, text));
         }
         link.waiting.push_back(reply.message);
-        self.waiting_bytes += bytes;
+        self.answers.bytes += bytes;
         self.send_replies(id);
-    }
-
-    /// The answers of a link that goes wait no longer.
-    pub(super) fn forget_answers(&mut self, id: LinkId) {
-        self.blocked_replies.remove(&id);
-        if let Some(Link::Reply(link)) = self.links.get_mut(&id) {
-            let bytes = link.waiting.drain(..).map(|message| message.len() + AROUND_AN_ANSWER).sum::<usize>();
-            self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
-        }
     }
 
     /// Sends the answers that wait, as far as there is credit.
     pub(super) fn send_replies(&mut self, id: LinkId) {
         let Some(Link::Reply(link)) = self.links.get_mut(&id) else { return };
         let connection = self.driver.connection();
+        let mut taken = false;
         while let Some(message) = link.waiting.front() {
             match connection.send(id, 0, true, &[message]) {
                 Sent::Sent(_) => {
-                    self.waiting_bytes = self.waiting_bytes.saturating_sub(message.len() + AROUND_AN_ANSWER);
+                    let bytes = WaitingAnswers::size(message);
+                    self.answers.bytes = self.answers.bytes.saturating_sub(bytes);
                     link.waiting.pop_front();
+                    taken = true;
                 }
                 Sent::Blocked(Blocked::Room | Blocked::Window) => {
                     self.blocked_replies.insert(id);
-                    return;
+                    break;
                 }
                 // It hears of credit by itself.
-                Sent::Blocked(_) => return,
+                Sent::Blocked(_) => break,
                 Sent::Gone => {
                     self.forget_answers(id);
                     self.forget_link(id);
@@ -200,5 +192,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 }
             }
         }
+        self.note_waiting(id, taken);
     }
 }

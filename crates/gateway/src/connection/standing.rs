@@ -137,7 +137,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let authorize = (!self.ticket.is_admitted()).then_some(self.authorize_by);
         let of_a_hub = |link: &Link| matches!(link, Link::Receiver(_) | Link::Sender(_));
         let look = self.links.values().any(of_a_hub).then(|| now + LOOK_AFTER);
-        let wanted = [expiry, authorize, look].into_iter().flatten().min();
+        let wanted = [expiry, authorize, look, self.answers_due()].into_iter().flatten().min();
         match (wanted, &self.timer) {
             (None, _) => self.timer = None,
             // One that is early only looks, and is set again.
@@ -156,6 +156,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             self.driver.connection().close(Some(Error::new(condition::UNAUTHORIZED_ACCESS, text)));
             return;
         }
+        self.give_up_late_answers();
         let at = self.moment();
         let mut over = Vec::new();
         for (id, link) in &mut self.links {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
 
 mod access;
+mod answers;
 mod client;
 #[path = "../../../hub/tests/common/faulty_files.rs"]
 mod faulty_files;

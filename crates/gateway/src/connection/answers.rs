@@ -1,0 +1,97 @@
+//! Answers that wait until the peer takes them: how much they are, and since when.
+//!
+//! Only the peer can end this wait, by credit. So what waits counts as deliveries do that have not ended, and a link on
+//! which nothing is taken for `time_to_read` is detached.
+
+use std::collections::BTreeSet;
+
+use ephor_amqp::connection::LinkId;
+use ephor_core::time::Monotonic;
+use ephor_wire::condition::{Condition, Refusal};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::Conversation;
+use super::link::Link;
+
+/// What an answer takes beside its message, roughly.
+const AROUND_AN_ANSWER: usize = 128;
+
+/// The answers of a connection that wait.
+#[derive(Debug, Default)]
+pub(super) struct WaitingAnswers {
+    /// All of them, in bytes.
+    pub(super) bytes: usize,
+    /// The links that have some, by when the peer last took one, or the first began to wait.
+    by_age: BTreeSet<(Monotonic, LinkId)>,
+}
+
+impl WaitingAnswers {
+    /// What an answer takes.
+    pub(super) fn size(message: &[u8]) -> usize {
+        message.len() + AROUND_AN_ANSWER
+    }
+
+    /// Since when nothing has been taken where that is longest.
+    pub(super) fn oldest(&self) -> Option<Monotonic> {
+        self.by_age.first().map(|(since, _)| *since)
+    }
+
+    fn change(&mut self, link: LinkId, from: Option<Monotonic>, to: Option<Monotonic>) {
+        if let Some(from) = from {
+            self.by_age.remove(&(from, link));
+        }
+        if let Some(to) = to {
+            self.by_age.insert((to, link));
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
+    /// Notes since when answers of a link wait, after the peer took some or none.
+    pub(super) fn note_waiting(&mut self, id: LinkId, taken: bool) {
+        let Some(Link::Reply(link)) = self.links.get_mut(&id) else { return };
+        let before = link.waiting_since;
+        link.waiting_since = match before {
+            _ if link.waiting.is_empty() => None,
+            Some(since) if !taken => Some(since),
+            _ => Some(self.shared.environment.now()),
+        };
+        if link.waiting_since != before {
+            self.answers.change(id, before, link.waiting_since);
+            self.look_at_timer |= before.is_none();
+        }
+    }
+
+    /// The answers of a link that goes wait no longer.
+    pub(super) fn forget_answers(&mut self, id: LinkId) {
+        self.blocked_replies.remove(&id);
+        if let Some(Link::Reply(link)) = self.links.get_mut(&id) {
+            let bytes = link.waiting.drain(..).map(|message| WaitingAnswers::size(&message)).sum::<usize>();
+            self.answers.bytes = self.answers.bytes.saturating_sub(bytes);
+            self.note_waiting(id, false);
+        }
+    }
+
+    /// When the next link has waited too long.
+    pub(super) fn answers_due(&self) -> Option<Monotonic> {
+        Some(self.answers.oldest()? + self.shared.limits.time_to_read)
+    }
+
+    /// Detaches links on which answers have waited too long.
+    pub(super) fn give_up_late_answers(&mut self) {
+        let (now, patience) = (self.shared.environment.now(), self.shared.limits.time_to_read);
+        while let Some((since, id)) = self.answers.by_age.first().copied()
+            && since + patience <= now
+        {
+            let text = format!(
+                "Answers have waited for {patience:?} on this link, and none was taken. Attach it again, and grant \
+                 credit for the answers before you ask."
+            );
+            self.forget_answers(id);
+            // In any case: this must come to an end.
+            self.answers.change(id, Some(since), None);
+            // Clients attach again after this one.
+            self.detach(id, Refusal::new(Condition::DetachForced, text));
+        }
+    }
+}

@@ -15,8 +15,10 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ephor_core::time::Monotonic;
+use ephor_core::time::{Clock, Monotonic};
 use tokio::sync::Notify;
+
+use crate::noise::Muffler;
 
 /// A connection that keeps less is not counted, and smaller changes are not told: what every connection costs,
 /// whatever it does.
@@ -34,12 +36,22 @@ pub(crate) struct Usage {
 }
 
 /// The memory of a gateway's connections.
-#[derive(Debug)]
 pub(crate) struct Budget {
     most: usize,
     state: Mutex<State>,
     /// Rings when there is room, or more of it.
     relief: Notify,
+    clock: Arc<dyn Clock>,
+    noise: Muffler,
+}
+
+/// A change that people are told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pressure {
+    /// Nothing more may be kept by those who keep much.
+    Full,
+    /// There is room for all again.
+    Room,
 }
 
 #[derive(Debug, Default)]
@@ -49,6 +61,10 @@ struct State {
     /// How much of that is deliveries that have not ended, of those who were not told to go.
     unended: usize,
     holders: BTreeMap<u64, Holder>,
+    /// It was full, and there has not been much room since.
+    full: bool,
+    /// People were told so.
+    warned: bool,
 }
 
 #[derive(Debug)]
@@ -58,9 +74,16 @@ struct Holder {
     leaving: bool,
 }
 
+impl std::fmt::Debug for Budget {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Budget").field("most", &self.most).finish_non_exhaustive()
+    }
+}
+
 impl Budget {
-    pub(crate) fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most, state: Mutex::default(), relief: Notify::new() })
+    pub(crate) fn new(most: usize, clock: Arc<dyn Clock>) -> Arc<Self> {
+        let (state, relief, noise) = (Mutex::default(), Notify::new(), Muffler::default());
+        Arc::new(Self { most, state, relief, clock, noise })
     }
 
     /// A connection came.
@@ -93,6 +116,8 @@ impl Budget {
         }
         let waits = state.must_wait(usage.bytes, 0, self.most);
         let relieved = state.used < before && state.used < self.most;
+        let is_full = state.used >= self.most;
+        self.note_pressure(&mut state, is_full);
         drop(state);
         // Whoever wants much waits until much is free, so each of them looks for itself.
         if relieved {
@@ -100,9 +125,57 @@ impl Budget {
         }
         waits
     }
+
+    /// Whether one that keeps so much may keep so much more.
+    fn may_keep(&self, bytes: usize, more: usize) -> bool {
+        let mut state = self.lock();
+        let must_wait = state.must_wait(bytes, more, self.most);
+        self.note_pressure(&mut state, must_wait);
+        !must_wait
+    }
+
+    /// Tells people when memory is used up, and when there is room again.
+    fn note_pressure(&self, state: &mut State, is_full: bool) {
+        let (used, most, connections) = (state.used, self.most, state.holders.len());
+        match state.pressure(is_full, most) {
+            None => {}
+            Some(Pressure::Full) => {
+                if let Some(muffled) = self.noise.hear(self.clock.now()) {
+                    state.warned = true;
+                    tracing::warn!(used, buffered_bytes = most, connections, muffled, "{FULL}");
+                }
+            }
+            Some(Pressure::Room) => {
+                if std::mem::take(&mut state.warned) {
+                    tracing::info!(used, buffered_bytes = most, connections, "{ROOM}");
+                }
+            }
+        }
+    }
 }
 
+const FULL: &str = "the memory for all connections is used up: nothing more is read from those who keep more than their share, \
+                    and the connection with the oldest incomplete message may be closed. Look for clients that send faster \
+                    than the disk or do not read, or raise `buffered_bytes`";
+const ROOM: &str = "there is memory for all connections again";
+
 impl State {
+    /// Whether that is news. There is room again when a quarter is free: full and not full take turns quickly.
+    fn pressure(&mut self, is_full: bool, most: usize) -> Option<Pressure> {
+        let is_over = self.used <= most - most / 4;
+        match self.full {
+            false if is_full => {
+                self.full = true;
+                Some(Pressure::Full)
+            }
+            true if !is_full && is_over => {
+                self.full = false;
+                Some(Pressure::Room)
+            }
+            _ => None,
+        }
+    }
+
     fn set(&mut self, number: u64, usage: Usage, evicted: &Arc<Notify>) {
         if let Some(before) = self.holders.get_mut(&number) {
             self.used -= before.usage.bytes;
@@ -174,7 +247,7 @@ impl Share {
 
     /// Whether it may keep so much more. If not, it has to wait until it is relieved, whatever it tells meanwhile.
     pub(crate) fn admit(&mut self, more: usize) -> bool {
-        if self.waits || self.budget.lock().must_wait(self.told.bytes, more, self.budget.most) {
+        if self.waits || !self.budget.may_keep(self.told.bytes, more) {
             // Those who are refused now stand behind the first.
             if self.wanted == 0 {
                 self.wanted = more.max(1);

@@ -118,7 +118,7 @@ impl Gateway {
             admission: Admission::new(limits.connections, limits.unauthenticated),
             producers: Producers::default(),
             noise: Noise::default(),
-            budget: Budget::new(limits.buffered_bytes),
+            budget: Budget::new(limits.buffered_bytes, environment.clone()),
             totals: SharedLimits {
                 sessions: SharedLimit::new(limits.total_sessions),
                 links: SharedLimit::new(limits.total_links),

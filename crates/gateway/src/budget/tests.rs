@@ -2,11 +2,16 @@
 
 use std::time::Duration;
 
+use ephor::environment::SystemClock;
 use futures_util::FutureExt;
 
 use super::*;
 
 const KIB: usize = 1 << 10;
+
+fn budget() -> Arc<Budget> {
+    Budget::new(1_000 * KIB, Arc::new(SystemClock))
+}
 
 fn at(seconds: u64) -> Monotonic {
     Monotonic::default() + Duration::from_secs(seconds)
@@ -30,7 +35,7 @@ fn is_relieved(share: &Share) -> bool {
 
 #[test]
 fn whoever_keeps_more_than_its_part_waits_and_those_who_keep_little_do_not() {
-    let budget = Budget::new(1_000 * KIB);
+    let budget = budget();
     let (mut large, mut small) = (budget.share(), budget.share());
     assert!(!large.tell(keeps(900 * KIB)));
     assert!(!small.tell(keeps(100 * KIB)));
@@ -45,7 +50,7 @@ fn whoever_keeps_more_than_its_part_waits_and_those_who_keep_little_do_not() {
 
 #[test]
 fn whose_delivery_has_been_unended_for_longest_goes_and_one_at_a_time() {
-    let budget = Budget::new(1_000 * KIB);
+    let budget = budget();
     let mut hoarders: Vec<_> = (0..4).map(|_| budget.share()).collect();
     for (since, share) in hoarders.iter_mut().enumerate().skip(1) {
         share.tell(hoards(300 * KIB, since as u64));
@@ -61,7 +66,7 @@ fn whose_delivery_has_been_unended_for_longest_goes_and_one_at_a_time() {
 
 #[test]
 fn whoever_keeps_less_than_its_part_never_goes_however_old_its_delivery_is() {
-    let budget = Budget::new(1_000 * KIB);
+    let budget = budget();
     let (mut old, mut hoarder) = (budget.share(), budget.share());
     old.tell(hoards(100 * KIB, 1));
     assert!(hoarder.tell(hoards(1_000 * KIB, 5)));
@@ -71,7 +76,7 @@ fn whoever_keeps_less_than_its_part_never_goes_however_old_its_delivery_is() {
 
 #[test]
 fn what_gets_less_by_itself_is_waited_for_and_costs_nobody_its_connection() {
-    let budget = Budget::new(1_000 * KIB);
+    let budget = budget();
     let mut shares: Vec<_> = (0..10).map(|_| budget.share()).collect();
     for share in &mut shares {
         share.tell(keeps(150 * KIB));
@@ -82,7 +87,7 @@ fn what_gets_less_by_itself_is_waited_for_and_costs_nobody_its_connection() {
 
 #[test]
 fn what_would_be_too_much_is_waited_for_before_it_is_kept() {
-    let budget = Budget::new(1_000 * KIB);
+    let budget = budget();
     let (mut one, mut other) = (budget.share(), budget.share());
     other.tell(keeps(900 * KIB));
     assert!(one.admit(50 * KIB), "there is room");
@@ -99,7 +104,7 @@ fn what_would_be_too_much_is_waited_for_before_it_is_kept() {
 
 #[test]
 fn whoever_is_refused_is_relieved_later_even_if_there_was_room_when_it_asked() {
-    let budget = Budget::new(1_000 * KIB);
+    let budget = budget();
     let (mut one, mut other) = (budget.share(), budget.share());
     other.tell(keeps(400 * KIB));
     assert!(one.tell(keeps(600 * KIB)));
@@ -114,7 +119,7 @@ fn whoever_is_refused_is_relieved_later_even_if_there_was_room_when_it_asked() {
 
 #[test]
 fn deliveries_that_take_less_than_half_cost_nobody_its_connection() {
-    let budget = Budget::new(1_000 * KIB);
+    let budget = budget();
     let (mut honest, mut others) = (budget.share(), [budget.share(), budget.share()]);
     for other in &mut others {
         other.tell(keeps(450 * KIB));
@@ -127,7 +132,7 @@ fn deliveries_that_take_less_than_half_cost_nobody_its_connection() {
 
 #[test]
 fn a_thousand_who_keep_next_to_nothing_are_not_counted() {
-    let budget = Budget::new(1_000 * KIB);
+    let budget = budget();
     let mut shares: Vec<_> = (0..1_000).map(|_| budget.share()).collect();
     assert!(!shares.iter_mut().any(|share| share.tell(keeps(GRAIN - 1))));
     assert_eq!(budget.used(), 0);
@@ -135,7 +140,7 @@ fn a_thousand_who_keep_next_to_nothing_are_not_counted() {
 
 /// Two that have nearly all of it together, the first more than its part.
 fn nearly_full() -> (Arc<Budget>, Share, Share) {
-    let budget = Budget::new(1_000 * KIB);
+    let budget = budget();
     let (mut one, mut other) = (budget.share(), budget.share());
     assert!(!one.tell(keeps(520 * KIB)) && !other.tell(keeps(380 * KIB)));
     (budget, one, other)
@@ -172,4 +177,67 @@ fn whoever_only_wants_to_keep_more_is_read_from() {
     let (_budget, mut one, _other) = nearly_full();
     assert!(!one.admit(400 * KIB) && one.waits());
     assert!(!one.tell(keeps(520 * KIB)), "it keeps no more than before, and that was not too much");
+}
+
+/// What is logged, as text.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    fn take(&self) -> Vec<String> {
+        let text = String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn people_hear_once_that_memory_is_used_up_and_once_that_there_is_room() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let log = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
+    tracing::subscriber::with_default(log.finish(), || {
+        let (_budget, mut one, mut other) = nearly_full();
+        assert_eq!(lines.take(), [""; 0]);
+        one.tell(keeps(700 * KIB));
+        let said = lines.take();
+        assert!(said.len() == 1 && said[0].contains(" WARN "), "{said:?}");
+        for part in ["used=1105920", "buffered_bytes=1024000", "connections=2", "raise `buffered_bytes`"] {
+            assert!(said[0].contains(part), "{said:?}");
+        }
+        // Full and not full take turns, and whoever would keep more is refused.
+        for _ in 0..100 {
+            one.tell(keeps(400 * KIB));
+            one.tell(keeps(700 * KIB));
+            assert!(!one.admit(100 * KIB));
+            one.take_relief();
+        }
+        assert_eq!(lines.take(), [""; 0]);
+        other.tell(keeps(0));
+        let said = lines.take();
+        assert!(said.len() == 1 && said[0].contains(" INFO ") && said[0].contains("again"), "{said:?}");
+        // Whoever is refused because of what it would keep finds it full as well.
+        assert!(!one.tell(keeps(700 * KIB)) && !other.tell(keeps(290 * KIB)));
+        assert!(!one.admit(100 * KIB));
+        assert_eq!(lines.take().len(), 1);
+        // It goes, and with it what it kept; as often as somebody likes.
+        drop(one);
+        assert_eq!(lines.take().len(), 1);
+        for _ in 0..1_000 {
+            other.tell(keeps(1_000 * KIB));
+            other.tell(keeps(0));
+        }
+        let said = lines.take();
+        assert!(said.len() <= 10, "{} lines", said.len());
+    });
 }

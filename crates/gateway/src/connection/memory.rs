@@ -1,9 +1,11 @@
 //! What a connection takes of what all share, and what follows when that is used up.
 
+use ephor_amqp::connection::{Blocked, Sent};
 use ephor_amqp::performative::{Error, condition};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Conversation;
+use super::link::{Link, Reading};
 use crate::budget::Usage;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
@@ -29,6 +31,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             self.scratch = Vec::new();
             self.driver.connection().release_memory();
             self.give_back_what_is_held();
+        }
+    }
+
+    /// Those who keep what they have read, and may not send it, give it back: others need the room.
+    fn give_back_what_is_held(&mut self) {
+        let mut here = Vec::new();
+        for (id, link) in &mut self.links {
+            match link {
+                Link::Receiver(found) if found.held.get() > 0 => match &found.state {
+                    // It comes by, and finds that it has to.
+                    Reading::Idle { .. } => found.go_on(),
+                    Reading::Here { .. } => here.push(*id),
+                    Reading::Away(_) | Reading::Nowhere => {}
+                },
+                _ => {}
+            }
+        }
+        for link in here {
+            self.hold_back(link, &Sent::Blocked(Blocked::Room));
         }
     }
 

@@ -293,7 +293,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     }
 
     /// The rest cannot go out now. It is kept if there will be room for it soon, and otherwise given back.
-    fn hold_back(&mut self, link: LinkId, obstacle: &Sent) {
+    pub(super) fn hold_back(&mut self, link: LinkId, obstacle: &Sent) {
         self.stand_in_line(link, obstacle);
         let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
         let Reading::Here { batch, sent, receiver, .. } = &found.state else { return };
@@ -314,25 +314,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 found.state = state;
                 self.look_if_drained(link);
             }
-        }
-    }
-
-    /// Those who keep what they have read, and may not send it, give it back: others need the room.
-    pub(super) fn give_back_what_is_held(&mut self) {
-        let mut here = Vec::new();
-        for (id, link) in &mut self.links {
-            match link {
-                Link::Receiver(found) if found.held.get() > 0 => match &found.state {
-                    // It comes by, and finds that it has to.
-                    Reading::Idle { .. } => found.go_on(),
-                    Reading::Here { .. } => here.push(*id),
-                    Reading::Away(_) | Reading::Nowhere => {}
-                },
-                _ => {}
-            }
-        }
-        for link in here {
-            self.hold_back(link, &Sent::Blocked(Blocked::Room));
         }
     }
 

@@ -138,18 +138,16 @@ impl Budget {
     fn note_pressure(&self, state: &mut State, is_full: bool) {
         let (used, most, connections) = (state.used, self.most, state.holders.len());
         match state.pressure(is_full, most) {
-            None => {}
             Some(Pressure::Full) => {
                 if let Some(muffled) = self.noise.hear(self.clock.now()) {
                     state.warned = true;
                     tracing::warn!(used, buffered_bytes = most, connections, muffled, "{FULL}");
                 }
             }
-            Some(Pressure::Room) => {
-                if std::mem::take(&mut state.warned) {
-                    tracing::info!(used, buffered_bytes = most, connections, "{ROOM}");
-                }
+            Some(Pressure::Room) if std::mem::take(&mut state.warned) => {
+                tracing::info!(used, buffered_bytes = most, connections, "{ROOM}");
             }
+            Some(Pressure::Room) | None => {}
         }
     }
 }

@@ -16,6 +16,7 @@ use bytes::BytesMut;
 use super::Connection;
 use super::dispatch::{Handled, Violation};
 use super::event::Event;
+use super::memory::Refused;
 use super::sending::Unfinished;
 use super::session::Handle;
 use super::slots::{LinkId, SessionId};
@@ -71,6 +72,8 @@ pub(super) struct Link {
     pub(super) unsettled_in: usize,
     pub(super) incoming: Option<Incomplete>,
     pub(super) outgoing: Option<Unfinished>,
+    /// Its last message was refused because of rests of others.
+    pub(super) refused: Option<Refused>,
     /// Its place among the links of all connections.
     _permit: Permit,
 }
@@ -278,6 +281,7 @@ impl Connection {
             unsettled_in: 0,
             incoming: None,
             outgoing: None,
+            refused: None,
             _permit: permit,
         });
         if let Some(session) = self.sessions.get_mut(session) {

@@ -29,6 +29,7 @@
 //! | `refusing.rs` | sessions and links for which all connections together have no place |
 //! | `flow.rs` | windows and credit, both ways |
 //! | `sending.rs`, `receiving.rs` | messages, and what becomes of them |
+//! | `memory.rs` | whether there is memory for the rest of a message |
 //! | `held.rs` | deliveries that have begun and not ended: how much, and for how long |
 //! | `clock.rs` | heartbeats and patience |
 //! | `output.rs` | bytes on their way, and when they are too many |
@@ -41,6 +42,7 @@ mod flow;
 mod handshake;
 mod held;
 mod link;
+mod memory;
 mod output;
 mod receiving;
 mod refusing;

@@ -11,7 +11,8 @@ use std::time::Duration;
 use super::Connection;
 use super::event::{Blocked, Event, Sent};
 use super::link::LinkState;
-use super::output::{Fit, Output};
+use super::memory::{Memory, Refused};
+use super::output::Output;
 use super::session::Session;
 use super::slots::{LinkId, SessionId};
 use crate::performative::{Disposition, MAX_TRANSFER_HEAD, Outcome, Role, TransferHead, write_transfer_head};
@@ -81,23 +82,20 @@ impl Connection {
         } else {
             let frames = Frames { handle: found.handle, settled, most: self.transfer_frame };
             let needed = total / (self.transfer_frame - MAX_TRANSFER_HEAD) + 1;
-            let full = self.held.outgoing_bytes > 0
-                && self.held.outgoing_bytes.saturating_add(total) > self.config.limits.incomplete;
-            if full {
-                let has_window = needed <= session.peer_window as usize;
-                match has_window.then(|| self.output.fit(total + needed * MAX_TRANSFER_HEAD)) {
-                    Some(Fit::Now) => {}
-                    Some(Fit::Later) => {
-                        self.output.wanted = true;
-                        return Sent::Blocked(Blocked::Room);
-                    }
-                    // The output takes it bit by bit. The peer may close its window midway, so only one may begin.
-                    Some(Fit::Never) if self.held.beyond.is_none() => {}
-                    Some(Fit::Never) | None => {
-                        session.wanted = true;
-                        self.waiting_for_others.insert(session_id);
-                        return Sent::Blocked(Blocked::Window);
-                    }
+            let size = Refused { bytes: total, frames: needed };
+            let incomplete = self.config.limits.incomplete;
+            let memory = size.memory(&self.held, &self.output, session.peer_window, incomplete);
+            match memory {
+                Memory::Free | Memory::Beyond => found.refused = None,
+                Memory::NeedsRoom => {
+                    self.output.wanted = true;
+                    return Sent::Blocked(Blocked::Room);
+                }
+                Memory::NeedsOthers => {
+                    found.refused = Some(size);
+                    session.wanted = true;
+                    self.waiting_for_others.insert(session_id);
+                    return Sent::Blocked(Blocked::Window);
                 }
             }
             let written = write_frames(&mut self.output, session, frames, Some((id, format)), parts, total);
@@ -106,7 +104,7 @@ impl Connection {
                 let began = self.clock.now;
                 self.held.outgoing_bytes += bytes.len();
                 self.held.begin(link, began, self.config.limits.time_to_finish);
-                if full {
+                if memory == Memory::Beyond {
                     self.held.beyond = Some(link);
                 }
                 found.outgoing = Some(Unfinished { bytes, at: 0, settled, began });
@@ -134,7 +132,13 @@ impl Connection {
         if found.state != LinkState::Attached || found.role != Role::Sender {
             return Some(Sent::Gone);
         }
-        let Some(session) = self.sessions.get_mut(found.session) else { return Some(Sent::Gone) };
+        let (id, refused) = (found.session, found.refused);
+        let Some(session) = self.sessions.get_mut(id) else { return Some(Sent::Gone) };
+        // Nobody reads and copies the same message again to be told the same.
+        let needs_others = refused.is_some_and(|size| {
+            let (window, incomplete) = (session.peer_window, self.config.limits.incomplete);
+            size.memory(&self.held, &self.output, window, incomplete) == Memory::NeedsOthers
+        });
         let blocked = if found.credit == 0 {
             Blocked::Credit
         } else if self.output.is_congested() {
@@ -142,6 +146,10 @@ impl Connection {
             Blocked::Room
         } else if session.peer_window == 0 || session.unfinished.is_some() {
             session.wanted = true;
+            Blocked::Window
+        } else if needs_others {
+            session.wanted = true;
+            self.waiting_for_others.insert(id);
             Blocked::Window
         } else if !settled && session.unsettled_out.len() >= self.config.limits.unsettled {
             session.wanted = true;

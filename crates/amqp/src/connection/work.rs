@@ -128,6 +128,37 @@ fn whoever_was_refused_because_of_others_hears_when_those_are_gone() {
     }
 }
 
+#[test]
+fn whoever_was_refused_because_of_others_hears_it_again_before_it_has_read_its_message() {
+    let (mut server, links) = server();
+    server.config.limits.incomplete = 200_000;
+    let large: &[u8] = &[7; 150_000];
+    let may_send = |server: &mut Connection, links: &[LinkId]| {
+        links.iter().filter(|link| server.obstacle(**link, true).is_none()).count()
+    };
+    assert!(matches!(server.send(links[0], 0, true, &[large]), Sent::Sent(_)));
+    for link in &links[1..] {
+        assert_eq!(server.send(*link, 0, true, &[large]), Sent::Blocked(Blocked::Window));
+    }
+    assert_eq!(may_send(&mut server, &links[1..]), 0, "they would read their messages for nothing");
+    read_all(&mut server);
+    for gone in 0..3 {
+        // All are told that the rest is gone. The first who comes takes what is free, and the others hear that.
+        let events = tell(&mut server, &said(gone, |into| End { error: None }.write(into)));
+        let told = events.iter().filter(|event| matches!(event, Event::Window { .. })).count();
+        let next = usize::from(gone) + 1;
+        assert_eq!(told, links.len() - next);
+        assert!(matches!(server.send(links[next], 0, true, &[large]), Sent::Sent(_)));
+        assert_eq!(may_send(&mut server, &links[next + 1..]), 0);
+        read_all(&mut server);
+    }
+    // A window for all of it is enough as well.
+    let events = tell(&mut server, &flow(9, 0, 100));
+    assert!(events.iter().any(|event| matches!(event, Event::Window { .. })), "{events:?}");
+    assert_eq!(server.obstacle(links[9], true), None);
+    assert!(matches!(server.send(links[9], 0, true, &[large]), Sent::Sent(_)));
+}
+
 /// The first session keeps a rest that takes nearly all of the memory there is for rests; the others have a window.
 fn server_with_a_rest() -> (Connection, Vec<LinkId>) {
     let (mut server, links) = server();

@@ -14,6 +14,7 @@ use super::planted;
 use super::shared::{HostShared, loss_reason};
 use crate::error::{HostError, StoreCallError};
 use crate::options::PartitionManagerOptions;
+use crate::report::Reporter;
 
 /// The schedule of renewals: all leases at the interval, and in between only those with an unknown
 /// outcome.
@@ -180,8 +181,74 @@ async fn renew(shared: &HostShared, only: Option<&BTreeSet<PartitionId>>) -> Lef
         }
     }
     drop(slots);
-    for error in &errors {
-        shared.reporter.report(error);
-    }
+    report_unknown(&shared.reporter, &errors);
     Left::Some { unknown, retry_after }
+}
+
+/// Reports leases whose renewal is unknown: each to the handler and the metrics, but only the first one in the log. They
+/// have one cause, a store that did not answer in time, and there may be a thousand of them.
+fn report_unknown(reporter: &Reporter, errors: &[HostError]) {
+    let Some((first, others)) = errors.split_first() else { return };
+    reporter.report(first);
+    for error in others {
+        reporter.report_one_of_many(error);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use ephor_core::ids::GroupId;
+
+    use super::*;
+    use crate::options::ErrorHandler;
+
+    /// Collects the log.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_thousand_unknown_leases_reach_the_handler_and_are_one_line_in_the_log() {
+        let unknown = |partition| HostError::Store {
+            operation: "renew",
+            partition: Some(PartitionId(partition)),
+            failing_for: Duration::ZERO,
+            error: StoreCallError::Failed(Arc::new(StoreError::Unavailable("it hangs".into()))),
+        };
+        let errors: Vec<_> = (0..1_000).map(unknown).collect();
+        let reported = Arc::new(AtomicUsize::new(0));
+        let handler = {
+            let reported = told.clone();
+            move |_: &HostError| {
+                reported.fetch_add(1, Ordering::SeqCst);
+            }
+        };
+        let group = GroupId {
+            namespace: "local".parse().unwrap(),
+            hub: "homes".parse().unwrap(),
+            group: "$Default".parse().unwrap(),
+        };
+        let reporter =
+            Reporter::new(group, "host#0123456789abcdef".parse().unwrap(), Some(ErrorHandler::new(handler)));
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let log = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
+        tracing::subscriber::with_default(log.finish(), || report_unknown(&reporter, &errors));
+        let logged = lines.0.lock().unwrap().iter().filter(|byte| **byte == b'\n').count();
+        assert_eq!((reported.load(Ordering::SeqCst), logged), (1_000, 1));
+    }
 }

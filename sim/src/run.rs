@@ -77,7 +77,7 @@ impl Run {
         let hub = MemoryHub::new("homes", scenario.partitions)
             .expect("a valid name")
             .with_clock(Arc::new(handle.clock(Machine::WORLD)));
-        let judge = Judge::new(&handle, &history, &scenario, log_of(&hub));
+        let judge = Judge::new(&handle, &history, &scenario, log_of(&hub), store_clock);
         let judge = if guest.store.is_some() { judge.without_wakes() } else { judge };
         let bench = judge.clone();
         let mut store = MemoryStore::new(Arc::new(handle.clock(store_clock)))

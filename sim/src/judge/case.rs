@@ -137,8 +137,6 @@ pub(super) struct Case {
     pub(super) passed_over: Vec<Range<SequenceNumber>>,
     /// The logs that the hub had before, by their life.
     pub(super) earlier: BTreeMap<usize, EarlierLog>,
-    /// When somebody last asked its owner for it.
-    pub(super) asked_for_at: Option<Monotonic>,
     /// Where a person has moved it, until the store carries it out.
     pub(super) sought: Option<SequenceNumber>,
     /// The epoch that the last seek took: what older ones finish counts for nothing.

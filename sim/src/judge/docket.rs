@@ -9,6 +9,7 @@ use ephor_core::ids::LogId;
 use ephor_core::time::Monotonic;
 
 use super::case::Case;
+use super::draining::Draining;
 use super::stops::Stopping;
 use super::{Figures, Turn, Violation};
 use crate::executor::Machine;
@@ -32,6 +33,8 @@ pub(super) struct Seat {
     pub(super) wants: Vec<(Want, Monotonic)>,
     /// What it answers, and since when.
     pub(super) answers: Vec<(Answer, Monotonic)>,
+    /// What it has said of partitions that it gives away, also if nobody asks any more.
+    pub(super) draining: BTreeMap<PartitionId, Draining>,
 }
 
 /// What the judge knows of a machine.

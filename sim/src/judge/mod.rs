@@ -18,6 +18,7 @@ mod calls;
 mod case;
 mod code_side;
 mod docket;
+mod draining;
 mod hub_side;
 mod lost_ground;
 mod promise;
@@ -93,12 +94,20 @@ pub struct Judge {
     epochless: bool,
     /// The store can wake its users.
     wakes: bool,
+    /// Whose clock the store goes by.
+    store_clock: Machine,
     docket: Arc<Mutex<Docket>>,
 }
 
 impl Judge {
     /// A judge that knows nothing yet but what the hosts were told.
-    pub fn new(handle: &Handle, history: &History, scenario: &Scenario, log: Option<LogId>) -> Self {
+    pub fn new(
+        handle: &Handle,
+        history: &History,
+        scenario: &Scenario,
+        log: Option<LogId>,
+        store_clock: Machine,
+    ) -> Self {
         Self {
             handle: handle.clone(),
             history: history.clone(),
@@ -107,6 +116,7 @@ impl Judge {
             on_invalid: scenario.on_invalid,
             epochless: scenario.epochless,
             wakes: scenario.wakes,
+            store_clock,
             docket: Arc::new(Mutex::new(Docket::new(log))),
         }
     }
@@ -191,12 +201,11 @@ impl Judge {
             stopping: None,
             wants: vec![],
             answers: vec![],
+            draining: BTreeMap::new(),
         });
         note(&mut seat.wants, &record.wants, now, PartialEq::eq);
         note(&mut seat.answers, &record.answers, now, same_answer);
-        for want in &record.wants {
-            docket.cases.entry(want.partition).or_default().asked_for_at = Some(now);
-        }
+        self.note_draining(&mut docket, record);
     }
 
     /// Something happens to a machine, and goes on for so long: what is due may come late.

@@ -1,10 +1,9 @@
 //! A host that is told to stop: calls in flight get the time that it was given, nothing new begins, and nobody takes its
 //! partitions meanwhile.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ephor::{HostId, PartitionId};
+use ephor::HostId;
 use ephor_core::history::OwnershipChange;
 use ephor_core::time::Monotonic;
 
@@ -16,8 +15,6 @@ use crate::executor::Machine;
 const LAST_CALL: Duration = Duration::from_secs(3);
 /// So many calls of the store, one after the other, may be in vain before an offer ends.
 const OFFER_CALLS: u32 = 2;
-/// Who was asked for a partition within this time before the stop may be handing it over already.
-const HANDED_OVER: Duration = Duration::from_secs(60);
 /// What was sent while the store was bad is answered within this time after it is good again, and perhaps nobody listens.
 const UNHEARD: Duration = Duration::from_secs(6);
 /// Deadlines are looked at this exactly.
@@ -32,8 +29,6 @@ pub(super) struct Stopping {
     reading: Monotonic,
     /// The time for calls in flight.
     within: Duration,
-    /// Partitions that others had asked for before.
-    asked_for: BTreeSet<PartitionId>,
 }
 
 impl Judge {
@@ -41,12 +36,9 @@ impl Judge {
     pub fn told_to_stop(&self, host: &HostId, within: Duration) {
         let now = self.handle.now();
         let mut docket = self.docket();
-        let asked = |at: Option<Monotonic>| at.is_some_and(|at| now.since(at) <= HANDED_OVER);
-        let asked_for = docket.cases.iter().filter(|(_, case)| asked(case.asked_for_at));
-        let asked_for = asked_for.map(|(partition, _)| *partition).collect();
         let Some(seat) = docket.seats.get_mut(host) else { return };
         let reading = self.reading(seat.machine);
-        seat.stopping = Some(Stopping { told: now, reading, within, asked_for });
+        seat.stopping = Some(Stopping { told: now, reading, within });
         self.history.tell(format_args!("{host} is told to stop within {within:?}"));
     }
 
@@ -91,11 +83,15 @@ impl Judge {
         span: Option<Span>,
     ) -> Option<String> {
         let seat = docket.seats.get(&caller.host)?;
-        let Stopping { reading, within, asked_for, .. } = seat.stopping.as_ref()?;
+        let Stopping { reading, within, .. } = seat.stopping.as_ref()?;
         let case = docket.cases.get(&caller.partition)?;
         let call = case.call.filter(|call| (call.machine, call.epoch) == (caller.machine, caller.epoch))?;
         let own = self.reading(caller.machine);
-        let (age, left) = (own.since(call.reading), (*reading + *within).since(own));
+        let stop = *reading + *within;
+        // What was promised to another host before goes by the time of that handover, if it ends sooner.
+        let draining = docket.draining(&caller.host, caller.partition, caller.epoch);
+        let until = draining.map_or(Some(stop), |draining| draining.call_until.map(|it| it.min(stop)))?;
+        let (age, left) = (own.since(call.reading), until.since(own));
         let limit = seat.style.process_timeout.is_some_and(|limit| age >= limit);
         let ours = case.epoch == caller.epoch && case.owner.as_ref() == Some(&caller.host);
         let lease = seat.style.manager_options();
@@ -104,8 +100,7 @@ impl Judge {
         let in_force = own.since(grant.reading) + MARGIN < usable
             && !docket.misled(caller.machine, grant.at)
             && docket.has_heard_of(caller.machine, grant.at);
-        let excused = asked_for.contains(&caller.partition)
-            || span.is_some_and(|span| span.life != docket.life())
+        let excused = span.is_some_and(|span| span.life != docket.life())
             || docket.was_restored_lately(self.handle.now())
             || !docket.in_time(caller.machine, call.begun);
         (left > MARGIN && !limit && ours && in_force && !excused).then(|| {

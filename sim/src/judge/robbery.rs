@@ -5,6 +5,7 @@ use std::time::Duration;
 use ephor::HostId;
 use ephor_core::history::OwnershipChange;
 use ephor_core::host_record::Reply;
+use ephor_core::time::{Monotonic, Timestamp};
 
 use super::{Docket, Judge, Promise};
 
@@ -14,6 +15,8 @@ const A_HANDOVER: Duration = Duration::from_secs(29);
 const LONG_ENOUGH_TO_BE_SEEN: Duration = Duration::from_secs(12);
 /// A store whose clock was set lately tells wrong ages.
 const CLOCK_FORGOTTEN: Duration = Duration::from_secs(120);
+/// What a clock may run fast while an owner drains: two percent of the longest stop.
+const RUNS_FAST: Duration = Duration::from_secs(3);
 
 impl Judge {
     /// Only silence permits theft, and who is well does not stay silent.
@@ -58,15 +61,47 @@ impl Judge {
             // Whatever it said, it has left.
             return None;
         }
-        let answer = from.answers.iter().find(|(it, _)| it.partition == partition && it.asker == *taker);
+        let of_it = || from.answers.iter().filter(|(it, _)| it.partition == partition);
+        let drains = || of_it().find(|(it, _)| matches!(it.reply, Reply::DrainingUntil(_)));
+        // Whoever drains for another drains.
+        let answer = of_it().find(|(it, _)| it.asker == *taker).or_else(drains);
         let (answer, since) = answer.filter(|(_, since)| {
             let seen = now.since(*since) > LONG_ENOUGH_TO_BE_SEEN;
             seen && docket.reached_the_store(from.machine, *since)
         })?;
-        let forbids = answer.reply == Reply::No || now.since(*since) < A_HANDOVER;
+        let forbids = match answer.reply {
+            Reply::No => true,
+            Reply::DrainingUntil(until) => {
+                now.since(*since) < A_HANDOVER || self.is_still_draining(docket, change, until, *since)
+            }
+        };
         forbids.then(|| {
-            let what = format!("taken as silent, and its owner had answered {:?}", answer.reply);
+            let said = match answer.reply {
+                Reply::No => "No".to_owned(),
+                Reply::DrainingUntil(until) => {
+                    let left = until.since(self.store_time());
+                    format!("that it drains, {:?} ago and for {left:?} more", now.since(*since))
+                }
+            };
+            let what = format!("taken as silent, and its owner had answered {said}");
             (Promise::OneOwner, what)
         })
+    }
+
+    /// Whether an owner that lives has said that it drains until then, and whoever takes the partition could know that
+    /// this time is not over.
+    fn is_still_draining(
+        &self,
+        docket: &Docket,
+        change: &OwnershipChange,
+        until: Timestamp,
+        since: Monotonic,
+    ) -> bool {
+        let seat = |host: &Option<HostId>| host.as_ref().and_then(|host| docket.seats.get(host));
+        let (Some(from), Some(to)) = (seat(&change.from), seat(&change.to)) else { return false };
+        let told = from.draining.get(&change.partition).map(|draining| draining.told_at);
+        let seen = told.is_some_and(|told| self.handle.now().since(told) > LONG_ENOUGH_TO_BE_SEEN);
+        let in_time = docket.in_time(to.machine, since) && docket.store_set_at.is_none_or(|at| at < since);
+        !from.dead && seen && in_time && until.since(self.store_time()) > RUNS_FAST
     }
 }

@@ -93,11 +93,18 @@ struct CloseEnds {
     judge: Judge,
     caller: Caller,
     whole: bool,
+    /// It came to its own end.
+    returned: bool,
 }
 
 impl CloseEnds {
-    fn succeeds(mut self) {
-        self.whole = true;
+    fn new(judge: &Judge, caller: &Caller) -> Self {
+        Self { judge: judge.clone(), caller: caller.clone(), whole: false, returned: false }
+    }
+
+    fn returns(mut self, result: Result<(), BoxError>) -> Result<(), BoxError> {
+        (self.whole, self.returned) = (result.is_ok(), true);
+        result
     }
 }
 
@@ -105,6 +112,9 @@ impl Drop for CloseEnds {
     fn drop(&mut self) {
         if !self.whole {
             self.judge.did_not_close(&self.caller);
+        }
+        if !self.returned {
+            self.judge.close_was_dropped(&self.caller);
         }
     }
 }
@@ -276,7 +286,7 @@ impl EventProcessor for SimProcessor {
         self.judge.closed(&caller, &format!("{reason:?}"));
         self.judge.closes_by_right(&caller, reason, context.cancelled().now_or_never().is_some());
         let faults = self.faults();
-        let unfinished = CloseEnds { judge: self.judge.clone(), caller: caller.clone(), whole: false };
+        let call = CloseEnds::new(&self.judge, &caller);
         let pause = Duration::from_millis(self.random.u64(0..=faults.close.as_millis() as u64));
         self.sleep(pause).await;
         if reason.still_owner() && happens(&mut self.random, faults.by_hand) {
@@ -285,10 +295,7 @@ impl EventProcessor for SimProcessor {
                 self.judge.was_told(&caller, SequenceNumber(0), &answer);
             }
         }
-        if happens(&mut self.random, faults.close_fails) {
-            return Err("does not close".into());
-        }
-        unfinished.succeeds();
-        Ok(())
+        let fails = happens(&mut self.random, faults.close_fails);
+        call.returns(if fails { Err("does not close".into()) } else { Ok(()) })
     }
 }

@@ -94,6 +94,21 @@ impl Judge {
         }
     }
 
+    /// A `close` was dropped before it returned: whoever is well and closes in order to give away keeps its lease so long.
+    pub fn close_was_dropped(&self, caller: &Caller) {
+        let objection = {
+            let docket = self.docket();
+            let case = docket.cases.get(&caller.partition);
+            let gives_away = case.is_some_and(|case| case.gives_away == Some(caller.epoch));
+            let over = gives_away
+                .then(|| self.ran_out_in_good_health(&docket, caller.partition, &caller.host, caller.epoch));
+            over.flatten()
+        };
+        if let Some((promise, what)) = objection {
+            self.object(promise, Some(caller.partition), format!("a close was dropped: {what}"));
+        }
+    }
+
     /// A processor hears of something that went wrong.
     pub fn hears(&self, caller: &Caller, error: &PartitionError) {
         match error {

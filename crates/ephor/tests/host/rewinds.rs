@@ -1,10 +1,17 @@
 //! Rewinds: a checkpoint is overwritten only on proof that its position does not exist.
 
+use std::sync::{Arc, Mutex};
+
 use crate::common::ledger::{
     Ledger, P0, events, seconds, send, start, stored, stored_sequence, until_finished,
 };
+use crate::common::troubled_store::{Op, Trouble, TroubledStore};
 use crate::lost_ground::save_by_other_means;
-use ephor::{CheckpointPolicy, EventProcessorOptions, EventSource, OnInvalidPosition, Stage};
+use crate::recorder::{Call, Recorder, sleep};
+use ephor::environment::TaskHandle;
+use ephor::memory::MemoryStore;
+use ephor::{CheckpointPolicy, EventProcessorOptions, EventSource, OnInvalidPosition, Stage, StartPosition};
+use ephor_core::checkpoint::Position;
 use ephor_testkit::TestFleet;
 
 /// A host that writes a checkpoint for every event has finished ten of them.
@@ -166,4 +173,47 @@ async fn whoever_wants_to_stand_still_does_so_only_on_proof() {
     assert_eq!(fleet.snapshot("a").partitions[0].stage, Stage::Halted);
     assert_eq!(ledger.reports("Halted").len(), 1);
     assert_eq!(stored_sequence(&fleet, P0).await, Some(100), "a person decides");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_save_in_flight_does_not_land_behind_a_rewind() {
+    let fleet = TestFleet::new(1).unwrap();
+    let store = TroubledStore::new(Arc::new(MemoryStore::new(fleet.environment())));
+    let mut fleet = fleet.with_store(Arc::new(store.clone()));
+    let (environment, tasks) = (fleet.environment(), Mutex::<Vec<TaskHandle>>::default());
+    let recorder = Recorder::scripted(move |context, call| {
+        let environment = environment.clone();
+        let rewinds = matches!(&call, Call::Error(text) if text.contains("the log ends before"));
+        if rewinds {
+            // What the processor has begun to save when it hears that it will begin again.
+            store.trouble_times(Op::Save, Trouble::LandsAfter(seconds(2)), 1);
+            let save = Box::pin(async move { drop(context.checkpoint().await) });
+            tasks.lock().unwrap().push(environment.spawn(save));
+        }
+        let again = !tasks.lock().unwrap().is_empty() && matches!(call, Call::Batch(_));
+        async move {
+            if rewinds {
+                sleep(&environment, seconds(1)).await;
+            } else if again {
+                std::future::pending::<()>().await;
+            }
+            Ok(())
+        }
+    });
+    let options =
+        EventProcessorOptions { checkpoint: CheckpointPolicy::by_hand(), ..EventProcessorOptions::default() };
+    send(&fleet, P0, 5);
+    fleet.start("a", |host| host.options(options).processor(recorder.make())).await.unwrap();
+    fleet.until("five are finished", || recorder.finished(0).len() == 5).await.unwrap();
+    fleet.hub().hold_properties(true);
+    send(&fleet, P0, 5);
+    fleet.until("ten are finished", || recorder.finished(0).len() == 10).await.unwrap();
+    // The partition ends before what was read, for so long that it is believed.
+    fleet.hub().disconnect(P0).unwrap();
+    fleet.until("it begins again", || recorder.delivered(0).len() > 10).await.unwrap();
+    fleet.pass(seconds(10)).await;
+    assert_eq!(recorder.delivered(0)[10], 0);
+    let position = stored(&fleet, P0).await.map(|stored| stored.position);
+    let begins_again = Position::Start(StartPosition::Earliest);
+    assert_eq!(position, Some(begins_again), "whoever comes next begins again, too");
 }

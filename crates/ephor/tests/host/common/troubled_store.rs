@@ -61,6 +61,8 @@ pub enum Trouble {
     LandsAndHangs,
     /// It is carried out at once, and the answer takes this long.
     AnswersAfter(Duration),
+    /// It is carried out after this long, and answered then.
+    LandsAfter(Duration),
     /// A panic, and nothing is carried out.
     Panics,
 }
@@ -167,6 +169,10 @@ impl TroubledStore {
                     let answer = call.await;
                     pass(time).await;
                     answer
+                }
+                Some(Trouble::LandsAfter(time)) => {
+                    pass(time).await;
+                    call.await
                 }
             }
         })

@@ -232,7 +232,7 @@ mod tests {
         let errors: Vec<_> = (0..1_000).map(unknown).collect();
         let reported = Arc::new(AtomicUsize::new(0));
         let handler = {
-            let reported = told.clone();
+            let reported = reported.clone();
             move |_: &HostError| {
                 reported.fetch_add(1, Ordering::SeqCst);
             }

@@ -1,10 +1,10 @@
-//! Which tokens a connection has put, and what they permit.
+//! The tokens that a connection has put, and what they permit.
 //!
-//! A connection may have many links and many tokens. Each link remembers which of them covers it, so that
-//! looking after the links takes one look at one token each.
+//! A connection may have many links and many tokens. Each link remembers the grant that covers it, so that
+//! checking all links takes one lookup of one token for each.
 //!
-//! A token is over when the wall clock says so, or when it has been here for as long as it was good for when it came,
-//! by the monotonic clock: setting the wall clock back makes no token last.
+//! A token expires when the wall clock reaches its expiry, or when its remaining lifetime at arrival has
+//! passed by the monotonic clock. So setting the wall clock back does not extend any token.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use ephor_wire::sas::{Claims, Grant, InvalidToken, Key, KeyRing, Scope, SharedKe
 
 use crate::refusals::entity;
 
-/// For how long it is known that a token ran out.
+/// The time for which an expired token is remembered, so that the peer is told that it expired.
 const KEPT_WHEN_EXPIRED: Duration = Duration::from_secs(60);
 
-/// Who may do what here.
+/// The keys, and what each permits.
 #[derive(Debug)]
 pub(crate) struct Policy {
     keys: Vec<SharedKey>,
@@ -35,13 +35,13 @@ impl Policy {
         Self { ring: KeyRing::new(keys.iter().cloned()), keys }
     }
 
-    /// Whether everything is permitted.
+    /// True if everything is permitted, because there are no keys.
     pub(crate) fn is_open(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// The key of this name, if it is this one. Signatures are compared instead of keys, because that takes
-    /// the same time whatever is wrong.
+    /// The shared key with this name and value. Signatures are compared instead of keys, because that takes
+    /// the same time whether the name or the key is wrong.
     fn key(&self, name: &str, key: &Key) -> Option<&SharedKey> {
         let proof = sign("", name, key, Timestamp(0));
         let proof = Token::parse(&proof).ok()?;
@@ -53,7 +53,7 @@ impl Policy {
     }
 }
 
-/// What both clocks say.
+/// The time of both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     wall: Timestamp,
@@ -66,14 +66,14 @@ impl Moment {
     }
 }
 
-/// A grant, and until when it counts.
+/// A grant, and until when it is valid.
 #[derive(Debug)]
 struct Held {
     grant: Grant,
     until: Monotonic,
-    /// Since when it is known that it is over.
+    /// The time at which it was first seen to be expired.
     over_since: Option<Monotonic>,
-    /// Its place among the tokens of all connections; a name and a key need none.
+    /// Its permit in the limit on the tokens of all connections; SASL PLAIN needs none.
     permit: Option<Permit>,
 }
 
@@ -90,35 +90,35 @@ impl Held {
         self.until <= at.now || self.grant.is_expired(at.wall)
     }
 
-    /// When one of the clocks will say that it is over.
+    /// The time at which one of the two clocks will have it expired.
     fn ends(&self, at: Moment) -> Monotonic {
         self.until.min(at.now + self.grant.expires_at.since(at.wall))
     }
 }
 
-/// What one connection has shown of itself.
+/// The grants of one connection.
 #[derive(Debug)]
 pub(crate) struct Access {
     policy: Arc<Policy>,
-    /// By the number that links remember. A renewed one keeps its number.
+    /// By the number that links remember. A renewed grant keeps its number.
     grants: BTreeMap<u64, Held>,
     next: u64,
     most: usize,
-    /// The tokens of all connections.
+    /// The limit on the tokens of all connections together.
     total: SharedLimit,
 }
 
-/// Which grant covers a link, as far as is known: where to look first.
+/// The grant that covers a link, as of the last check: a hint where to look first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cover(Option<u64>);
 
 impl Access {
-    /// Nothing yet, and at most so many tokens, of this connection and of all.
+    /// No grants yet, and at most `most` tokens of this connection and `total` of all.
     pub(crate) fn new(policy: Arc<Policy>, most: usize, total: SharedLimit) -> Self {
         Self { policy, grants: BTreeMap::new(), next: 0, most, total }
     }
 
-    /// Whether something that counts has been shown and still does, or nothing has to be.
+    /// True if the connection has a valid grant, or if none is needed.
     pub(crate) fn is_authenticated(&self, at: Moment) -> bool {
         self.policy.is_open() || self.grants.values().any(|held| !held.is_over(at))
     }
@@ -128,8 +128,8 @@ impl Access {
         self.grants.insert(self.next, held);
     }
 
-    /// A name and a key, as SASL PLAIN has them. They permit what a token made with them would, for as long
-    /// as the connection lasts.
+    /// Takes the name and key of SASL PLAIN. They permit what a token signed with them would, for as long as
+    /// the connection lasts.
     pub(crate) fn plain(&mut self, response: &[u8]) -> bool {
         let mut parts = response.split(|byte| *byte == 0).skip(1).map(std::str::from_utf8);
         let (Some(Ok(name)), Some(Ok(key)), None) = (parts.next(), parts.next(), parts.next()) else {
@@ -148,7 +148,7 @@ impl Access {
         true
     }
 
-    /// Takes a token. A newer one for the same replaces the older.
+    /// Takes a token. A newer token for the same audience replaces the older one.
     pub(crate) fn put(&mut self, put: &PutToken<'_>, at: Moment) -> Result<(), Refusal> {
         if self.policy.is_open() {
             return Ok(());
@@ -165,7 +165,7 @@ impl Access {
             return Ok(());
         }
         if self.grants.len() >= self.most {
-            // Those of links that are long gone.
+            // Expired tokens, of links that are long gone.
             self.grants.retain(|_, old| !old.is_over(at));
         }
         if self.grants.len() >= self.most {
@@ -183,7 +183,7 @@ impl Access {
         Ok(())
     }
 
-    /// Forgets tokens that ran out a while ago: whoever comes back until then hears that they did.
+    /// Forgets tokens that expired a while ago. A peer that uses one before that is told that it expired.
     pub(crate) fn forget_expired(&mut self, at: Moment) {
         self.grants.retain(|_, held| {
             let known_since = if held.is_over(at) { *held.over_since.get_or_insert(at.now) } else { at.now };
@@ -191,8 +191,8 @@ impl Access {
         });
     }
 
-    /// Whether something may be done at an address, and which grant says so. The one that did so before is
-    /// asked first.
+    /// Checks that an operation is permitted at an address, and returns the grant that permits it. The grant
+    /// of the last check is tried first.
     pub(crate) fn check(
         &self,
         needed: Claims,
@@ -222,7 +222,7 @@ impl Access {
         })
     }
 
-    /// Whether a hub may be described: by a token that was put, or by the one in the request.
+    /// Checks that a hub may be described, with a token that was put or with the one in the request.
     pub(crate) fn check_description(
         &self,
         hub: &HubName,
@@ -236,18 +236,18 @@ impl Access {
             return Ok(());
         }
         let address = Address::Hub { hub: hub.clone() };
-        // Scopes without a host are for any host.
+        // Scopes without a host are valid for any host.
         let of_request =
             token.and_then(|token| self.policy.ring.authorize(token, &address.to_string(), at.wall).ok());
         match of_request {
             Some(grant) if permits(&grant) => Ok(()),
-            // Whoever hears that brings a new one.
+            // A peer that is told so puts a new token.
             _ if self.grants.values().any(|held| permits(&held.grant)) => Err(InvalidToken::Expired.into()),
             _ => Err(texts::missing_claim(Claims::LISTEN, &entity(namespace, &address))),
         }
     }
 
-    /// When the next token runs out.
+    /// The time at which the next token expires.
     pub(crate) fn next_expiry(&self, at: Moment) -> Option<Monotonic> {
         let running = self.grants.values().filter(|held| !held.is_over(at));
         running.map(|held| held.ends(at)).filter(|ends| *ends < Monotonic::NEVER).min()

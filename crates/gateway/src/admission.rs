@@ -1,13 +1,13 @@
-//! How many connections there may be, and who goes first if they are too many.
+//! Limits the number of connections, and evicts unauthenticated ones when there are too many.
 //!
 //! ```text
 //! Connected ─► Greeted ─► Opened ─► Attached ─► admitted (at most so many)
 //! └── waiting: at most so many; beyond it the oldest of the largest crowd goes ──► leaving ─► gone
 //! ```
 //!
-//! Whoever floods the door pushes out the flood. Strangers who only connect are a crowd of their own, and
-//! cannot push out those who are about to put their token; strangers who get further are another one. Those
-//! who mean it spend a moment in each.
+//! A flood of connections evicts its own oldest members. Unauthenticated peers that only connect are in one
+//! stage, and cannot evict those that are about to put their token; peers that get further are in another
+//! stage. Regular clients spend a moment in each.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -15,26 +15,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// How far one who waits has come.
+/// The progress of a connection that is not authenticated yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
-    /// It has said nothing that matters.
+    /// It has sent nothing that counts.
     Connected,
-    /// It speaks AMQP.
+    /// It has begun SASL.
     Greeted,
-    /// Its connection is open.
+    /// It has sent `open`.
     Opened,
-    /// It has a link to put a token on; or it had a token, whose time is over.
+    /// It has a link to put a token on; or its last token expired.
     Attached,
 }
 
 const STAGES: usize = Stage::Attached as usize + 1;
 
-/// The door.
+/// The connection limits, and the connections that are not admitted yet.
 #[derive(Debug)]
 pub(crate) struct Admission {
     state: Mutex<State>,
-    /// Rings when one is gone who waited.
+    /// Notified when a connection leaves those that wait.
     gone: Notify,
     most_waiting: usize,
     most_admitted: usize,
@@ -43,14 +43,14 @@ pub(crate) struct Admission {
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    /// By stage, and in the order in which they came to it.
+    /// By stage, and in the order in which they reached it.
     waiting: [BTreeMap<u64, Arc<Notify>>; STAGES],
-    /// They have been told to go, and their sockets are still there.
+    /// Connections that were evicted, and whose sockets are still open.
     leaving: usize,
     admitted: usize,
 }
 
-/// There are so many connections already.
+/// The connection limit, which is reached.
 #[derive(Debug)]
 pub(crate) struct Full(pub(crate) usize);
 
@@ -59,11 +59,11 @@ impl Admission {
         Arc::new(Self { state: Mutex::default(), gone: Notify::new(), most_waiting, most_admitted })
     }
 
-    /// Waits until those who were told to go have gone, as far as there would be too many otherwise.
-    /// Ask before one more is let come.
+    /// Waits until evicted connections are gone, as long as there would be too many otherwise. Call it before
+    /// `accept`.
     pub(crate) async fn room(&self) {
         loop {
-            // Listens before it looks.
+            // Registers for the notification before the check, so that none is missed.
             let mut gone = pin!(self.gone.notified());
             gone.as_mut().enable();
             {
@@ -76,14 +76,14 @@ impl Admission {
         }
     }
 
-    /// Somebody came.
+    /// Registers a new connection.
     pub(crate) fn enter(self: &Arc<Self>) -> Ticket {
         let evicted = Arc::new(Notify::new());
         let number = self.lock().wait(Stage::Connected, &evicted, self.most_waiting);
         Ticket { door: self.clone(), number, evicted, stage: Some(Stage::Connected) }
     }
 
-    /// Makes room at once.
+    /// Evicts one connection at once.
     pub(crate) fn make_room(&self) {
         self.lock().evict();
     }
@@ -98,7 +98,7 @@ impl State {
         self.waiting.iter().map(BTreeMap::len).sum()
     }
 
-    /// One more waits, and another one goes if they are too many.
+    /// Registers one more that waits, and evicts another if there are too many.
     fn wait(&mut self, stage: Stage, evicted: &Arc<Notify>, most: usize) -> u64 {
         while self.waiting() >= most {
             self.evict();
@@ -108,17 +108,17 @@ impl State {
         self.next
     }
 
-    /// The oldest of the largest crowd goes; of two as large, the one that has not come as far.
+    /// Evicts the oldest of the most crowded stage; of two as crowded, the earlier stage.
     fn evict(&mut self) {
         let largest = self.waiting.iter_mut().rev().max_by_key(|crowd| crowd.len());
         if let Some((_, oldest)) = largest.and_then(BTreeMap::pop_first) {
             self.leaving += 1;
-            // Kept for one who does not listen yet.
+            // `notify_one` is kept for a connection that does not wait for it yet.
             oldest.notify_one();
         }
     }
 
-    /// It waits no longer, or is gone.
+    /// It is admitted, or gone.
     fn leave(&mut self, stage: Stage, number: u64) {
         if self.waiting[stage as usize].remove(&number).is_none() {
             self.leaving -= 1;
@@ -126,27 +126,27 @@ impl State {
     }
 }
 
-/// A connection's place. Dropping it frees the place: do so after its socket.
+/// A connection's place. Dropping it frees the place, so drop it after the socket.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     door: Arc<Admission>,
     number: u64,
     evicted: Arc<Notify>,
-    /// How far it has come; none if it was let in.
+    /// Its progress; `None` once it is admitted.
     stage: Option<Stage>,
 }
 
 impl Ticket {
-    /// Waits until this one has to make room for others.
+    /// Waits until this connection is evicted to make room for others.
     pub(crate) async fn evicted(&self) {
         self.evicted.notified().await;
     }
 
-    /// It has come further. Each stage is entered once.
+    /// Moves on to a later stage. Each stage is entered once.
     pub(crate) fn advance(&mut self, to: Stage) {
         let Some(stage) = self.stage.filter(|stage| *stage < to) else { return };
         let mut state = self.door.lock();
-        // Unless it was told to go meanwhile.
+        // Unless it was evicted meanwhile.
         if let Some(evicted) = state.waiting[stage as usize].remove(&self.number) {
             state.next += 1;
             self.number = state.next;
@@ -155,7 +155,7 @@ impl Ticket {
         }
     }
 
-    /// From now on it counts as one that was let in.
+    /// Counts the connection as admitted from now on.
     pub(crate) fn admit(&mut self) -> Result<(), Full> {
         let Some(stage) = self.stage else { return Ok(()) };
         let mut state = self.door.lock();
@@ -170,12 +170,12 @@ impl Ticket {
         Ok(())
     }
 
-    /// From now on it waits again.
+    /// Counts the connection as waiting again.
     pub(crate) fn dismiss(&mut self) {
         if self.stage.is_some() {
             return;
         }
-        // Another bell: the old one may have rung just before it was let in.
+        // A new `Notify`: the old one may have been notified just before the connection was admitted.
         self.evicted = Arc::new(Notify::new());
         let mut state = self.door.lock();
         state.admitted -= 1;
@@ -268,7 +268,7 @@ mod tests {
         assert!(door.room().now_or_never().is_none(), "three sockets");
         drop(waiting.remove(0));
         assert!(door.room().now_or_never().is_some());
-        // One that is let in at the last moment needs no room among those who wait.
+        // A connection that is admitted at the last moment needs no room among those that wait.
         waiting.push(door.enter());
         waiting[0].admit().unwrap();
         assert!(door.room().now_or_never().is_some());

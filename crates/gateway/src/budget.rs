@@ -1,15 +1,17 @@
-//! Bounds the memory of all connections together.
+//! Limits the memory of all connections together, with back-pressure and eviction.
 //!
 //! ```text
 //! connection ─ how much it keeps ─► Budget ─ all is used up, and it has more than its part ─► it waits
 //!                                      └── its deliveries have been unended for longest ────► it goes
 //! ```
 //!
-//! Most of what a connection keeps gets less by itself: events reach the disk, output is read or the peer is
-//! closed. Whoever keeps more than its part of the budget is not read from until there is room, and nothing
-//! more is put into its output. Deliveries that have not ended get less only when the peer goes on, and nobody
-//! can wait for that: when they take half of the budget, the connection that has had one for longest is
-//! closed, if they are more than its part. So whoever keeps little is never in the way and never waits.
+//! Most of what a connection buffers shrinks by itself: events reach the disk, and output is read, or the
+//! peer that does not read it is closed. A connection that buffers more than its part of a used-up budget has
+//! to wait: nothing more is read from it until there is room, and nothing more is put into its output.
+//! Deliveries whose last transfer has not come (*unended*) shrink only when the peer goes on, and that may
+//! never happen. So when the budget is used up and they take at least half of it, the connection with the
+//! oldest one is closed, among those whose unended deliveries take at least their part. A connection that
+//! buffers little is never closed and never waits.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -20,35 +22,35 @@ use tokio::sync::Notify;
 
 use crate::noise::Muffler;
 
-/// A connection that keeps less is not counted, and smaller changes are not told: what every connection costs,
-/// whatever it does.
+/// Connections that buffer less than this are not counted, and smaller changes are not reported. Every
+/// connection costs this much, even an idle one.
 const GRAIN: usize = 16 << 10;
 
-/// What a connection keeps.
+/// The memory that a connection uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// All of it.
+    /// All bytes.
     pub(crate) bytes: usize,
-    /// What only the peer can end.
+    /// The part of `bytes` that only the peer can end: unended deliveries, and answers that it does not take.
     pub(crate) unended: usize,
-    /// Since when.
+    /// The time since which the oldest of `unended` has been kept.
     pub(crate) since: Option<Monotonic>,
 }
 
-/// The memory of a gateway's connections.
+/// The memory budget of a gateway's connections.
 pub(crate) struct Budget {
     most: usize,
     state: Mutex<State>,
-    /// Rings when there is room, or more of it.
+    /// Notified when memory was given back and there is room.
     relief: Notify,
     clock: Arc<dyn Clock>,
     noise: Muffler,
 }
 
-/// A change that people are told of.
+/// A change between full and not full that is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pressure {
-    /// Nothing more may be kept by those who keep much.
+    /// The budget is used up: connections that buffer much may not buffer more.
     Full,
     /// There is room for all again.
     Room,
@@ -58,12 +60,12 @@ enum Pressure {
 struct State {
     next: u64,
     used: usize,
-    /// How much of that is deliveries that have not ended, of those who were not told to go.
+    /// The part of `used` that is unended, without the connections that are being evicted.
     unended: usize,
     holders: BTreeMap<u64, Holder>,
-    /// It was full, and there has not been much room since.
+    /// It was full, and since then a quarter has not been free.
     full: bool,
-    /// People were told so.
+    /// A warning was logged that it is full.
     warned: bool,
 }
 
@@ -86,7 +88,7 @@ impl Budget {
         Arc::new(Self { most, state, relief, clock, noise })
     }
 
-    /// A connection came.
+    /// Registers a connection.
     pub(crate) fn share(self: &Arc<Self>) -> Share {
         let mut state = self.lock();
         state.next += 1;
@@ -96,7 +98,7 @@ impl Budget {
         Share { budget: self.clone(), number, told, evicted, waits: false, wanted: 0 }
     }
 
-    /// How many bytes are used.
+    /// The number of bytes that are used.
     #[cfg(test)]
     fn used(&self) -> usize {
         self.lock().used
@@ -106,7 +108,7 @@ impl Budget {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what a connection keeps, and says whether it has to wait.
+    /// Updates what a connection buffers. True if it has to wait.
     fn change(&self, number: u64, usage: Usage, evicted: &Arc<Notify>) -> bool {
         let mut state = self.lock();
         let before = state.used;
@@ -119,14 +121,14 @@ impl Budget {
         let is_full = state.used >= self.most;
         self.note_pressure(&mut state, is_full);
         drop(state);
-        // Whoever wants much waits until much is free, so each of them looks for itself.
+        // All waiters are woken, because each waits for a different amount and has to check for itself.
         if relieved {
             self.relief.notify_waiters();
         }
         waits
     }
 
-    /// Whether one that keeps so much may keep so much more.
+    /// True if a connection that buffers `bytes` may buffer `more`.
     fn may_keep(&self, bytes: usize, more: usize) -> bool {
         let mut state = self.lock();
         let must_wait = state.must_wait(bytes, more, self.most);
@@ -134,7 +136,7 @@ impl Budget {
         !must_wait
     }
 
-    /// Tells people when memory is used up, and when there is room again.
+    /// Logs when memory is used up, and when there is room again.
     fn note_pressure(&self, state: &mut State, is_full: bool) {
         let (used, most, connections) = (state.used, self.most, state.holders.len());
         match state.pressure(is_full, most) {
@@ -158,7 +160,8 @@ const FULL: &str = "the memory for all connections is used up: nothing more is r
 const ROOM: &str = "there is memory for all connections again";
 
 impl State {
-    /// Whether that is news. There is room again when a quarter is free: full and not full take turns quickly.
+    /// The change to log, if there is one. There is room again only when a quarter is free, because full and
+    /// not full alternate quickly.
     fn pressure(&mut self, is_full: bool, most: usize) -> Option<Pressure> {
         let is_over = self.used <= most - most / 4;
         match self.full {
@@ -191,18 +194,18 @@ impl State {
         }
     }
 
-    /// The part of each.
+    /// The fair share of each connection.
     fn part(&self, most: usize) -> usize {
         (most / self.holders.len().max(1)).max(GRAIN)
     }
 
-    /// Whether one that keeps so much has to wait before it keeps more.
+    /// True if a connection that buffers `bytes` has to wait before it buffers `more`.
     fn must_wait(&self, bytes: usize, more: usize, most: usize) -> bool {
         self.used + more >= most && bytes + more > self.part(most)
     }
 
-    /// One goes: of those whose deliveries that have not ended are more than their part, the one that has had
-    /// one for longest. Those who mean it begin a delivery and end it.
+    /// Evicts one connection: the one with the oldest unended delivery, among those whose unended deliveries
+    /// take at least their part. Well-behaved peers end the deliveries that they begin.
     fn evict(&mut self, most: usize) {
         let part = self.part(most);
         let hoards = |holder: &&mut Holder| !holder.leaving && holder.usage.unended >= part;
@@ -214,22 +217,23 @@ impl State {
     }
 }
 
-/// What one connection keeps, as the budget knows it. Dropping it gives everything back.
+/// The share of one connection in the budget. Dropping it gives everything back.
 #[derive(Debug)]
 pub(crate) struct Share {
     budget: Arc<Budget>,
     number: u64,
     told: Usage,
     evicted: Arc<Notify>,
-    /// It keeps too much.
+    /// It buffers too much.
     waits: bool,
-    /// It has to wait before it keeps so much more: what the first wanted who was refused, and who is called first.
+    /// The bytes that the first refused request to buffer wanted. It is woken first, so the connection waits
+    /// until there is room for that much; 0 if nothing was refused.
     wanted: usize,
 }
 
 impl Share {
-    /// Tells what the connection keeps now. Says whether that is too much, so that it has to wait until others have given
-    /// something back.
+    /// Reports what the connection buffers now. Returns true if that is too much, so that it has to wait
+    /// until others have given memory back.
     pub(crate) fn tell(&mut self, usage: Usage) -> bool {
         let usage = if usage.bytes < GRAIN { Usage::default() } else { usage };
         let same = usage.bytes.abs_diff(self.told.bytes) < GRAIN
@@ -243,10 +247,11 @@ impl Share {
         self.waits
     }
 
-    /// Whether it may keep so much more. If not, it has to wait until it is relieved, whatever it tells meanwhile.
+    /// True if it may buffer this much more. If not, it has to wait until it is relieved, whatever it reports
+    /// meanwhile.
     pub(crate) fn admit(&mut self, more: usize) -> bool {
         if self.waits || !self.budget.may_keep(self.told.bytes, more) {
-            // Those who are refused now stand behind the first.
+            // Requests that are refused now queue after the first.
             if self.wanted == 0 {
                 self.wanted = more.max(1);
             }
@@ -254,26 +259,26 @@ impl Share {
         !self.waits()
     }
 
-    /// Whether it has to wait, as of the last time that it told or asked.
+    /// True if it has to wait, as of the last report or request.
     pub(crate) fn waits(&self) -> bool {
         self.waits || self.wanted > 0
     }
 
-    /// Somebody is gone who may have wanted to keep something.
+    /// Called when a link is gone that may have been refused memory.
     pub(crate) fn forget_want(&mut self) {
-        // Whoever is next in line asks again as soon as there is any room.
+        // The next in the queue asks again as soon as there is any room.
         self.wanted = self.wanted.min(1);
     }
 
-    /// It has waited for what it wanted to keep, and may ask again.
+    /// The wait is over, and the connection may ask again.
     pub(crate) fn take_relief(&mut self) {
         self.wanted = 0;
     }
 
-    /// Waits until it need not wait any more.
+    /// Waits until there is room for this connection.
     pub(crate) async fn relieved(&self) {
         loop {
-            // Listens before it looks.
+            // Registers for the notification before the check, so that none is missed.
             let mut relief = pin!(self.budget.relief.notified());
             relief.as_mut().enable();
             if !self.budget.lock().must_wait(self.told.bytes, self.wanted, self.budget.most) {
@@ -283,7 +288,7 @@ impl Share {
         }
     }
 
-    /// Waits until this one has to go, for the sake of the others.
+    /// Waits until this connection is evicted to free memory for the others.
     pub(crate) async fn evicted(&self) {
         self.evicted.notified().await;
     }

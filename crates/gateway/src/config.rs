@@ -1,4 +1,4 @@
-//! What a gateway is told from outside.
+//! The configuration of a gateway: keys, limits and defaults.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ pub const DEFAULT_CONNECTIONS: usize = 4096;
 pub const DEFAULT_UNAUTHENTICATED: usize = 256;
 /// [`GatewayLimits::time_to_open`].
 pub const DEFAULT_TIME_TO_OPEN: Duration = Duration::from_secs(10);
-/// [`GatewayLimits::time_to_authorize`]: the service closes connections without a link after as long.
+/// [`GatewayLimits::time_to_authorize`]: the service closes connections without a link after the same time.
 pub const DEFAULT_TIME_TO_AUTHORIZE: Duration = Duration::from_secs(60);
-/// [`GatewayLimits::links`]: one host may read every partition of the largest hub, and ask about it.
+/// [`GatewayLimits::links`]: one host may read every partition of the largest hub, and query its properties.
 pub const DEFAULT_LINKS: usize = 2048;
 /// [`GatewayLimits::bytes_in_flight`].
 pub const DEFAULT_BYTES_IN_FLIGHT: usize = 8 << 20;
-/// [`GatewayLimits::buffered_bytes`]: 32 connections that each have as much in flight as they may.
+/// [`GatewayLimits::buffered_bytes`]: 32 connections at their limit of [`GatewayLimits::bytes_in_flight`].
 pub const DEFAULT_BUFFERED_BYTES: usize = 32 * DEFAULT_BYTES_IN_FLIGHT;
-/// The least for [`GatewayLimits::buffered_bytes`]: two messages of the largest size that a hub may take.
+/// The minimum of [`GatewayLimits::buffered_bytes`]: two messages of the largest size that a hub may take.
 pub const MIN_BUFFERED_BYTES: usize = 2 * ephor_hub::config::MAX_MAX_EVENT_BYTES as usize;
 /// [`GatewayLimits::time_to_finish`].
 pub const DEFAULT_TIME_TO_FINISH: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ pub const DEFAULT_TIME_TO_FINISH: Duration = Duration::from_secs(60);
 pub const DEFAULT_TIME_TO_READ: Duration = Duration::from_secs(60);
 /// [`GatewayLimits::tokens`]: SDKs put one for each link, or one for all.
 pub const DEFAULT_TOKENS: usize = DEFAULT_LINKS;
-/// [`GatewayLimits::total_links`]: 32 connections that each have as many as they may, about 200 MB of receivers.
+/// [`GatewayLimits::total_links`]: 32 connections at their limit of links, about 200 MB of receivers.
 pub const DEFAULT_TOTAL_LINKS: usize = 32 * DEFAULT_LINKS;
 /// [`GatewayLimits::total_sessions`]: most SDKs begin one for each link.
 pub const DEFAULT_TOTAL_SESSIONS: usize = DEFAULT_TOTAL_LINKS;
@@ -36,21 +36,21 @@ pub const DEFAULT_TOTAL_TOKENS: usize = DEFAULT_TOTAL_LINKS;
 /// [`GatewayLimits::time_to_stop`].
 pub const DEFAULT_TIME_TO_STOP: Duration = Duration::from_secs(5);
 
-/// Links of a connection without a token. Those that were refused count until the peer has said that it knows.
+/// Links of a connection without a token. Refused links count until the peer has answered the `detach`.
 pub(crate) const MAX_LINKS_UNAUTHENTICATED: usize = 32;
 /// Sessions of a connection without a token.
 pub(crate) const MAX_SESSIONS_UNAUTHENTICATED: usize = 8;
 
-/// How a gateway behaves.
+/// The configuration of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
-    /// Who may do what. The default is [`development_key`], which is known to everybody and counts on
-    /// loopback only. Without any key everything is permitted, on loopback only.
+    /// The keys, and what each permits. The default is [`development_key`], which everybody knows; with it
+    /// only loopback is served. Without any key everything is permitted, on loopback only.
     pub keys: Vec<SharedKey>,
     /// Serves other addresses than loopback without TLS, without keys or with the development key. Off by
-    /// default, and for networks that nobody else is in.
+    /// default; only for networks that nobody else can reach.
     pub allow_insecure: bool,
-    /// What peers may use up.
+    /// The resources that peers may use.
     pub limits: GatewayLimits,
 }
 
@@ -60,50 +60,52 @@ impl Default for GatewayConfig {
     }
 }
 
-/// What peers may use up.
+/// The resources that peers may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatewayLimits {
-    /// Connections that have been let in, all in all; [`DEFAULT_CONNECTIONS`]. Fewer if the process may not
-    /// have open twice as many files: the other half is for the hubs.
+    /// Authenticated connections, all together; [`DEFAULT_CONNECTIONS`]. Lowered if the process may not have
+    /// open twice as many files: the other half is for the hubs.
     pub connections: usize,
-    /// Connections that have not put a token yet, or whose last one ran out;
-    /// [`DEFAULT_UNAUTHENTICATED`]. Beyond it one goes: the oldest among those who have come equally far,
-    /// where most are. Those who mean it are let in within a moment. They may use up far less than others.
+    /// Connections that have not put a token yet, or whose last token expired; [`DEFAULT_UNAUTHENTICATED`].
+    /// Beyond it one is closed: the oldest of those in the most crowded stage of the handshake. Regular
+    /// clients pass all stages within a moment. Unauthenticated connections may use far less than others.
     pub unauthenticated: usize,
-    /// From connecting to the `open` of AMQP, TLS included; [`DEFAULT_TIME_TO_OPEN`].
+    /// Time from connecting to the `open` of AMQP, TLS included; [`DEFAULT_TIME_TO_OPEN`].
     pub time_to_open: Duration,
-    /// From connecting to the first token that counts; [`DEFAULT_TIME_TO_AUTHORIZE`].
+    /// Time from connecting to the first valid token; [`DEFAULT_TIME_TO_AUTHORIZE`].
     pub time_to_authorize: Duration,
     /// Links of one connection; [`DEFAULT_LINKS`].
     pub links: usize,
-    /// Bytes of events that one connection may have on their way to the disk before nothing more is read
-    /// from it; [`DEFAULT_BYTES_IN_FLIGHT`].
+    /// Bytes of events that one connection may have on their way to the disk. At this limit nothing more is
+    /// read from it; [`DEFAULT_BYTES_IN_FLIGHT`].
     pub bytes_in_flight: usize,
-    /// Bytes that all connections together keep for their peers: deliveries of which the end has not come, answers that
-    /// are not taken, events on their way to the disk, what was read from the log, and output that is not read;
-    /// [`DEFAULT_BUFFERED_BYTES`]. When that is used up, nothing more is read from those who keep more than
-    /// their part, and the connection with the oldest incomplete message or answer is closed. Those who keep little are
-    /// not concerned. A connection's first 16 KiB do not count.
+    /// Bytes that all connections together buffer for their peers: incomplete deliveries, answers that are
+    /// not taken, events on their way to the disk, events read from the log, and output that is not read;
+    /// [`DEFAULT_BUFFERED_BYTES`]. When that is used up, nothing more is read from connections that buffer
+    /// more than their share; and if at least half of it is incomplete deliveries and answers, the connection
+    /// with the oldest of them is closed. Connections that buffer little are not affected. The first 16 KiB
+    /// of a connection do not count.
     pub buffered_bytes: usize,
-    /// For the next part of a delivery of which the end has not come; then its link is detached;
-    /// [`DEFAULT_TIME_TO_FINISH`]. All of it may take ten times as long.
+    /// Time for the next part of an incomplete delivery; then its link is detached;
+    /// [`DEFAULT_TIME_TO_FINISH`]. The whole delivery may take ten times as long.
     pub time_to_finish: Duration,
-    /// For a peer to read anything, while something waits for it, or to take an answer from a link; then that link is
-    /// detached; [`DEFAULT_TIME_TO_READ`].
+    /// Time for a peer to read anything while output waits for it, or it is disconnected; and to take an
+    /// answer from a link, or that link is detached; [`DEFAULT_TIME_TO_READ`].
     pub time_to_read: Duration,
-    /// Tokens that a connection may put for different things; [`DEFAULT_TOKENS`].
+    /// Tokens for different audiences that a connection may put; [`DEFAULT_TOKENS`].
     pub tokens: usize,
-    /// Links of all connections together; [`DEFAULT_TOTAL_LINKS`]. A peer that wants one more is refused that one
-    /// (`amqp:resource-limit-exceeded`) and keeps what it has, as do the others. At least twice as many as all who have
-    /// not put a token may have, which is 32 for each of [`Self::unauthenticated`].
+    /// Links of all connections together; [`DEFAULT_TOTAL_LINKS`]. Beyond it a new link is refused
+    /// (`amqp:resource-limit-exceeded`), and all existing ones stay. At least twice as many as all
+    /// unauthenticated connections may have, which is 32 for each of [`Self::unauthenticated`].
     pub total_links: usize,
-    /// Sessions of all connections together; [`DEFAULT_TOTAL_SESSIONS`]. As with links; those who have not put a token
-    /// may have 8 each.
+    /// Sessions of all connections together; [`DEFAULT_TOTAL_SESSIONS`]. As with links; unauthenticated
+    /// connections may have 8 each.
     pub total_sessions: usize,
-    /// Tokens of all connections together; [`DEFAULT_TOTAL_TOKENS`]. One more is refused; a token that replaces another
-    /// one, as renewals do, is taken. Tokens count until a minute after they ran out.
+    /// Tokens of all connections together; [`DEFAULT_TOTAL_TOKENS`]. Beyond it a new token is refused; a
+    /// token that replaces another one, as renewals do, is taken. Tokens count until a minute after they
+    /// expired.
     pub total_tokens: usize,
-    /// How long peers have to say goodbye when the gateway stops; [`DEFAULT_TIME_TO_STOP`].
+    /// Time for peers to answer `close` when the gateway stops; [`DEFAULT_TIME_TO_STOP`].
     pub time_to_stop: Duration,
 }
 
@@ -128,13 +130,13 @@ impl Default for GatewayLimits {
     }
 }
 
-/// What is wrong with a configuration, and what to write instead.
+/// The error in a configuration, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidGateway(String);
 
 impl GatewayConfig {
-    /// Says what is wrong with it.
+    /// Returns the first error of the configuration.
     pub fn validate(&self) -> Result<(), InvalidGateway> {
         let wrong = |text: String| Err(InvalidGateway(text));
         let limits = &self.limits;
@@ -160,7 +162,7 @@ impl GatewayConfig {
                 return wrong(format!("{name} must be longer than 0, or nobody is served; try 10 s"));
             }
         }
-        // Whoever floods the door takes nothing from those who were let in.
+        // A flood of unauthenticated connections takes nothing from the authenticated ones.
         for (name, value, of_each) in [
             ("total_links", limits.total_links, MAX_LINKS_UNAUTHENTICATED.min(limits.links)),
             ("total_sessions", limits.total_sessions, MAX_SESSIONS_UNAUTHENTICATED),
@@ -195,7 +197,7 @@ impl GatewayConfig {
         Ok(())
     }
 
-    /// Whether everybody knows a key, or needs none.
+    /// True if everybody knows a key, or needs none.
     pub(crate) fn is_open_secret(&self) -> bool {
         self.keys.is_empty() || self.keys.iter().any(|key| key.key.reveal() == DEVELOPMENT_KEY)
     }

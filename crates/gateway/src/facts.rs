@@ -1,7 +1,7 @@
-//! What never changes about a hub, asked once.
+//! Caches what never changes about a hub.
 //!
-//! A description is a copy of all that a hub says of itself. Links are attached all the time, and these answers
-//! stay the same for the life of a log.
+//! A description is a copy of all properties of a hub. Links are attached all the time, and these values stay
+//! the same for the life of a log.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,17 +12,18 @@ use ephor_core::time::Timestamp;
 use ephor_hub::Hub;
 use futures_util::FutureExt;
 
-/// More are forgotten: hubs come and go, and asking again does no harm.
+/// The largest number of hubs in the cache. Beyond it the cache is cleared: hubs come and go, and asking
+/// again does no harm.
 const MOST: usize = 1024;
 
-/// What never changes about a hub.
+/// The properties of a hub that never change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
     pub(crate) created_at: Timestamp,
     pub(crate) max_event_bytes: u64,
 }
 
-/// The hubs that have been asked.
+/// The cache, by log id.
 #[derive(Debug, Default)]
 pub(crate) struct KnownHubs(Mutex<BTreeMap<LogId, Facts>>);
 
@@ -48,7 +49,7 @@ impl KnownHubs {
     }
 }
 
-/// Its partitions and its log. An embedded hub answers at once.
+/// The partitions of a hub, and its log id. An embedded hub answers at once.
 pub(crate) fn identity(hub: &Hub) -> (Vec<PartitionId>, Option<LogId>) {
     match hub.hub_properties().now_or_never() {
         Some(Ok(properties)) => (properties.partitions, properties.log),

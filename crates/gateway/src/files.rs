@@ -1,4 +1,4 @@
-//! Counts connections against the files that the process may have open.
+//! Limits connections by the number of files that the process may have open.
 //!
 //! Every connection is an open file, and so is every segment of a log. If connections could take all of them,
 //! the hub could begin no new segment, and nothing could be stored.
@@ -10,14 +10,14 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::config::GatewayLimits;
 
-/// One in so many files may be a connection.
+/// One file in this many may be a connection; the others are for the hubs.
 const SHARE_OF_FILES: u64 = 2;
-/// Of those, one in so many is for connections that have not put a token yet.
+/// One connection in this many may be one that has not put a token yet.
 const SHARE_OF_STRANGERS: usize = 4;
 
-/// Raises the number of files that this process may have open as far as it may, and tells what it is then; none
-/// if there is no limit. For the start of a program that serves a gateway: many systems begin with 1,024, out of
-/// regard for programs that could not bear more.
+/// Raises the number of files that this process may have open to the hard limit, and returns it; `None` if
+/// there is no limit. Call it at the start of a program that serves a gateway: many systems begin with 1,024,
+/// for the sake of programs that cannot handle more.
 pub fn raise_open_file_limit() -> io::Result<Option<u64>> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -25,18 +25,18 @@ pub fn raise_open_file_limit() -> io::Result<Option<u64>> {
     Ok(open_file_limit())
 }
 
-/// How many files this process may have open; none if there is no limit.
+/// The number of files that this process may have open; `None` if there is no limit.
 pub(crate) fn open_file_limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// The limits, with no more connections than there are files for.
+/// Lowers the limits to the number of connections that there are files for.
 pub(crate) fn within(limits: GatewayLimits, files: Option<u64>) -> GatewayLimits {
     let Some(files) = files else { return limits };
     let sockets = usize::try_from(files / SHARE_OF_FILES).unwrap_or(usize::MAX);
     let unauthenticated = limits.unauthenticated.min(sockets / SHARE_OF_STRANGERS).max(1);
     let connections = limits.connections.min(sockets.saturating_sub(unauthenticated)).max(1);
-    // One limit holds for all gateways of a process, so one line is enough.
+    // One limit holds for all gateways of a process, so one log line is enough.
     static TOLD: AtomicBool = AtomicBool::new(false);
     let fewer = connections < limits.connections || unauthenticated < limits.unauthenticated;
     if fewer && !TOLD.swap(true, Ordering::Relaxed) {

@@ -1,7 +1,8 @@
-//! Listening, and stopping.
+//! Accepts connections, and shuts down gracefully.
 //!
-//! The order of stopping: nobody new is let in; every connection waits for its sends and answers them, says
-//! that it is closing, and waits for its peer; whoever takes longer than allowed is cut off.
+//! Shutdown goes in this order: the listener is closed; every connection waits for its sends and acknowledges
+//! them, sends `close`, and waits for the `close` of its peer. Connections that take longer than
+//! `time_to_stop` are aborted.
 
 use std::future::Future;
 use std::io;
@@ -30,25 +31,25 @@ use crate::idempotence::Producers;
 use crate::noise::Noise;
 use crate::tls::Tls;
 
-/// After the system could not give us a connection, for example because too many files are open.
+/// Pause after `accept` failed, for example because too many files are open.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
 
-/// Connections that the system keeps for us until we come to them. The usual 128 are full within a moment of a
+/// Connections that the system queues until they are accepted. The usual 128 are full within a moment of a
 /// flood, and then everybody who connects waits for a second or more.
 const BACKLOG: u32 = 1024;
 
-/// A listener that bears a flood: with more room for those who come than
-/// [`TcpListener::bind`](tokio::net::TcpListener::bind) has.
+/// Opens a listener that withstands a flood of connections: its backlog is longer than that of
+/// [`TcpListener::bind`](tokio::net::TcpListener::bind).
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // As the standard library does it: what is left of earlier connections does not hold the address.
+    // As the standard library does it: sockets of earlier connections in TIME_WAIT do not block the address.
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// What all connections share.
+/// State that all connections share.
 pub(crate) struct Shared {
     pub(crate) namespace: Arc<LocalNamespace>,
     pub(crate) policy: Arc<Policy>,
@@ -59,27 +60,28 @@ pub(crate) struct Shared {
     pub(crate) admission: Arc<Admission>,
     pub(crate) noise: Noise,
     pub(crate) budget: Arc<Budget>,
-    /// Sessions and links of all connections.
+    /// Limits of the sessions and links of all connections together.
     pub(crate) totals: SharedLimits,
-    /// Tokens of all connections.
+    /// Limit of the tokens of all connections together.
     pub(crate) tokens: SharedLimit,
-    /// Turns to read the log, of all connections.
+    /// Permits to read the log, for all connections together.
     pub(crate) log_reads: Arc<Semaphore>,
-    /// The name of this end.
+    /// The AMQP container id of this end.
     pub(crate) container: String,
     allow_insecure: bool,
     open_secret: bool,
 }
 
-/// The front door of a namespace. Clones are the same door, on as many addresses as are served.
+/// An AMQP server for the hubs of a namespace. Clones share all limits, so one gateway can serve several
+/// addresses.
 #[derive(Clone)]
 pub struct Gateway(Arc<Shared>);
 
-/// Why an address is not served.
+/// The reason for which an address is not served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// Whoever can reach the address could do anything.
+    /// Everybody who can reach the address could do anything.
     #[error(
         "{address} can be reached from other machines and is not served without TLS and keys of your own \
          ({missing}); add them, listen on 127.0.0.1, or set allow_insecure if nobody else is in that network"
@@ -87,7 +89,7 @@ pub enum ServeError {
     Insecure {
         /// The address.
         address: SocketAddr,
-        /// What is missing.
+        /// The missing protection.
         missing: &'static str,
     },
     /// The listener has no address.
@@ -96,12 +98,12 @@ pub enum ServeError {
 }
 
 impl Gateway {
-    /// A door to these hubs.
+    /// Makes a gateway to the hubs of a namespace.
     pub fn new(namespace: Arc<LocalNamespace>, config: GatewayConfig) -> Result<Self, InvalidGateway> {
         Self::with_environment(namespace, config, Arc::new(TokioEnvironment))
     }
 
-    /// The same, with time and chance from outside.
+    /// Like [`Self::new`], with a clock and random numbers from outside.
     pub fn with_environment(
         namespace: Arc<LocalNamespace>,
         config: GatewayConfig,
@@ -153,11 +155,11 @@ impl Gateway {
         self.serve_with(listener, Some(tls.clone()), shutdown).await
     }
 
-    /// Serves one peer over a stream that is there already, until one of the two has enough. Who can reach the
-    /// stream, and whether it can be listened in on, is the caller's to know.
+    /// Serves one peer over a stream that is connected already, until one of the two closes. The caller has
+    /// to know who can reach the stream, and whether others can read it.
     pub async fn serve_stream(&self, stream: impl AsyncRead + AsyncWrite + Unpin, peer: SocketAddr) {
         let ticket = self.0.admission.enter();
-        // Nobody tells it to stop: it ends when this future is dropped.
+        // The stop signal is never sent: the connection ends when this future is dropped.
         let (_stop, stopped) = watch::channel(false);
         converse(self.0.clone(), stream, peer, ticket, stopped).await;
     }
@@ -213,8 +215,8 @@ impl Gateway {
         }
     }
 
-    /// Whether this address may be served: one that other machines reach needs TLS and a key of its own. Serving asks it,
-    /// too; for whoever has something to do between the two.
+    /// Checks whether this address may be served: one that other machines can reach needs TLS and a key other
+    /// than the development key. Serving checks it, too; callers use this one to fail early.
     pub fn check_exposure(&self, address: SocketAddr, tls: bool) -> Result<(), ServeError> {
         if address.ip().is_loopback() || self.0.allow_insecure {
             return Ok(());
@@ -247,13 +249,13 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
     }
 }
 
-/// The next connection, once there is room for it. Dropping it loses nothing.
+/// Accepts the next connection once there is room for it. Cancel-safe.
 async fn accept(listener: &TcpListener, admission: &Admission) -> io::Result<(TcpStream, SocketAddr)> {
     admission.room().await;
     listener.accept().await
 }
 
-/// One connection, from its first byte to its last.
+/// Serves one connection, from the TLS handshake to its end.
 async fn talk(
     shared: Arc<Shared>,
     stream: TcpStream,
@@ -262,7 +264,7 @@ async fn talk(
     ticket: Ticket,
     stopped: watch::Receiver<bool>,
 ) {
-    // Answers are small and waited for.
+    // Replies are small, and peers wait for them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "could not ask for small packets at once");
     }

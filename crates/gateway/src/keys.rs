@@ -1,4 +1,4 @@
-//! Reads keys from text: one key alone, or a list of them with what each permits.
+//! Parses keys: a single one, or a list of keys with their claims and hubs.
 //!
 //! ```text
 //! # name      claims        key                                           hub
@@ -7,10 +7,10 @@
 //! operations  send,listen   Qw8eR5tY1uI4oP7aS2dF9gH3jK6lZ0xC+vBnMmNbVcX=
 //! ```
 //!
-//! A line is one key: its name, its claims (`send`, `listen` or `manage`, with commas between them and no spaces), the
-//! key, and the hub that it is for; without a hub it is for all of them. A line that is empty or begins with `#` says
-//! nothing. A name may have several keys, so that one can be replaced. No error repeats what is in the text: columns that
-//! are mixed up may hold the key anywhere.
+//! Each line is one key: its name, its claims (`send`, `listen` or `manage`, with commas between them and no
+//! spaces), the key, and the hub that it is for; without a hub it is for all hubs. Empty lines and lines that
+//! begin with `#` are ignored. A name may have several keys, so that one can be replaced. No error repeats
+//! any of the text, because a line with swapped columns may hold the key anywhere.
 
 use ephor_core::ids::HubName;
 use ephor_wire::sas::{Claims, Key, SharedKey};
@@ -19,33 +19,33 @@ use ephor_wire::sas::{Claims, Key, SharedKey};
 pub const MIN_KEY_LENGTH: usize = 16;
 /// A longer text is not a key.
 pub const MAX_KEY_LENGTH: usize = 1024;
-/// Every token is compared with all keys of its name.
+/// The largest number of keys in a list: every token is compared with all keys of its name.
 pub const MAX_KEYS: usize = 1000;
 /// A longer name is refused, as the service does.
 const MAX_NAME_LENGTH: usize = 256;
 
 const ADVICE: &str = "make one with: openssl rand -base64 32";
 
-/// What is wrong with a text of keys. It repeats nothing of it.
+/// An error in the text of keys. It repeats nothing of the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidKeys {
-    /// A text that is not a key.
+    /// The text is not a key.
     #[error("{0}")]
     Key(String),
-    /// A line of a list.
+    /// A line of the list is invalid.
     #[error("line {line}: {problem}")]
     Line {
-        /// From 1 on.
+        /// The number of the line, from 1 on.
         line: usize,
-        /// What is wrong with it, and what to write instead.
+        /// The error in that line, and what to write instead.
         problem: String,
     },
-    /// The list as a whole.
+    /// The list as a whole is invalid.
     #[error("{0}")]
     List(String),
 }
 
-/// Reads one key; blanks around it do not count.
+/// Parses one key. Whitespace around it is ignored.
 pub fn parse_key(text: &str) -> Result<Key, InvalidKeys> {
     let key = text.trim();
     let wrong = |problem: String| Err(InvalidKeys::Key(format!("{problem}; {ADVICE}")));
@@ -61,7 +61,7 @@ pub fn parse_key(text: &str) -> Result<Key, InvalidKeys> {
     Ok(Key::new(key))
 }
 
-/// Reads a list of keys.
+/// Parses a list of keys.
 ///
 /// ```
 /// let keys = ephor_gateway::parse_keys(

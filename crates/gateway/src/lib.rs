@@ -1,4 +1,4 @@
-//! The hub's front door: Event Hubs over AMQP 1.0, for every SDK that speaks it. Plain TCP or TLS.
+//! An AMQP 1.0 server in front of the embedded hub, for every Event Hubs SDK. Plain TCP or TLS.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -14,8 +14,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! One task owns a connection with all that hangs on it: the AMQP engine, its links, the hub's receivers
-//! behind them and the sends that wait for the disk.
+//! Each connection has one task. It owns the AMQP engine, the links, the hub's receivers that serve them, and
+//! the sends that wait for the disk.
 //!
 //! ```text
 //!              ┌────────────────────── a connection's task ─────────────────────┐
@@ -28,19 +28,19 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `config.rs` | keys, limits, and what is wrong with them |
-//! | `gateway.rs` | listening, and stopping |
-//! | `admission.rs` | how many connections there may be, and who goes first if they are too many |
-//! | `files.rs` | how many connections there may be beside the files of the hubs |
-//! | `budget.rs` | the memory of all connections together: who waits, and who goes |
-//! | `access.rs` | which tokens a connection has put, and what they permit |
-//! | `keys.rs` | keys from text: what each is called, permits and is for |
-//! | `tls.rs` | certificates: from files, replaced while in use, or made for development |
-//! | `quirks.rs` | what single SDKs need that nobody else shall pay for |
-//! | `refusals.rs` | how the hub's errors read on the wire |
-//! | `facts.rs` | what never changes about a hub |
-//! | `noise.rs` | how often peers can make us write into our log |
-//! | `idempotence.rs` | producers that number their events |
+//! | `config.rs` | keys and limits, and their validation |
+//! | `gateway.rs` | accepting connections, and graceful shutdown |
+//! | `admission.rs` | the connection limits; evicts connections that have not authenticated |
+//! | `files.rs` | the connection limits within the limit of open files, half of which is for the hubs |
+//! | `budget.rs` | the memory of all connections together: back-pressure and eviction |
+//! | `access.rs` | the tokens of a connection, and what they permit |
+//! | `keys.rs` | parsing of keys: the name, claims and hub of each |
+//! | `tls.rs` | certificates: from files, reloaded while in use, or self-signed for development |
+//! | `quirks.rs` | workarounds for individual SDKs, which other clients do not pay for |
+//! | `refusals.rs` | mapping of the hub's errors to AMQP errors |
+//! | `facts.rs` | cache of what never changes about a hub |
+//! | `noise.rs` | rate limit of log lines that peers can trigger |
+//! | `idempotence/` | idempotent producers, which number their events |
 //! | `connection/` | one connection: links, senders, receivers, requests |
 
 mod access;

@@ -1,38 +1,38 @@
-//! What peers can make us write into our log: a few lines in a while, and then how many more there were.
+//! Rate-limits log lines that peers can trigger, and counts the suppressed ones.
 //!
-//! Whoever may connect may be refused as often as it likes. A line for each would fill the disk that the
-//! events need.
+//! Any peer that may connect can be refused as often as it likes. A line for each refusal would fill the disk
+//! that the events need.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ephor_core::time::Monotonic;
 
-/// Lines of one kind within [`WHILE`].
+/// At most this many lines of one kind are logged within [`WHILE`].
 const MOST_LINES: u32 = 5;
-/// A while.
+/// The window of the rate limit.
 const WHILE: Duration = Duration::from_secs(10);
 
-/// The kinds, which do not silence each other.
+/// One limiter for each kind of line, so that they do not suppress each other.
 #[derive(Debug, Default)]
 pub(crate) struct Noise {
-    /// Requests that were refused: tokens, mostly.
+    /// Requests that were refused; tokens, mostly.
     pub(crate) requests: Muffler,
     /// Links that were refused or detached.
     pub(crate) links: Muffler,
-    /// Names and keys that do not count.
+    /// SASL PLAIN names and keys that were rejected.
     pub(crate) keys: Muffler,
-    /// Connections that were closed because of what the peer did.
+    /// Connections that were closed because of an error of the peer.
     pub(crate) connections: Muffler,
     /// Connections that were closed because others needed their memory.
     pub(crate) hoarders: Muffler,
-    /// Links, sessions and tokens that were too many for all connections together.
+    /// Links, sessions and tokens that exceeded the limits of all connections together.
     pub(crate) totals: Muffler,
-    /// Connections that were one too many.
+    /// Connections that exceeded the connection limit.
     pub(crate) too_many: Muffler,
 }
 
-/// Lets a few lines of one kind through.
+/// The rate limiter of one kind of line.
 #[derive(Debug, Default)]
 pub(crate) struct Muffler(Mutex<Window>);
 
@@ -44,7 +44,7 @@ struct Window {
 }
 
 impl Muffler {
-    /// Whether a line may be written now; if so, how many were not since the last one.
+    /// Returns the number of lines suppressed since the last one if a line may be logged now, or else `None`.
     pub(crate) fn hear(&self, now: Monotonic) -> Option<u64> {
         let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if window.until.is_none_or(|until| now >= until) {

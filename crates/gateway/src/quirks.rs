@@ -1,25 +1,26 @@
-//! What single SDKs need that nobody else shall pay for, by the product name in the properties of `open`.
+//! Workarounds for individual SDKs, keyed by the product name in the properties of `open`, so that other
+//! clients do not pay for them.
 //!
-//! Only what would cost the others something stands here. Most of what SDKs get wrong is harmless to
-//! forgive for everybody, and is forgiven where it belongs: addresses in six forms (`wire::address`),
-//! selectors with and without quotes and three descriptors (`wire::selector`), two spellings of the
-//! receiver's name (`connection/attach.rs`), credit that is overdrawn and frames after the end of a session
+//! Only workarounds with a cost for other clients belong here. Most mistakes of SDKs are harmless to tolerate
+//! for everybody, and are tolerated where they occur: addresses in six forms (`wire::address`), selectors
+//! with and without quotes and three descriptors (`wire::selector`), two spellings of the receiver's name
+//! (`connection/attach.rs`), credit that is overdrawn and frames after the end of a session
 //! (`amqp::connection`), delivery annotations at the end of a message (`amqp::message`).
 
 use std::time::Duration;
 
-/// What one product needs.
+/// The workaround for one product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quirk {
     /// `product` in the properties of `open`.
     pub product: &'static str,
-    /// A message is not settled, and a `detach` not answered, before it has been here for so long.
+    /// The time after arrival before which a message is not settled and a `detach` not answered.
     pub acknowledgement_delay: Duration,
-    /// Why.
+    /// The reason for the workaround.
     pub why: &'static str,
 }
 
-/// The table.
+/// All workarounds.
 pub const QUIRKS: &[Quirk] = &[Quirk {
     product: "azure_messaging_eventhubs",
     acknowledgement_delay: Duration::from_millis(3),
@@ -28,7 +29,7 @@ pub const QUIRKS: &[Quirk] = &[Quirk {
           is answered at once it says that there is no such session, and closes the connection",
 }];
 
-/// What the product of a connection needs; nothing, for nearly all.
+/// The delay that the product of a connection needs; zero for nearly all.
 pub(crate) fn acknowledgement_delay(product: Option<&str>) -> Duration {
     let quirk = QUIRKS.iter().find(|quirk| Some(quirk.product) == product);
     quirk.map_or(Duration::ZERO, |quirk| quirk.acknowledgement_delay)

@@ -1,5 +1,6 @@
-//! How the hub's errors read on the wire: with the service's conditions and texts, and with where and when
-//! behind them. What names files or disks stays in our own log.
+//! Maps errors of the hub to AMQP errors, with the conditions and texts of the service, followed by a
+//! tracking id, the entity and the time. Errors that name files or disks are only logged, and not sent to the
+//! peer.
 
 use ephor_amqp::performative::Error;
 use ephor_core::ids::Namespace;
@@ -9,15 +10,16 @@ use ephor_hub::{Hub, HubError, LocalNamespace, SendError};
 use ephor_wire::address::{Address, same_name};
 use ephor_wire::condition::{Condition, Refusal, Tracking, texts};
 
-/// How long a sender is told to wait while the disk is full, or nearly: what the service says when it throttles.
+/// The time for which a sender is asked to wait while the disk is full, or nearly: the value that the service
+/// sends when it throttles.
 const WAIT_SECONDS: u64 = 4;
 
-/// What an address is called in a text: `sb://namespace/path`.
+/// The name of an address in error texts: `sb://namespace/path`.
 pub(crate) fn entity(namespace: &Namespace, address: &Address) -> String {
     address.audience(namespace.as_str())
 }
 
-/// Why there is no hub to speak to.
+/// The refusal for a hub that cannot be used.
 pub(crate) fn of_hub(error: &HubError, entity: &str) -> Refusal {
     match error {
         HubError::NotFound { .. } => texts::not_found(entity),
@@ -29,7 +31,7 @@ pub(crate) fn of_hub(error: &HubError, entity: &str) -> Refusal {
     }
 }
 
-/// Why nothing of a delivery was stored.
+/// The refusal for a delivery of which nothing was stored.
 pub(crate) fn of_send(error: &SendError, delivery: u32) -> Refusal {
     match error {
         SendError::EventTooLarge { size, limit } | SendError::BatchTooLarge { size, limit } => {
@@ -40,7 +42,7 @@ pub(crate) fn of_send(error: &SendError, delivery: u32) -> Refusal {
             Refusal::new(Condition::ArgumentError, error.to_string())
         }
         SendError::DiskFull(_) | SendError::LowOnDisk { .. } => {
-            // The hub has said so, and not once a send.
+            // The hub logs that itself, and not for each send.
             tracing::debug!(%error, "a send was refused");
             texts::throttled(WAIT_SECONDS)
         }
@@ -52,7 +54,7 @@ pub(crate) fn of_send(error: &SendError, delivery: u32) -> Refusal {
     }
 }
 
-/// Why a receiver does not open at this address.
+/// The refusal for a receiver that could not be opened at this address.
 pub(crate) fn of_open(error: &OpenError, entity: &str) -> Refusal {
     match error {
         OpenError::Source(SourceError::NotFound { .. }) => texts::not_found(entity),
@@ -65,7 +67,8 @@ pub(crate) fn of_open(error: &OpenError, entity: &str) -> Refusal {
     }
 }
 
-/// Why a receiver at this address came to its end: what was deleted is not found any more.
+/// The refusal for a receiver at this address that ended. If its hub or consumer group was deleted, it is
+/// "not found".
 pub(crate) fn of_receive(
     error: &ReceiveError,
     namespace: &LocalNamespace,
@@ -94,7 +97,7 @@ pub(crate) fn of_receive(
     }
 }
 
-/// Where and when, for a refusal that is about an address.
+/// Adds the tracking id, entity and time to a refusal that is about an address.
 pub(crate) fn tracked(
     refusal: Refusal,
     id: &str,
@@ -113,7 +116,7 @@ pub(crate) fn tracked(
     error(&refusal.tracked(&tracking))
 }
 
-/// As it stands in a detach, a close or a disposition.
+/// The refusal as the error of a `detach`, `close` or `disposition`.
 pub(crate) fn error(refusal: &Refusal) -> Error {
     Error::new(refusal.condition.symbol().to_owned(), refusal.text.clone())
 }

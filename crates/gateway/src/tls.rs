@@ -1,7 +1,7 @@
-//! Certificates: from files, or made for development. TLS 1.2 and 1.3 by rustls, with ring.
+//! TLS certificates: from files, or self-signed for development. TLS 1.2 and 1.3 by rustls, with ring.
 //!
-//! A certificate can be replaced while it is in use: [`Tls::reload_if_changed`] looks at the files again, and who
-//! connects from then on is shown the new one. A pair that cannot be used leaves the old one in its place.
+//! A certificate can be replaced while it is in use: [`Tls::reload_if_changed`] checks the files, and new
+//! connections get the new certificate. If the new pair is invalid, the old one stays in use.
 
 use std::fmt;
 use std::fs;
@@ -21,51 +21,51 @@ use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{TlsAcceptor, rustls};
 
-/// The file in which a certificate made for development is left for clients to trust.
+/// The file that holds the development certificate, for clients to trust.
 const DEVELOPMENT_CERTIFICATE: &str = "development-certificate.pem";
-/// Its key, so that clients need not be told anew after every start.
+/// The file that holds its key. The pair is kept, so that clients need not trust a new one after every start.
 const DEVELOPMENT_KEY: &str = "development-certificate.key";
 
-/// How a gateway proves who it is. Clones share the certificate, also when it is replaced.
+/// The certificate of a gateway and its key. Clones share them, also when they are replaced.
 #[derive(Clone)]
 pub struct Tls {
     acceptor: TlsAcceptor,
     served: Arc<Served>,
 }
 
-/// Why a certificate cannot be used.
+/// The reason for which a certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidTls {
-    /// A file that cannot be read, or is no PEM.
+    /// A file cannot be read, or is not PEM.
     #[error("cannot read {what} from {path}: {error}", path = path.display())]
     File {
-        /// What should be in it.
+        /// The expected content.
         what: &'static str,
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         error: String,
     },
-    /// A certificate and a key that do not go together.
+    /// The certificate and the key do not match.
     #[error("the certificate cannot be used: {0}")]
     Certificate(#[from] rustls::Error),
-    /// A certificate that nobody could ask for.
+    /// A name is neither a host name nor an IP address, so that no client could ask for it.
     #[error("{0:?} is neither a host name nor an IP address")]
     Name(String),
-    /// A certificate that could not be made.
+    /// The certificate could not be generated.
     #[error("could not make a certificate: {0}")]
     Making(#[from] rcgen::Error),
-    /// A certificate that could not be written.
+    /// The certificate could not be written.
     #[error("could not write the certificate: {0}")]
     Writing(#[from] io::Error),
 }
 
 impl Tls {
-    /// A chain of certificates, the gateway's own first, and its key, both PEM.
+    /// Reads a chain of certificates, the gateway's own first, and its key, both PEM.
     pub fn from_files(certificates: &Path, key: &Path) -> Result<Self, InvalidTls> {
         let files = PairFiles { certificates: certificates.to_owned(), key: key.to_owned() };
-        // Before they are read: what changes meanwhile is seen at the next look.
+        // Before they are read: a change in between is noticed by the next check.
         let version = files.version()?;
         let pair = files.read()?.parse(&files)?;
         let served =
@@ -77,9 +77,9 @@ impl Tls {
         Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), served })
     }
 
-    /// A certificate for these names and addresses that signed itself, for development. It is kept in
-    /// `folder`, and made anew if it is not there, lacks one of the names, or is not whole: its two files are nobody
-    /// else's. The path is that of the PEM file for clients to trust.
+    /// A self-signed certificate for these names and addresses, for development. It is kept in `folder`, and
+    /// made again if it is missing, lacks one of the names, or is damaged: its two files belong to this
+    /// function alone. The returned path is that of the PEM file for clients to trust.
     pub fn for_development(folder: &Path, names: &[&str]) -> Result<(Self, PathBuf), InvalidTls> {
         if let Some(name) = names.iter().find(|name| ServerName::try_from(**name).is_err()) {
             return Err(InvalidTls::Name((*name).to_owned()));
@@ -97,9 +97,9 @@ impl Tls {
         Ok((Self::from_files(&certificates, &files.key)?, certificates))
     }
 
-    /// Reads the certificate and its key again if one of the files changed; true if there is a new one. After an error
-    /// the old one is still shown, and the next call tries again: of a pair that is being replaced the one file may
-    /// be new and the other not. Reads files, and so must not be called where blocking is forbidden.
+    /// Reads the certificate and its key again if one of the files changed; true if there is a new one. After
+    /// an error the old one stays in use, and the next call tries again: while a pair is being replaced, one
+    /// file may be new and the other old. This blocks on file I/O.
     pub fn reload_if_changed(&self) -> Result<bool, InvalidTls> {
         let served = &self.served;
         let mut known = served.version.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,7 +124,7 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// The pair that is shown to whoever connects, and where it is from.
+/// The pair that is shown to clients, and its files.
 struct Served {
     files: PairFiles,
     version: Mutex<Version>,
@@ -143,19 +143,19 @@ impl fmt::Debug for Served {
     }
 }
 
-/// Size and time of both files: one of them differs after a change.
+/// Size and modification time of both files: one of them differs after a change.
 type Version = [(u64, Option<SystemTime>); 2];
 
 const CERTIFICATES: &str = "certificates";
 const PRIVATE_KEY: &str = "a private key";
 
-/// Where a certificate and its key are.
+/// The paths of a certificate and its key.
 struct PairFiles {
     certificates: PathBuf,
     key: PathBuf,
 }
 
-/// What is in the two files.
+/// The contents of the two files.
 struct PairBytes {
     certificates: Vec<u8>,
     key: Vec<u8>,
@@ -179,8 +179,8 @@ impl PairFiles {
         })
     }
 
-    /// Makes a pair and puts it in the place of the old. Each file is replaced as a whole; a crash between the two leaves
-    /// a pair that does not match, and that is made anew at the next start.
+    /// Generates a pair and replaces the old one. Each file is replaced atomically; a crash between the two
+    /// leaves a pair that does not match, and that is made again at the next start.
     fn make(&self, folder: &Path, names: &[&str]) -> Result<(), InvalidTls> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let made = rcgen::generate_simple_self_signed(names)?;
@@ -208,7 +208,7 @@ fn unreadable(what: &'static str, path: &Path, error: &dyn fmt::Display) -> Inva
     InvalidTls::File { what, path: path.to_owned(), error: error.to_string() }
 }
 
-/// Whether a client that asks for this name or address is satisfied with the certificate.
+/// True if a client that asks for this name or address accepts the certificate.
 fn is_for(pair: &CertifiedKey, name: &str) -> bool {
     let Some(certificate) = pair.cert.first().and_then(|first| ParsedCertificate::try_from(first).ok())
     else {
@@ -217,7 +217,7 @@ fn is_for(pair: &CertifiedKey, name: &str) -> bool {
     ServerName::try_from(name).is_ok_and(|name| verify_server_name(&certificate, &name).is_ok())
 }
 
-/// Puts a file in the place of another as a whole, with rights of its own.
+/// Replaces a file atomically, with these permissions.
 fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
@@ -235,7 +235,7 @@ fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     fs::rename(&new, path)
 }
 
-/// Takes away from others the right to read a file.
+/// Removes the permissions of group and others.
 fn make_private(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     {

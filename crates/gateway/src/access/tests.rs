@@ -1,4 +1,4 @@
-//! Tests of tokens: what they permit, how many there may be, and when they are over.
+//! Tests of tokens: permissions, limits and expiry.
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn tokens_of_all_connections_have_one_limit_and_renewals_are_taken() {
     assert!(one.is_authenticated(NOW) && !other.is_authenticated(NOW));
     put(&mut one, "send", "one", "sb://localhost/homes").unwrap();
     assert_eq!(total.used(), 1);
-    // One that ran out is remembered for a while, and then makes room.
+    // An expired token is remembered for a while, and then makes room.
     one.forget_expired(LATER);
     assert!(put(&mut other, "send", "one", "sb://localhost/homes").is_err());
     one.forget_expired(Moment { now: LATER.now + KEPT_WHEN_EXPIRED, ..LATER });
@@ -84,7 +84,7 @@ fn a_token_lasts_as_long_as_it_was_good_for_however_the_wall_clock_is_set() {
     assert_eq!(access.next_expiry(at(-YEARS, 60)), None);
     assert!(!access.is_authenticated(at(YEARS, 1)), "set ahead, it is over");
     assert!(access.is_authenticated(at(0, 2)), "set right, it counts again");
-    // What is put while the clock is behind is judged by that clock, and by the right one afterwards.
+    // A token that is put while the clock is behind is judged by that clock, and by the right one afterwards.
     access.grants.clear();
     let token = sign("sb://localhost/", "send", &Key::new("one"), LATER.wall);
     let audience = "sb://localhost/homes";
@@ -116,12 +116,12 @@ fn a_link_asks_the_grant_that_covered_it_before_and_then_the_others() {
     let (first, second) = (Cover(Some(1)), Cover(Some(2)));
     assert_eq!(check(&access, Cover::default()), Ok(first));
     assert_eq!(check(&access, second), Ok(second));
-    // Renewed, it keeps its number.
+    // A renewed grant keeps its number.
     put(&mut access, "send", "one", "sb://localhost/homes").unwrap();
     assert_eq!(check(&access, second), Ok(second));
     access.grants.get_mut(&2).unwrap().until = NOW.now;
     assert_eq!(check(&access, second), Ok(first));
-    // One that permits less now does not count for what it permitted before.
+    // A grant that permits less now is not used for what it permitted before.
     access.grants.get_mut(&1).unwrap().grant.claims = Claims::LISTEN;
     assert_eq!(check(&access, first), Err(Condition::UnauthorizedAccess));
     access.grants.remove(&2);

@@ -1,4 +1,4 @@
-//! Tests of the budget: who waits, who goes, and who is called.
+//! Tests of the memory budget: waiting, eviction and wake-ups.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn whoever_keeps_more_than_its_part_waits_and_those_who_keep_little_do_not() {
     assert!(!small.tell(keeps(100 * KIB)));
     assert!(large.tell(keeps(900 * KIB + GRAIN)));
     assert!(!small.tell(keeps(200 * KIB)) && !is_relieved(&large));
-    // Others give something back.
+    // Others give memory back.
     small.tell(keeps(50 * KIB));
     assert!(is_relieved(&large) && !large.tell(keeps(900 * KIB)));
     drop((large, small));
@@ -56,7 +56,7 @@ fn whose_delivery_has_been_unended_for_longest_goes_and_one_at_a_time() {
         share.tell(hoards(300 * KIB, since as u64));
     }
     assert!(!hoarders.iter().any(is_evicted));
-    // It is the newest, and the reason that one has to go.
+    // It is the newest, and the one that makes the eviction necessary.
     hoarders[0].tell(hoards(300 * KIB, 9));
     assert!(is_evicted(&hoarders[1]));
     assert!(!hoarders.iter().any(is_evicted));
@@ -109,7 +109,7 @@ fn whoever_is_refused_is_relieved_later_even_if_there_was_room_when_it_asked() {
     other.tell(keeps(400 * KIB));
     assert!(one.tell(keeps(600 * KIB)));
     other.tell(keeps(0));
-    // It has not heard of the room yet.
+    // It has not been notified of the room yet.
     assert!(!one.admit(64 * KIB));
     one.tell(keeps(600 * KIB));
     assert!(one.waits() && is_relieved(&one), "it stands in line for somebody who calls it");
@@ -138,7 +138,7 @@ fn a_thousand_who_keep_next_to_nothing_are_not_counted() {
     assert_eq!(budget.used(), 0);
 }
 
-/// Two that have nearly all of it together, the first more than its part.
+/// Two connections that use nearly all of the budget together, the first one more than its part.
 fn nearly_full() -> (Arc<Budget>, Share, Share) {
     let budget = budget();
     let (mut one, mut other) = (budget.share(), budget.share());
@@ -149,7 +149,7 @@ fn nearly_full() -> (Arc<Budget>, Share, Share) {
 #[test]
 fn whoever_was_refused_first_is_called_when_there_is_room_for_it() {
     let (_budget, mut one, mut other) = nearly_full();
-    // Two receivers of one connection: the second wants more, and stands behind the first.
+    // Two receivers of one connection: the second wants more, and queues after the first.
     assert!(!one.admit(120 * KIB) && !one.admit(400 * KIB));
     assert!(!is_relieved(&one));
     other.tell(keeps(340 * KIB));
@@ -179,7 +179,7 @@ fn whoever_only_wants_to_keep_more_is_read_from() {
     assert!(!one.tell(keeps(520 * KIB)), "it keeps no more than before, and that was not too much");
 }
 
-/// What is logged, as text.
+/// The log output as text.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -215,7 +215,7 @@ fn people_hear_once_that_memory_is_used_up_and_once_that_there_is_room() {
         for part in ["used=1105920", "buffered_bytes=1024000", "connections=2", "raise `buffered_bytes`"] {
             assert!(said[0].contains(part), "{said:?}");
         }
-        // Full and not full take turns, and whoever would keep more is refused.
+        // Full and not full alternate, and a connection that would buffer more is refused.
         for _ in 0..100 {
             one.tell(keeps(400 * KIB));
             one.tell(keeps(700 * KIB));
@@ -226,11 +226,12 @@ fn people_hear_once_that_memory_is_used_up_and_once_that_there_is_room() {
         other.tell(keeps(0));
         let said = lines.take();
         assert!(said.len() == 1 && said[0].contains(" INFO ") && said[0].contains("again"), "{said:?}");
-        // Whoever is refused because of what it would keep finds it full as well.
+        // A connection that is refused because of what it would buffer finds the budget full as well.
         assert!(!one.tell(keeps(700 * KIB)) && !other.tell(keeps(290 * KIB)));
         assert!(!one.admit(100 * KIB));
         assert_eq!(lines.take().len(), 1);
-        // It goes, and with it what it kept; as often as somebody likes.
+        // One connection goes away and gives back what it used; then the other one fills the budget and
+        // empties it, many times.
         drop(one);
         assert_eq!(lines.take().len(), 1);
         for _ in 0..1_000 {

@@ -1,7 +1,7 @@
-//! Answers that wait until the peer takes them: how much they are, and since when.
+//! Outbound: tracks answers to requests until the peer takes them: their size and age.
 //!
-//! Only the peer can end this wait, by credit. So what waits counts as deliveries do that have not ended, and a link on
-//! which nothing is taken for `time_to_read` is detached.
+//! Only the peer can end this wait, by granting credit. So waiting answers count like incomplete deliveries,
+//! and a link on which none is taken for `time_to_read` is detached.
 
 use std::collections::BTreeSet;
 
@@ -13,25 +13,26 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::Conversation;
 use super::link::Link;
 
-/// What an answer takes beside its message, roughly.
+/// The approximate size of an answer beside its message.
 const AROUND_AN_ANSWER: usize = 128;
 
-/// The answers of a connection that wait.
+/// The waiting answers of a connection.
 #[derive(Debug, Default)]
 pub(super) struct WaitingAnswers {
-    /// All of them, in bytes.
+    /// The size of all of them.
     pub(super) bytes: usize,
-    /// The links that have some, by when the peer last took one, or the first began to wait.
+    /// The links that have some, by the time at which the peer last took one, or at which the first began to
+    /// wait.
     by_age: BTreeSet<(Monotonic, LinkId)>,
 }
 
 impl WaitingAnswers {
-    /// What an answer takes.
+    /// The size that an answer counts as.
     pub(super) fn size(message: &[u8]) -> usize {
         message.len() + AROUND_AN_ANSWER
     }
 
-    /// Since when nothing has been taken where that is longest.
+    /// The earliest time since which a link has waited.
     pub(super) fn oldest(&self) -> Option<Monotonic> {
         self.by_age.first().map(|(since, _)| *since)
     }
@@ -47,7 +48,7 @@ impl WaitingAnswers {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
-    /// Notes since when answers of a link wait, after the peer took some or none.
+    /// Updates the time since which a link's answers wait. `taken`: the peer has just taken some.
     pub(super) fn note_waiting(&mut self, id: LinkId, taken: bool) {
         let Some(Link::Reply(link)) = self.links.get_mut(&id) else { return };
         let before = link.waiting_since;
@@ -62,7 +63,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// The answers of a link that goes wait no longer.
+    /// Drops the waiting answers of a link that is going away.
     pub(super) fn forget_answers(&mut self, id: LinkId) {
         self.blocked_replies.remove(&id);
         if let Some(Link::Reply(link)) = self.links.get_mut(&id) {
@@ -72,7 +73,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// When the next link has waited too long.
+    /// The time at which the next link has waited too long.
     pub(super) fn answers_due(&self) -> Option<Monotonic> {
         Some(self.answers.oldest()? + self.shared.limits.time_to_read)
     }
@@ -88,9 +89,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                  credit for the answers before you ask."
             );
             self.forget_answers(id);
-            // In any case: this must come to an end.
+            // In any case, so that the loop ends.
             self.answers.change(id, Some(since), None);
-            // Clients attach again after this one.
+            // Clients attach again after this condition.
             self.detach(id, Refusal::new(Condition::DetachForced, text));
         }
     }

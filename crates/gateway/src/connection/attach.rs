@@ -1,4 +1,4 @@
-//! What a link is for, and whether it may be.
+//! Attaches links in both directions: decides what a link is for, and whether it is accepted.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,14 +26,13 @@ use crate::admission::Stage;
 use crate::idempotence::{self, Commit};
 use crate::refusals::{entity, of_hub, of_open};
 
-/// Requests that a peer may send before it hears of them.
+/// Requests that a peer may send before they are settled.
 const REQUEST_CREDIT: u32 = 50;
-/// Deliveries that a sender may send before it hears of them; what bounds their bytes is that nothing more is
-/// read.
+/// Deliveries that a sender may send before they are settled. Their bytes are bounded by pausing the reading.
 pub(super) const SENDER_CREDIT: u32 = 1000;
 
 const EPOCH: &str = "com.microsoft:epoch";
-/// The second is how the official Rust SDK spells it.
+/// The second spelling is that of the official Rust SDK.
 const RECEIVER_NAMES: [&str; 2] = ["com.microsoft:receiver-name", "com.microsoft.com:receiver-name"];
 const RUNTIME_METRICS: &str = "com.microsoft:enable-receiver-runtime-metric";
 const TRACKING_ID: &str = "com.microsoft:tracking-id";
@@ -87,7 +86,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// Whether a link may be remembered at all: names are short, and strangers have few links.
+    /// Checks the limits of all links: short names, and few links for an unauthenticated peer.
     fn check_attach(&self, attach: &Attach) -> Result<(), Refusal> {
         let source = attach.source.as_ref().and_then(|source| source.address.as_deref());
         let target = attach.target.as_ref().and_then(|target| target.address.as_deref());
@@ -106,7 +105,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         Ok(())
     }
 
-    /// Accepts a link as it was asked for.
+    /// Accepts a link as the peer asked for it.
     pub(super) fn accept(
         &mut self,
         link: LinkId,
@@ -127,7 +126,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         self.driver.connection().accept(link, answer);
     }
 
-    /// Answers a link that had to wait, if it is still wanted.
+    /// Answers a link that had to wait, unless it was detached meanwhile.
     pub(super) fn on_settled(&mut self, link: LinkId, attach: Attach) {
         let Some(Link::Awaiting(awaiting)) = self.forget_link(link) else { return };
         if let Err(refusal) = self.attach_sender(link, attach, &awaiting.address) {
@@ -174,7 +173,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         Ok(())
     }
 
-    /// Answers a sender when it is known what became of what its producer sent before.
+    /// Answers a sender after the earlier batches of its producer are settled.
     fn attach_later(&mut self, link: LinkId, attach: Attach, address: Address, commit: Commit) {
         let attach = Box::new(attach);
         let abort = self.wait_for_news(async move {
@@ -210,7 +209,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let opening = {
             let (hub, log_reads) = (hub.clone(), self.shared.log_reads.clone());
             async move {
-                // A time has to be looked for in the log.
+                // A position by time has to be searched in the log.
                 let by_time = matches!(ask.start, Start::EnqueuedTime { .. });
                 let _turn = if by_time { log_reads.acquire_owned().await.ok() } else { None };
                 let opened = ask.open(&hub).await.map_err(|error| of_open(&error, &entity));
@@ -236,7 +235,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         Ok(())
     }
 
-    /// The hub of an address, if it is there, has the partition, and the peer may do that with it.
+    /// The hub of an address, if it exists, has the partition, and the peer is authorized.
     fn hub_for(
         &self,
         needed: Claims,
@@ -244,7 +243,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         partition: Option<PartitionId>,
     ) -> Result<(Hub, Cover), Refusal> {
         let namespace = &self.shared.namespace;
-        // Whoever may not use a hub does not learn whether it is there.
+        // Before the lookup, so that an unauthorized peer does not learn whether a hub exists.
         let cover = self.access.check(needed, address, Cover::default(), namespace.name(), self.moment())?;
         let name = address.hub().map(|hub| hub.as_str()).unwrap_or_default();
         let found = namespace.hub(name);
@@ -257,7 +256,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     }
 }
 
-/// What a receiver is to be opened with.
+/// The parameters of a receiver to open.
 struct Ask {
     group: ConsumerGroup,
     partition: PartitionId,

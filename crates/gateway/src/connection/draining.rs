@@ -1,4 +1,5 @@
-//! Receivers whose peer wants its credit used up now, or back.
+//! Outbound (hub → peer): drains receivers. A peer that sets `drain` wants its credit used up now, or
+//! returned.
 
 use ephor_amqp::connection::LinkId;
 use futures_util::{FutureExt, StreamExt};
@@ -8,8 +9,8 @@ use super::Conversation;
 use super::link::Link;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
-    /// Takes note of a receiver whose peer wants its credit used up or back, if it could come to that now. Those
-    /// in line, and those who read the log, have something to send.
+    /// Notes a receiver whose peer drains its credit, if it may have nothing more to send. Queued receivers,
+    /// and those that read the log, have something to send.
     pub(super) fn look_if_drained(&mut self, link: LinkId) {
         if let Some(Link::Receiver(found)) = self.links.get(&link)
             && found.draining
@@ -20,9 +21,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// Sends what there is to those who want their credit back, and gives back the rest.
+    /// Sends what there is to draining receivers, and returns the rest of their credit.
     pub(super) fn drain(&mut self) {
-        /// Beyond it the peer's turn comes first.
+        /// At most this many events of receivers are handled before the peer's turn comes.
         const MOST_NEWS: usize = 64;
         for _ in 0..MOST_NEWS {
             match self.news.next().now_or_never().flatten() {

@@ -1,7 +1,7 @@
-//! Senders whose hub is gone.
+//! Inbound (peer → hub): detaches senders whose hub was closed or deleted.
 //!
-//! A hub that was deleted tells its receivers. Its senders learn of it from the next thing that they send,
-//! or after a while, and then lose their links: they would get the same answer for ever.
+//! A deleted hub disconnects its receivers. Its senders notice with their next delivery, or at the next
+//! periodic check, and are detached then: every later delivery would be rejected as well.
 
 use ephor_amqp::connection::LinkId;
 use ephor_amqp::performative::Outcome;
@@ -13,19 +13,19 @@ use super::link::{Link, SenderLink};
 use crate::refusals::{entity, of_hub};
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
-    /// Why a link has to end after this outcome, if it has to.
+    /// The reason to detach a link after this outcome, if there is one.
     pub(super) fn ending_after(&self, link: LinkId, outcome: &Outcome) -> Option<Refusal> {
         let Outcome::Rejected(Some(error)) = outcome else { return None };
         if error.condition != Condition::DetachForced.symbol() {
             return None;
         }
         let Some(Link::Sender(sender)) = self.links.get(&link) else { return None };
-        // There may be another hub of the same name by now, to which this link does not lead.
+        // There may be a new hub of the same name by now, which this link does not lead to.
         let anew = || Refusal::new(Condition::DetachForced, "The hub was closed; open the link anew.");
         Some(self.why_nowhere(sender).unwrap_or_else(anew))
     }
 
-    /// Detaches senders to hubs that are not there any more.
+    /// Detaches senders to hubs that do not exist any more.
     pub(super) fn detach_senders_to_nowhere(&mut self) {
         let mut gone = Vec::new();
         for (id, link) in &self.links {

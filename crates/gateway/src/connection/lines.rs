@@ -1,4 +1,4 @@
-//! Receivers that have events and may not send them: lines, in which they get their turn.
+//! Outbound (hub → peer): fair FIFO queues ("lines") of receivers that have events and may not send them yet.
 //!
 //! ```text
 //! room ─────────── the peer has read something ──► ready ─► next()
@@ -6,28 +6,28 @@
 //! window of 9 ──── …
 //! ```
 //!
-//! A line is ready until one of it is told that there is nothing for it. So what happens on one session is
-//! nobody's work but that of its own receivers, however many others wait.
+//! A queue is ready until one of its receivers finds that there is nothing for it. So an event on one session
+//! only costs work for the receivers of that session, however many others wait.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What a receiver waits for.
+/// The resource that a receiver waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line<S> {
-    /// Room in the output.
+    /// Room in the output of the connection.
     Room,
     /// The window of its session.
     Window(S),
 }
 
-/// The lines of a connection: links, by session.
+/// The queues of a connection: links that wait for room, and links that wait for a window, by session.
 #[derive(Debug)]
 pub(super) struct Lines<L, S> {
     room: VecDeque<L>,
     room_is_ready: bool,
-    /// None of them is empty.
+    /// No queue in it is empty.
     windows: BTreeMap<S, VecDeque<L>>,
-    /// Those of them that are ready.
+    /// The sessions whose queue is ready.
     ready: BTreeSet<S>,
 }
 
@@ -38,7 +38,7 @@ impl<L, S> Default for Lines<L, S> {
 }
 
 impl<L: Copy + Eq, S: Copy + Ord> Lines<L, S> {
-    /// It stands in line, and there is nothing for that line now.
+    /// Appends a link to a queue that has nothing to give now.
     pub(super) fn stand(&mut self, link: L, line: Line<S>) {
         match line {
             Line::Room => {
@@ -52,12 +52,12 @@ impl<L: Copy + Eq, S: Copy + Ord> Lines<L, S> {
         }
     }
 
-    /// It stands in the line for room, behind those who were there before, though there may be room.
+    /// Appends a link to the queue for room, though there may be room.
     pub(super) fn join_room(&mut self, link: L) {
         self.room.push_back(link);
     }
 
-    /// There may be something for those in this line.
+    /// Marks a queue as ready: there may be something for its links.
     pub(super) fn open(&mut self, line: Line<S>) {
         match line {
             Line::Room => self.room_is_ready = true,
@@ -69,17 +69,17 @@ impl<L: Copy + Eq, S: Copy + Ord> Lines<L, S> {
         }
     }
 
-    /// Whether anybody waits for room.
+    /// True if a link waits for room.
     pub(super) fn waits_for_room(&self) -> bool {
         !self.room.is_empty()
     }
 
-    /// Whether anybody's turn has come.
+    /// True if `next` would return a link.
     pub(super) fn is_ready(&self) -> bool {
         (self.room_is_ready && !self.room.is_empty()) || !self.ready.is_empty()
     }
 
-    /// Whose turn has come: the first of a line that is ready. It stands in line no longer.
+    /// Removes and returns the first link of a queue that is ready.
     pub(super) fn next(&mut self) -> Option<L> {
         if self.room_is_ready
             && let Some(link) = self.room.pop_front()
@@ -96,7 +96,7 @@ impl<L: Copy + Eq, S: Copy + Ord> Lines<L, S> {
         link
     }
 
-    /// It is gone.
+    /// Removes a link that is gone.
     pub(super) fn leave(&mut self, link: L, line: Line<S>) {
         match line {
             Line::Room => self.room.retain(|other| *other != link),
@@ -132,7 +132,7 @@ mod tests {
         lines.open(Line::Window(99));
         assert_eq!(std::iter::from_fn(|| lines.next()).collect::<Vec<_>>(), [990, 991]);
         assert!(!lines.is_ready());
-        // Nobody waits there any more.
+        // No link waits there any more.
         lines.open(Line::Window(99));
         assert!(!lines.is_ready());
     }

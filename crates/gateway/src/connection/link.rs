@@ -1,4 +1,5 @@
-//! What is known of a link.
+//! The state of a link, for both directions: inbound (`Request`, `Sender`, `Awaiting`) and outbound (`Reply`,
+//! `Receiver`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,26 +21,27 @@ use crate::idempotence::Numbered;
 /// A node that answers requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Node {
-    /// Where tokens are put.
+    /// `$cbs`, which takes tokens.
     Cbs,
-    /// Where a hub and its partitions are described.
+    /// `$management`, which describes a hub and its partitions.
     Management {
         /// The hub of the address, if it names one.
         hub: Option<HubName>,
     },
 }
 
-/// What a link is for.
+/// A link, by its purpose.
 pub(super) enum Link {
-    /// The peer sends requests.
+    /// Inbound: the peer sends requests.
     Request(RequestLink),
-    /// The peer gets answers.
+    /// Outbound: the peer gets answers.
     Reply(ReplyLink),
-    /// The peer sends events.
+    /// Inbound: the peer sends events.
     Sender(SenderLink),
-    /// The peer is going to send events, and hears of it when what its producer sent before is settled.
+    /// Inbound: the peer is going to send events. Its attach is answered when the earlier batches of its
+    /// producer are settled.
     Awaiting(Awaiting),
-    /// The peer receives events.
+    /// Outbound: the peer receives events.
     Receiver(Box<ReceiverLink>),
 }
 
@@ -51,26 +53,26 @@ pub(super) struct RequestLink {
 pub(super) struct ReplyLink {
     pub(super) node: Node,
     pub(super) session: SessionId,
-    /// What the peer calls its end: some requests name it.
+    /// The address of the peer's end, because some requests name it in `reply-to`.
     pub(super) target: Option<String>,
     /// Answers that wait for credit.
     pub(super) waiting: VecDeque<Vec<u8>>,
-    /// Since when, or since the peer last took one.
+    /// The time since which they wait, or at which the peer last took one.
     pub(super) waiting_since: Option<Monotonic>,
 }
 
 pub(super) struct SenderLink {
     pub(super) address: Address,
-    /// Which token covers it.
+    /// The grant that covers it.
     pub(super) cover: Cover,
     pub(super) producer: Producer,
-    /// The one partition that it sends to.
+    /// The one partition that it sends to, if the address names one.
     pub(super) partition: Option<PartitionId>,
-    /// Who numbers its events.
+    /// Set if the sender is an idempotent producer.
     pub(super) numbered: Option<NumberedLink>,
 }
 
-/// A link that is not answered yet. Dropping it ends the wait.
+/// A link that is not answered yet. Dropping it cancels the wait.
 pub(super) struct Awaiting {
     pub(super) address: Address,
     pub(super) abort: AbortHandle,
@@ -82,59 +84,60 @@ impl Drop for Awaiting {
     }
 }
 
-/// A link of a producer that numbers its events.
+/// A link of an idempotent producer.
 #[derive(Clone)]
 pub(super) struct NumberedLink {
     pub(super) producer: Arc<Numbered>,
     /// The epoch of this link.
     pub(super) epoch: i16,
-    /// Held by the delivery whose numbers are looked at. The next one has its turn when it is known where the one
-    /// before it goes, so numbers are looked at in the order in which they came.
+    /// Held by the delivery whose numbers are being claimed, until it is in the hub's queue or settled. So
+    /// numbers are claimed in the order in which the deliveries came.
     pub(super) turn: Arc<Mutex<()>>,
 }
 
 pub(super) struct ReceiverLink {
     pub(super) address: Address,
-    /// Which token covers it.
+    /// The grant that covers it.
     pub(super) cover: Cover,
     pub(super) hub: Hub,
-    /// Whether it wants to be told how far the log is.
+    /// True if events carry runtime metrics about the end of the log.
     pub(super) metrics: bool,
     pub(super) state: Reading,
-    /// The line in which it waits for room or a window.
+    /// The queue in which it waits for room or a window.
     pub(super) in_line: Option<Line<SessionId>>,
-    /// It waits until it may read the log, or reads it.
+    /// It waits for its permit to read the log, or reads it.
     pub(super) reads_log: bool,
-    /// Its turn to read the log came when there was no room for what it would bring.
+    /// The permit to read the log that it keeps while there is no room for the events that it would bring.
     pub(super) log_turn: Option<OwnedSemaphorePermit>,
-    /// The peer wants its credit used up or back.
+    /// The peer drains its credit.
     pub(super) draining: bool,
-    /// What it keeps of what was read from the log.
+    /// The bytes that it holds of what was read from the log.
     pub(super) held: Charge,
-    /// Sees whether the hub's receiver has come to the end of what there is; none until it is open.
+    /// Tells whether the hub's receiver has reached the end of the log; `None` until it is open.
     pub(super) lookout: Option<Lookout>,
 }
 
-/// Where the hub's receiver is.
+/// The state of the hub's receiver.
 pub(super) enum Reading {
-    /// It is being opened, or waits for events. Dropping a link ends that.
+    /// It is being opened, or polls for events in a future. Dropping the link cancels that.
     Away(AbortHandle),
-    /// It takes nothing until it may send, and would hear of its end. Dropping a link ends that as well.
+    /// It takes no events until it may send, but would be notified of its end. Dropping the link cancels
+    /// that, too.
     Idle { abort: AbortHandle, go_on: oneshot::Sender<()> },
-    /// On its way from one to the other.
+    /// Placeholder while the receiver moves from one state to another.
     Nowhere,
-    /// It has brought events that have not all been sent.
+    /// It has brought events, and not all of them have been sent.
     Here { receiver: Box<HubReceiver>, batch: StoredBatch, sent: usize, metrics: Option<RuntimeMetrics> },
 }
 
 impl ReceiverLink {
-    /// Whether the hub's receiver looks for events and may bring some at once.
+    /// True if the hub's receiver is polling and may bring events at once.
     pub(super) fn is_asking(&self) -> bool {
         let waits = self.lookout.as_ref().is_none_or(Lookout::sees_it_wait);
         matches!(self.state, Reading::Away(_)) && (self.reads_log || !waits)
     }
 
-    /// Whether there is no event for it now: neither here nor on its way from the hub.
+    /// True if there is no event for it now, neither here nor on its way from the hub.
     pub(super) fn has_nothing_to_send(&self) -> bool {
         let at_the_end = self.lookout.as_ref().is_some_and(Lookout::sees_it_wait);
         let passive = matches!(self.state, Reading::Away(_) | Reading::Idle { .. });
@@ -142,16 +145,17 @@ impl ReceiverLink {
         passive && at_the_end && !self.reads_log && !waits_for_room
     }
 
-    /// Tells one that takes nothing to ask for events, or for what it waits for.
+    /// Lets an idle receiver poll for events, or for whatever blocks it.
     pub(super) fn go_on(&mut self) {
         if let Reading::Idle { abort, go_on } = std::mem::replace(&mut self.state, Reading::Nowhere) {
-            // It cannot be gone: the receiver waits for it, or is on its way to us with its end.
+            // The other end cannot be gone: the receiver waits for it, or is about to report its end.
             let _ = go_on.send(());
             self.state = Reading::Away(abort);
         }
     }
 
-    /// The peer is alive, though it takes nothing: the connection is.
+    /// Reports the peer as alive to the hub's receiver: the connection is alive, though the peer takes no
+    /// events.
     pub(super) fn heard(&self) {
         if let Reading::Here { receiver, .. } = &self.state {
             receiver.heard();
@@ -168,7 +172,7 @@ impl Drop for ReceiverLink {
 }
 
 impl Link {
-    /// What it is about, for links that are about a hub.
+    /// The address, for links to a hub.
     pub(super) fn address(&self) -> Option<&Address> {
         match self {
             Self::Sender(sender) => Some(&sender.address),

@@ -1,10 +1,12 @@
-//! Turns to read the log: a few receivers of a connection at a time, and a few of all connections.
+//! Outbound (hub → peer): limits how many receivers of a connection, and of all connections, read the log at
+//! a time.
 //!
-//! What is not in memory has to be read, by a thread that may wait, and takes memory until it is sent or given
-//! back. A client may grant credit to a thousand receivers at once, and read nothing.
+//! Events that are not in memory have to be read from disk by a blocking thread, and take memory until they
+//! are sent or given back. A client may grant credit to a thousand receivers at once, and read nothing.
 //!
-//! Receivers read in the order in which they asked. One whose turn comes while there is no room for what it would
-//! bring keeps its turn of the connection until there is, and gives that of the gateway back: others may read.
+//! Receivers read in the order in which they asked. One that gets its permits while there is no room for the
+//! events that it would bring keeps the permit of the connection until there is, and returns that of the
+//! gateway, so that others can read.
 
 use std::sync::Arc;
 
@@ -20,25 +22,26 @@ use super::link::{Link, Reading};
 use super::receiving::{ASKED_AT_ONCE, News, READ_BYTES};
 use super::tally::Charge;
 
-/// What one of those who read the log may bring. One whose hub takes larger events counts as several.
+/// The bytes that one read of the log may bring. A receiver of a hub with larger events takes several
+/// permits.
 const BYTES_OF_A_READ: u64 = 1 << 20;
 
-/// So many receivers of all connections read the log at once: each takes a thread that may wait, and there
-/// are a few hundred for everything that does.
+/// At most this many receivers of all connections read the log at once: each takes a blocking thread, and
+/// there are a few hundred for everything that blocks.
 pub(crate) const LOG_READS_AT_ONCE: usize = 64;
 
-/// A turn to read the log: some of the connection's, and one of the gateway's.
+/// Permits to read the log: some of the connection's, and one of the gateway's.
 pub(super) struct LogTurn {
     ours: Option<OwnedSemaphorePermit>,
     all: Option<OwnedSemaphorePermit>,
-    /// What the read may bring, and what it brings once that is known. Whoever only waits for its turn brings nothing, and
-    /// takes no memory from others.
+    /// The bytes that the read may bring, and those that it does bring once that is known. It is 0 while the
+    /// receiver only waits for its permits, so that it takes no memory from others.
     brings: Charge,
 }
 
 impl LogTurn {
-    /// Waits for so many turns of the connection, unless it has kept them, and then for one of the gateway. Neither
-    /// semaphore is ever closed.
+    /// Waits for `count` permits of the connection, unless some were kept, and then for one of the gateway.
+    /// Neither semaphore is ever closed.
     async fn take(
         kept: Option<OwnedSemaphorePermit>,
         ours: Arc<Semaphore>,
@@ -56,18 +59,19 @@ impl LogTurn {
     }
 }
 
-/// Counts what a read brings: as much as was set aside for it, or the frames that it finds, if those are larger.
+/// Counts the bytes that a read brings: what was reserved for it, or the frames that it finds, if those are
+/// larger.
 fn growing(mut brings: Charge) -> impl FnMut(usize) + Send + 'static {
     let least = brings.get();
     move |bytes| brings.set(bytes.max(least))
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
-    /// Waits for its turn to read the log: one of this connection's, and then one of the gateway's.
+    /// Waits for permits to read the log: first those of this connection, then one of the gateway's.
     pub(super) fn wait_for_log(&mut self, link: LinkId, mut receiver: Box<HubReceiver>) {
         let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
         let kept = found.log_turn.take();
-        // Those in line were here before, and would come to read as well.
+        // Queued receivers were here before, and would have to read as well.
         if kept.is_none() && self.lines.waits_for_room() && !self.asked.contains(&link) {
             if found.in_line.is_none() {
                 found.in_line = Some(Line::Room);
@@ -99,8 +103,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// Reads the log, unless what it brings would only be given back. The turn ends when the log has been read,
-    /// also if the link is gone by then.
+    /// Reads the log, unless the events would only be given back. The permits are released when the log has
+    /// been read, also if the link is gone by then.
     pub(super) fn read_log(&mut self, link: LinkId, mut receiver: Box<HubReceiver>, turn: LogTurn) {
         let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
         found.reads_log = false;
@@ -124,7 +128,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// Its turn has come, and there is no room for what it would bring. Nobody reads before it.
+    /// Keeps the permit of the connection, because there is no room for what the read would bring. Nobody
+    /// overtakes it.
     fn keep_log_turn(
         &mut self,
         link: LinkId,
@@ -142,7 +147,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         matches!(self.links.get(&link), Some(Link::Receiver(found)) if found.log_turn.is_some())
     }
 
-    /// Goes on with a turn that was kept. It is given up where more than room is missing: others may read.
+    /// Continues with a permit that was kept. It is released if anything else than room is missing, so that
+    /// others can read.
     pub(super) fn use_log_turn(&mut self, link: LinkId, receiver: Box<HubReceiver>, obstacle: Option<Sent>) {
         let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
         match obstacle {
@@ -158,7 +164,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// There is room: those who keep their turn read, or find out why they may not.
+    /// There is room: receivers that keep their permit read, or find what else they lack.
     pub(super) fn call_log_readers(&mut self) {
         for link in std::mem::take(&mut self.log_readers) {
             if let Some(Link::Receiver(found)) = self.links.get_mut(&link)

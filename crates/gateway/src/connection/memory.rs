@@ -1,4 +1,5 @@
-//! What a connection takes of what all share, and what follows when that is used up.
+//! Reports the memory of a connection to the budget of all connections, and applies back-pressure when that
+//! is used up.
 
 use ephor_amqp::connection::{Blocked, Sent};
 use ephor_amqp::performative::{Error, condition};
@@ -9,8 +10,8 @@ use super::link::{Link, Reading};
 use crate::budget::Usage;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
-    /// Tells how much is kept for this peer. While that is too much it is not read from. What is kept to be faster is given
-    /// back as soon as anything has to wait.
+    /// Reports the memory that is used for this peer. While it is too much, nothing is read from the peer.
+    /// Caches and read-ahead are released as soon as the connection has to wait.
     pub(super) fn account(&mut self) {
         let kept = self.bytes_in_flight
             + self.answers.bytes
@@ -34,13 +35,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// Those who keep what they have read, and may not send it, give it back: others need the room.
+    /// Makes receivers that hold unsent events give them back, because others need the room.
     fn give_back_what_is_held(&mut self) {
         let mut here = Vec::new();
         for (id, link) in &mut self.links {
             match link {
                 Link::Receiver(found) if found.held.get() > 0 => match &found.state {
-                    // It comes by, and finds that it has to.
+                    // It polls, and then gives back what it holds.
                     Reading::Idle { .. } => found.go_on(),
                     Reading::Here { .. } => here.push(*id),
                     Reading::Away(_) | Reading::Nowhere => {}
@@ -53,7 +54,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// Goes because its deliveries that have not ended, or answers that it does not take, take what others need.
+    /// Closes the connection because its incomplete deliveries, or answers that it does not take, use memory
+    /// that others need.
     pub(super) async fn go_for_others(self) {
         if let Some(muffled) = self.shared.noise.hoarders.hear(self.shared.environment.now()) {
             let (peer, tracking, limits) = (self.peer, &self.tracking, &self.shared.limits);
@@ -61,11 +63,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
         let text = "The server is out of memory for incomplete messages and answers that are not taken, and this \
                     connection held the oldest. Reconnect and send it again.";
-        // Every client reconnects after this one; a limit that is exceeded most of them take for final.
+        // Every client reconnects after this condition; most treat an exceeded limit as final.
         self.go(Error::new(condition::CONNECTION_FORCED, text)).await;
     }
 
-    /// Tells people that the limits of all connections together are reached. The peer has heard it.
+    /// Logs that limits of all connections together are reached. The peer has been refused already.
     pub(super) fn report_refused(&self) {
         let (totals, tokens) = (&self.shared.totals, &self.shared.tokens);
         for (limit, name) in

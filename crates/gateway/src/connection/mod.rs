@@ -1,29 +1,35 @@
-//! One connection: the engine, its links, the receivers behind them and the sends in flight, in one task.
+//! Serves one connection in one task: the AMQP engine, its links, the hub's receivers that serve them, and
+//! the sends in flight.
+//!
+//! Directions are named from the peer's point of view. A *sender* is a link on which the peer sends (inbound:
+//! peer → hub, `sending.rs`); a *receiver* is a link on which the peer receives (outbound: hub → peer,
+//! `receiving.rs`).
 //!
 //! ```text
 //! loop: told to go? ─ a token ran out? ─ sends that are done ─ news of receivers ─ the peer
 //!       └─ after each turn: how much is kept, and whether the peer is read from ─┘
 //! ```
 //!
-//! That is the order in which things are looked at. Outcomes come before more work; news comes before the
-//! peer because output that waits bounds it: when the peer does not read, receivers are not asked, and the
-//! peer's turn comes. While too much is on its way to the disk the peer has no turn at all.
+//! That is the order in which the loop polls. Outcomes come before more work. News of receivers (*events* of
+//! theirs) comes before the peer because waiting output bounds it: when the peer does not read, receivers are
+//! not polled, and the peer's turn comes. While too much is on its way to the disk, nothing is read from the
+//! peer; output and heartbeats still go out.
 //!
 //! | file | owns |
 //! |---|---|
-//! | `standing.rs` | who the peer is to us: a stranger, or one that was let in; tokens that run out |
-//! | `attach.rs` | what a link is for, and whether it may be |
-//! | `sending.rs` | deliveries on their way to the hub, and their outcomes |
-//! | `receiving.rs` | receivers on their way to the peer: credit, windows, room |
-//! | `log_reads.rs` | their turns to read the log |
-//! | `draining.rs` | those whose peer wants its credit used up or back |
-//! | `lines.rs` | who of them waits for what, in turn |
-//! | `tally.rs` | sums of what is kept |
-//! | `memory.rs` | what the peer takes of what all share, and what follows from that |
-//! | `requests.rs` | `$cbs` and `$management` |
-//! | `answers.rs` | their answers, until the peer takes them |
-//! | `ending.rs` | senders whose hub is gone |
-//! | `link.rs` | what is known of a link |
+//! | `standing.rs` | authentication: limits before and after the first valid token; expiry of tokens |
+//! | `attach.rs` | the purpose of a link, and the checks before it is accepted |
+//! | `sending.rs` | inbound (peer → hub): deliveries on their way to the hub, and their outcomes |
+//! | `receiving.rs` | outbound (hub → peer): events on their way to the peer: credit, windows, room in the output |
+//! | `log_reads.rs` | outbound: limits how many receivers read the log at a time |
+//! | `draining.rs` | outbound: receivers whose peer drains its credit |
+//! | `lines.rs` | outbound: FIFO queues of receivers that wait for room or a window |
+//! | `tally.rs` | sums of bytes that are held |
+//! | `memory.rs` | reports the connection's memory to the budget, and applies back-pressure |
+//! | `requests.rs` | inbound: requests to `$cbs` and `$management` |
+//! | `answers.rs` | outbound: their answers, until the peer takes them |
+//! | `ending.rs` | inbound: senders whose hub was closed or deleted |
+//! | `link.rs` | the state of a link |
 
 mod answers;
 mod attach;
@@ -74,74 +80,74 @@ use receiving::{ASKED_AT_ONCE, News, asking};
 use sending::Done;
 use tally::Tally;
 
-/// Signs of life of receivers that wait for credit are given this often, and the wall clock is looked at,
-/// which may jump: far more often than a receiver is forgotten.
+/// The interval at which the wall clock is checked, which may jump, and at which receivers that hold unsent
+/// events are reported as alive. It is far shorter than the time after which the hub forgets a receiver.
 const LOOK_AFTER: Duration = Duration::from_secs(30);
 
 type NewsFuture = Pin<Box<dyn Future<Output = Result<News, Aborted>> + Send>>;
 
-/// A connection and all that hangs on it.
+/// The task of a connection, with all its state.
 pub(crate) struct Conversation<S> {
     driver: Driver<S>,
     shared: Arc<Shared>,
     peer: SocketAddr,
     ticket: Ticket,
     share: Share,
-    /// It keeps more than its part of what all may keep.
+    /// It buffers more than its share of the budget.
     waits: bool,
-    /// When the connection's time began.
+    /// The time at which the connection began; the AMQP engine counts from it.
     began: Monotonic,
     access: Access,
     links: BTreeMap<LinkId, Link>,
-    /// In the order in which they came: so are the answers.
+    /// In the order in which the deliveries came, which is the order of their outcomes.
     sends: FuturesOrdered<BoxFuture<'static, Done>>,
     bytes_in_flight: usize,
     news: FuturesUnordered<NewsFuture>,
-    /// Receivers that wait for room or a window.
+    /// Receivers that wait for room in the output, or for a session window.
     lines: Lines<LinkId, SessionId>,
-    /// Those whose turn it was, and who may still look for events.
+    /// Receivers that were taken out of `lines` and may still be polling for events.
     asked: Vec<LinkId>,
-    /// Turns to read the log.
+    /// Permits of this connection to read the log.
     log_reads: Arc<Semaphore>,
-    /// Those who keep their turn until there is room.
+    /// Receivers that keep their permit to read the log until there is room.
     log_readers: Vec<LinkId>,
-    /// What those who read the log at this moment may bring.
+    /// Bytes that log reads in progress may bring.
     reading: Tally,
-    /// What receivers keep of what they have read from the log.
+    /// Bytes that receivers hold of what they have read from the log.
     held: Tally,
-    /// Answers that wait for credit.
+    /// Answers to requests that wait for credit.
     answers: WaitingAnswers,
-    /// Links whose answers wait for room or a window.
+    /// Links whose answers wait for room in the output, or for a session window.
     blocked_replies: BTreeSet<LinkId>,
-    /// Receivers whose peer wants its credit used up or back, and that may have come to that.
+    /// Receivers whose peer drains its credit, and that may have no more events to send.
     draining: BTreeSet<LinkId>,
-    /// Where an event is put together before it goes out.
+    /// Buffer in which an event is encoded before it is sent.
     scratch: Vec<u8>,
     acknowledgement_delay: Duration,
-    /// A token that counts has to be here by then.
+    /// The deadline for a valid token.
     authorize_by: Monotonic,
     timer: Option<(Monotonic, BoxFuture<'static, ()>)>,
-    /// Something has changed that the timer may depend on.
+    /// Something changed that the timer may depend on.
     look_at_timer: bool,
-    /// What our refusals are called in the peer's log and in ours.
+    /// The id that our refusals have in the peer's log and in ours.
     tracking: String,
 }
 
-/// What a turn of the loop is about.
+/// The event that a turn of the loop handles.
 enum Turn {
     Stop,
     Evicted,
-    /// Others need the memory of its deliveries that have not ended.
+    /// The connection is evicted: others need the memory of its incomplete deliveries.
     Hoards,
-    /// There is memory again.
+    /// The memory budget has room again.
     Relieved,
     Time,
     Done(Done),
     News(Result<News, Aborted>),
     Event(Option<Event>),
-    /// A receiver that is drained has come to the end of what there is.
+    /// A receiver that is being drained has no more events.
     Drained,
-    /// The next in line may go on.
+    /// The next receiver of a queue may go on.
     Line,
 }
 
@@ -184,7 +190,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// Serves the peer until it or we have enough.
+    /// Serves the peer until one side closes the connection.
     pub(crate) async fn run(mut self, mut stopped: watch::Receiver<bool>) {
         loop {
             if std::mem::take(&mut self.look_at_timer) {
@@ -215,7 +221,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 Turn::Drained => {}
                 Turn::Relieved => {
                     self.share.take_relief();
-                    // What the budget was told may be old, and others may have been faster.
+                    // The usage that the budget knows may be old, and other connections may have been faster.
                     self.account();
                     if !self.share.waits() {
                         self.on_room(Line::Room);
@@ -244,14 +250,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             Some(Link::Receiver(found)) => found.has_nothing_to_send(),
             _ => true,
         };
-        // Both are looked at whenever the task wakes: receivers move on by themselves.
+        // Both are polled whenever the task wakes, because the state of receivers changes without a
+        // notification.
         let drained = poll_fn(|_| ready(draining.iter().any(at_the_end)));
         let asked = &self.asked;
         let line = poll_fn(|_| ready(asking(asked, links) < ASKED_AT_ONCE));
         let waits = self.share.waits();
         tokio::select! {
             biased;
-            // A sender that is gone means the same.
+            // A dropped sender means the same.
             _ = stopped.wait_for(|stopped| *stopped) => Turn::Stop,
             () = self.ticket.evicted(), if !admitted => Turn::Evicted,
             () = self.share.evicted() => Turn::Hoards,
@@ -261,14 +268,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             Some(news) = self.news.next(), if !self.news.is_empty() => Turn::News(news),
             () = drained, if !draining.is_empty() => Turn::Drained,
             () = line, if self.lines.is_ready() => Turn::Line,
-            // Also while nothing is read: output and heartbeats go out.
+            // Also while reading is paused: output and heartbeats go out.
             event = self.driver.next() => Turn::Event(event),
         }
     }
 
-    /// Answers what is on its way to the disk, and says goodbye.
+    /// Shuts down gracefully: waits for the sends in flight, acknowledges them, and closes the connection.
     async fn stop(mut self, why: Error) {
-        // Receivers give up their places first: whoever takes over need not wait.
+        // Receivers end first, so that a successor need not wait.
         self.links.retain(|_, link| !matches!(link, Link::Receiver(_)));
         self.news.clear();
         while let Some(done) = self.sends.next().await {
@@ -278,7 +285,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         self.driver.finish().await;
     }
 
-    /// Says goodbye, and does not wait until it is heard: others need the place.
+    /// Closes the connection, and does not wait for the peer, because others need the place.
     async fn go(mut self, why: Error) {
         tracing::debug!(peer = %self.peer, error = %why, "a connection has to go");
         self.driver.connection().close(Some(why));
@@ -302,8 +309,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 self.forget_link(link);
             }
             Event::Closed(closed) => self.on_closed(&closed),
-            // What is kept is looked at after every turn. Links of ours are answers only, and what we send is
-            // settled.
+            // Memory usage is updated after every turn. All links are attached by the peer, and everything
+            // that is sent is settled already.
             Event::Unended
             | Event::Begun { .. }
             | Event::Ended { .. }
@@ -323,7 +330,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             }
             closed => tracing::debug!(peer = %self.peer, ?closed, "a connection ended"),
         }
-        // The places of its receivers are free at once. Sends go on; nobody is left to be told.
+        // The hub's receivers are released at once. Sends go on, but their outcomes are not reported to
+        // anybody.
         self.links.clear();
         self.news.clear();
         self.lines.clear();
@@ -338,12 +346,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         self.shared.environment.wall()
     }
 
-    /// For whoever asks whether a token counts.
+    /// The current time, for checks of tokens.
     fn moment(&self) -> Moment {
         Moment::of(&*self.shared.environment)
     }
 
-    /// A refusal as the peer gets it, with where and when behind it.
+    /// A refusal as it is sent to the peer, with tracking id, entity and time appended.
     fn error(&self, refusal: Refusal, address: Option<&Address>) -> Error {
         let namespace = self.shared.namespace.name();
         tracked(refusal, &self.tracking, namespace, address, self.now())
@@ -358,7 +366,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         self.driver.connection().refuse(link, error);
     }
 
-    /// Detaches a link for a reason of ours.
+    /// Detaches a link from this end.
     fn detach(&mut self, link: LinkId, refusal: Refusal) {
         let Some(found) = self.forget_link(link) else { return };
         let error = self.error(refusal, found.address());
@@ -374,7 +382,7 @@ fn ready(is_so: bool) -> Poll<()> {
     if is_so { Poll::Ready(()) } else { Poll::Pending }
 }
 
-/// A refusal for a link that asks for what nobody can have.
+/// The refusal of a link that asks for something that no peer may have.
 fn not_allowed(text: &str) -> Refusal {
     Refusal::new(Condition::NotAllowed, text)
 }

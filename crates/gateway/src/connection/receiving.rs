@@ -1,4 +1,4 @@
-//! Receivers on their way to the peer.
+//! Outbound (hub → peer): sends events of the hub's receivers to the peer, within its credit and window.
 //!
 //! ```text
 //!                            ┌─ not in memory: reads the log ─┐
@@ -9,10 +9,11 @@
 //!                     └── no credit, no window ─────────┘ the rest is given back
 //! ```
 //!
-//! A receiver that may not send takes no event, and hears when another receiver takes its place. While the
-//! peer does not read, a few receivers hold what they were about to send; the others give it back. The log is
-//! read by a few receivers of a connection at a time, and by a few of all connections, in turn. So what waits
-//! for a peer is bounded, however many receivers it has.
+//! The states are those of [`Reading`]. A receiver that may not send takes no event, but is notified when
+//! another receiver takes over its partition. While the peer does not read, a few receivers hold the events
+//! that they were about to send; the others give them back. Only a few receivers of a connection, and a few
+//! of all connections, read the log at a time. So what is buffered for a peer is bounded, however many
+//! receivers it has.
 
 use std::collections::BTreeMap;
 
@@ -33,40 +34,40 @@ use super::link::{Link, Reading};
 use super::log_reads::LogTurn;
 use crate::refusals::of_receive;
 
-/// About so many bytes of events are taken from a partition at once: a write's worth, so that partitions
-/// take turns.
+/// About this many bytes of events are taken from a partition at once: as much as one write, so that
+/// partitions take turns.
 pub(super) const READ_BYTES: usize = 64 << 10;
 
-/// More events are not taken at once, however small they are.
+/// At most this many events are taken at once, however small they are.
 const READ_EVENTS: usize = 4096;
 
-/// What receivers of one connection may hold while there is no room for it.
+/// The bytes that the receivers of one connection may hold while there is no room in the output.
 const HELD_BYTES: usize = 4 << 20;
 
-/// So many of those in line are asked for events at once, and so many receivers of a connection read the log:
-/// more would only bring what then has to wait.
+/// At most this many queued receivers poll for events at once, and at most this many receivers of a
+/// connection read the log. More would only bring events that then have to wait.
 pub(super) const ASKED_AT_ONCE: usize = 8;
 
-/// What has become of a receiver, or of a link that is not answered yet.
+/// An event of a receiver, or of a link that is not answered yet.
 pub(super) enum News {
-    /// It is open, or not.
+    /// It was opened, or could not be.
     Opened { link: LinkId, attach: Box<Attach>, opened: Result<HubReceiver, Refusal> },
-    /// What a producer sent before is settled, and its new link can be answered.
+    /// The earlier batches of an idempotent producer are settled, and its new link can be answered.
     Settled { link: LinkId, attach: Box<Attach> },
     /// It may send now.
     GoOn { link: LinkId, receiver: Box<HubReceiver> },
-    /// Its next events are in the log, and not in memory.
+    /// Its next events are not in memory, and have to be read from the log.
     Older { link: LinkId, receiver: Box<HubReceiver> },
-    /// Its turn to read the log has come.
+    /// It has its permit to read the log.
     Turn { link: LinkId, receiver: Box<HubReceiver>, turn: LogTurn },
     /// It has read the log.
     Read { link: LinkId, receiver: Box<HubReceiver>, read: Result<(), ReceiveError> },
-    /// It has events, or has come to its end.
+    /// It has events, or has ended.
     Batch { link: LinkId, receiver: Box<HubReceiver>, batch: Result<StoredBatch, ReceiveError> },
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
-    /// Waits for news of a receiver beside everything else.
+    /// Waits for an event of a receiver, concurrently with everything else.
     pub(super) fn wait_for(&mut self, news: impl Future<Output = News> + Send + 'static) -> Reading {
         Reading::Away(self.wait_for_news(news))
     }
@@ -133,7 +134,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// Waits for as many events as there is credit for, if they could go out.
+    /// Polls for as many events as there is credit for, if they could be sent.
     pub(super) fn ask(&mut self, link: LinkId, mut receiver: Box<HubReceiver>) {
         let missed = receiver.take_missed();
         if missed > 0 {
@@ -145,7 +146,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             return self.use_log_turn(link, receiver, obstacle);
         }
         let state = match obstacle {
-            // What is read meanwhile goes out as soon as there is room. But nobody overtakes those in line.
+            // Events that are read meanwhile are sent as soon as there is room. But queued receivers are not
+            // overtaken.
             Some(Sent::Blocked(Blocked::Room)) if !self.is_holding_much() && !self.lines.waits_for_room() => {
                 self.wait_for_events(link, receiver)
             }
@@ -158,7 +160,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// Takes nothing until it may send. What it has read ahead is given back if others need the room.
+    /// Waits in the queue without taking events. Events that were read ahead are given back if others need
+    /// the room.
     pub(super) fn wait_in_line(&mut self, link: LinkId, mut receiver: Box<HubReceiver>, obstacle: &Sent) {
         if self.is_holding_much() {
             receiver.give_back_ahead();
@@ -172,7 +175,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// Whether the receivers hold so much of what they have read that the next one gives it back.
+    /// True if the receivers hold so many bytes that the next one has to give its events back.
     pub(super) fn is_holding_much(&self) -> bool {
         self.held.get() >= HELD_BYTES || self.share.waits()
     }
@@ -194,7 +197,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         })
     }
 
-    /// Takes nothing, and hears of its end, until it is told to go on.
+    /// Takes no events until [`ReceiverLink::go_on`](super::link::ReceiverLink::go_on) is called, but is
+    /// notified if the receiver is disconnected.
     pub(super) fn stay_idle(&mut self, link: LinkId, mut receiver: Box<HubReceiver>) -> Reading {
         let (go_on, told) = oneshot::channel();
         let waiting = self.wait_for(async move {
@@ -214,7 +218,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// Who lacks credit hears of it by itself; the others are told in turn.
+    /// Queues a receiver that lacks room or a window. One that lacks credit is notified by
+    /// [`Self::on_credit`].
     fn stand_in_line(&mut self, link: LinkId, obstacle: &Sent) {
         let line = match obstacle {
             Sent::Blocked(Blocked::Room) => Line::Room,
@@ -232,7 +237,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// The link is gone, and with it its place in line.
+    /// Forgets a link, and removes it from its queue.
     pub(super) fn forget_link(&mut self, link: LinkId) -> Option<Link> {
         let gone = self.links.remove(&link)?;
         if let Link::Receiver(receiver) = &gone {
@@ -244,18 +249,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         Some(gone)
     }
 
-    /// Sends what a receiver has brought, as far as the peer lets it.
+    /// Sends the events that a receiver has brought, as far as the peer allows.
     fn deliver(&mut self, link: LinkId) {
         let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
         let Reading::Here { batch, sent, metrics, .. } = &mut found.state else { return };
-        // It would wait in the output, where nobody can give it back.
+        // They would wait in the output, from which they cannot be given back.
         if !self.share.admit(batch.bytes()) {
             return self.hold_back(link, &Sent::Blocked(Blocked::Room));
         }
         let connection = self.driver.connection();
         let mut stopped = None;
         for event in batch.events().skip(*sent) {
-            // Before it is put together: a peer may ask often, and the event may be large.
+            // Before it is encoded: a peer may grant credit often, and the event may be large.
             stopped = connection.obstacle(link, true);
             if stopped.is_some() {
                 break;
@@ -270,7 +275,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             };
             self.scratch.clear();
             if let Err(error) = deliver(event.message, &stamp, &mut self.scratch) {
-                // It was looked at before it was stored.
+                // It was validated before it was stored.
                 tracing::error!(address = %found.address, sequence = %event.sequence, %error, "a stored event is no message and is passed over");
                 *sent += 1;
                 continue;
@@ -292,7 +297,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// The rest cannot go out now. It is kept if there will be room for it soon, and otherwise given back.
+    /// Called when the remaining events cannot be sent now. They are held if they only lack room and fit, and
+    /// given back otherwise.
     pub(super) fn hold_back(&mut self, link: LinkId, obstacle: &Sent) {
         self.stand_in_line(link, obstacle);
         let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
@@ -321,7 +327,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         match self.links.get_mut(&link) {
             Some(Link::Receiver(found)) => {
                 found.draining = drain;
-                // Those in line wait for their turn.
+                // Queued receivers wait for their turn.
                 if found.in_line.is_none() {
                     self.go_on(link);
                 }
@@ -337,7 +343,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// It may send, as far as is known: it sends what it has, or asks for more.
+    /// Continues a receiver that can probably send: sends the events that it holds, or polls for more.
     fn go_on(&mut self, link: LinkId) {
         let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
         match &found.state {
@@ -350,7 +356,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// There is room, or a window is open: those who waited for it get it in turn.
+    /// There is room in the output, or a window opened: the receivers that waited for it continue in turn.
     pub(super) fn on_room(&mut self, line: Line<SessionId>) {
         self.lines.open(line);
         self.advance_lines();
@@ -362,8 +368,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// Those whose turn it is go on, or stand in line again. Of those that would ask the hub only a few do so at
-    /// once: there may be a window for one event, and a thousand who want it.
+    /// Continues the receivers whose turn it is; they may be queued again. Only a few of them poll the hub at
+    /// once: there may be a window for one event, and a thousand receivers that wait for it.
     pub(super) fn advance_lines(&mut self) {
         let links = &self.links;
         self.asked.retain(|link| matches!(links.get(link), Some(Link::Receiver(found)) if found.is_asking()));
@@ -383,7 +389,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     }
 }
 
-/// How many of those who were asked look for events, and have not come to the end of what there is.
+/// The number of receivers in `asked` that are polling, and have not reached the end of the log.
 pub(super) fn asking(asked: &[LinkId], links: &BTreeMap<LinkId, Link>) -> usize {
     let is_asking =
         |link: &&LinkId| matches!(links.get(link), Some(Link::Receiver(found)) if found.is_asking());

@@ -1,7 +1,7 @@
-//! `$cbs` and `$management`: requests, and answers on the link beside.
+//! Serves requests to `$cbs` and `$management`: inbound on one link, answered on another.
 //!
-//! An answer goes out on the link of the same session whose source is the node that was asked, when that
-//! link has credit: some SDKs grant one at a time. The request is settled first.
+//! An answer is sent on the link of the same session whose source is the requested node, when that link has
+//! credit: some SDKs grant one credit at a time. The request is settled first.
 
 use ephor_amqp::connection::{Blocked, Delivery, LinkId, Sent, SessionId};
 use ephor_amqp::performative::Outcome;
@@ -23,22 +23,22 @@ use super::sending::{AROUND_A_DELIVERY, Done};
 use crate::facts::identity;
 use crate::refusals::{entity, of_hub};
 
-/// Answers that wait for credit. Whoever asks more and takes nothing loses the link.
+/// At most this many answers wait for credit on one link. If there are more, the link is detached.
 const MOST_WAITING: usize = 64;
 
-/// All answers of a connection that wait for credit, in bytes.
+/// At most this many bytes of answers wait for credit on one connection.
 const WAITING_BYTES: usize = 1 << 20;
 const WAITING_BYTES_OF_A_STRANGER: usize = 32 << 10;
 
-/// Requests are granted anew when so many are left.
+/// The credit for requests is granted again when it falls below this.
 const LOW_CREDIT: u32 = 25;
 const REQUEST_CREDIT: u32 = 50;
 
-/// An answer, and where it belongs.
+/// An answer, and the link that it goes to.
 pub(super) struct Reply {
     node: Node,
     session: SessionId,
-    /// What the request calls the other end of the link for answers.
+    /// The `reply-to` of the request: the address of the link for answers.
     reply_to: Option<String>,
     message: Vec<u8>,
 }
@@ -78,7 +78,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// Writes the answer to a request.
+    /// Encodes the answer to a request.
     fn answer(&mut self, node: &Node, request: &Request<'_>, into: &mut Vec<u8>) {
         let answered = match node {
             Node::Cbs => self.put_token(request).map(|()| cbs::write_accepted(request.id.as_ref(), into)),
@@ -135,7 +135,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         Ok(())
     }
 
-    /// Puts an answer where it belongs, and sends it if there is credit.
+    /// Queues an answer on the right link, and sends it if there is credit.
     pub(super) fn reply(&mut self, reply: Reply) {
         let fits = |link: &ReplyLink| link.session == reply.session && link.node == reply.node;
         let named = |link: &ReplyLink| reply.reply_to.is_some() && link.target == reply.reply_to;
@@ -145,7 +145,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 _ => None,
             })
         };
-        // One that the request names, or else the one that there is: not all SDKs name it as it is.
+        // The link that the request names, or else the newest one: not all SDKs name it correctly.
         let found = replies().find(|(_, link)| named(link)).or_else(|| replies().next_back());
         let Some((id, _)) = found else {
             return tracing::debug!(peer = %self.peer, node = ?reply.node, "nobody takes the answer to a request");
@@ -166,7 +166,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         self.send_replies(id);
     }
 
-    /// Sends the answers that wait, as far as there is credit.
+    /// Sends the waiting answers, as far as there is credit.
     pub(super) fn send_replies(&mut self, id: LinkId) {
         let Some(Link::Reply(link)) = self.links.get_mut(&id) else { return };
         let connection = self.driver.connection();
@@ -183,7 +183,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                     self.blocked_replies.insert(id);
                     break;
                 }
-                // It hears of credit by itself.
+                // Credit is reported by an event.
                 Sent::Blocked(_) => break,
                 Sent::Gone => {
                     self.forget_answers(id);

@@ -1,8 +1,8 @@
-//! Deliveries on their way to the hub, and their outcomes.
+//! Inbound (peer → hub): hands the peer's deliveries to the hub, and settles them when they are stored.
 //!
-//! A delivery is looked at, copied into a batch and handed to the hub before the next one is looked at; its
-//! outcome is told when the hub has answered. Many may wait for the disk at once. Outcomes are told in the
-//! order in which the deliveries came, so that neighbours go into one disposition.
+//! A delivery is decoded, copied into a batch and handed to the hub before the next one is; it is settled
+//! when the hub has answered. Many may wait for the disk at once. They are settled in the order in which they
+//! came, so that adjacent ones share one disposition.
 
 use ephor_amqp::connection::{Delivery, Event, LinkId};
 use ephor_amqp::performative::Outcome;
@@ -20,26 +20,26 @@ use super::{Conversation, rejected};
 use crate::idempotence::{Claimed, number_of};
 use crate::refusals::of_send;
 
-/// What a delivery takes beside its payload, roughly: many small ones are much as well.
+/// The approximate size of a delivery beside its payload, so that many small ones count as well.
 pub(super) const AROUND_A_DELIVERY: usize = 1 << 10;
 
-/// What became of a delivery.
+/// The outcome of a delivery.
 pub(super) struct Done {
     pub(super) link: LinkId,
-    /// Its number, if the peer wants to hear of it.
+    /// Its id, unless the peer sent it settled.
     pub(super) delivery: Option<u32>,
     pub(super) outcome: Outcome,
-    /// How much of what may be in flight it took.
+    /// The bytes that it counted as in flight.
     pub(super) bytes: usize,
-    /// What is answered to a request.
+    /// The answer, if the delivery was a request.
     pub(super) reply: Option<Reply>,
 }
 
-/// A delivery as the hub takes it.
+/// A decoded delivery.
 struct Prepared {
     batch: Batch,
     key: Option<String>,
-    /// The number of the first event, where the sender counts.
+    /// The number of the first event, if the producer is idempotent.
     first: Option<i32>,
 }
 
@@ -69,14 +69,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// What has to be waited for before an outcome may be told.
+    /// The delay before an outcome may be sent; see `quirks`.
     pub(super) fn pause(&self, not_before: Monotonic) -> Option<BoxFuture<'static, ()>> {
         let delayed = !self.acknowledgement_delay.is_zero();
         delayed.then(|| self.shared.environment.sleep_until(not_before))
     }
 
-    /// What has to be waited for before what an event led to goes out: the answer to a `detach`, which is written
-    /// already, when the next event is asked for.
+    /// The delay before the reply to `detach` is flushed; see `quirks`. The reply is written already, and
+    /// goes out when the next event is polled.
     pub(super) fn pause_behind(&self, event: &Event) -> Option<BoxFuture<'static, ()>> {
         let not_before = self.shared.environment.now() + self.acknowledgement_delay;
         matches!(event, Event::Detached { .. }).then(|| self.pause(not_before)).flatten()
@@ -108,7 +108,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     }
 }
 
-/// Hands a delivery to the hub. What has to be known of it is taken out before the future is polled.
+/// Hands a delivery to the hub. The delivery is decoded before the future is polled.
 fn send(
     sender: &SenderLink,
     delivery: &Delivery,
@@ -132,7 +132,8 @@ fn send(
     }
 }
 
-/// Hands a delivery with numbers to the hub, unless another one has brought them; then that one's end is this one's.
+/// Hands a delivery of an idempotent producer to the hub. If another delivery has brought its numbers, waits
+/// for that one and returns its outcome.
 async fn send_numbered(
     numbered: &NumberedLink,
     first: i32,
@@ -148,7 +149,7 @@ async fn send_numbered(
             Claimed::New(claim) => break claim,
             Claimed::Stored => return Ok(()),
             Claimed::Pending(commit) => {
-                // If the other one was dropped before the hub had it, this one is looked at anew.
+                // If the other one was dropped before the hub had it, the numbers are claimed again.
                 if let Some(Err(error)) = commit.settled().await {
                     return Err(refused(error));
                 }
@@ -168,7 +169,7 @@ async fn send_numbered(
     stored.map_err(refused)
 }
 
-/// Takes a delivery apart. Each event is kept byte for byte.
+/// Decodes a delivery. Each event is kept byte for byte.
 fn prepare(sender: &SenderLink, delivery: &Delivery) -> Result<Prepared, Refusal> {
     let message = &delivery.payload[..];
     let mut batch = sender.producer.batch();

@@ -1,11 +1,11 @@
-//! Who the peer is to us: a stranger, or one that was let in because of a token that counts.
+//! Authentication of a peer: limits before and after its first valid token, and expiry of tokens.
 //!
 //! ```text
 //! stranger ─ a token that counts ─► let in ─ the last token ran out ─► stranger ─ none in time ─► closed
 //! ```
 //!
-//! Strangers get as much as it takes to put a token, and not much more: what all of them together can make
-//! us keep is their number times [`of_a_stranger`].
+//! An unauthenticated peer ("stranger") gets the resources that it takes to put a token, and not much more:
+//! all of them together can make the gateway buffer at most their number times [`of_a_stranger`].
 
 use ephor_amqp::limits::Limits;
 use ephor_amqp::performative::{Error, Open, SaslInit, condition};
@@ -20,22 +20,22 @@ use crate::admission::Stage;
 use crate::config::{GatewayLimits, MAX_LINKS_UNAUTHENTICATED, MAX_SESSIONS_UNAUTHENTICATED};
 use crate::quirks::acknowledgement_delay;
 
-/// Whatever a hub may be configured to take, and the envelope.
+/// The largest event that any hub can be configured to take, and the envelope.
 const LARGEST_MESSAGE: u64 = ephor_hub::config::MAX_MAX_EVENT_BYTES + (64 << 10);
 
-/// The largest request: a token is much smaller.
+/// The largest request; a token is much smaller.
 pub(super) const LARGEST_REQUEST: u64 = 64 << 10;
 
-/// Links that a stranger may have: enough for `$cbs`, several times over.
+/// Links of an unauthenticated peer: several times what `$cbs` needs.
 pub(super) const LINKS_OF_A_STRANGER: usize = 16;
 
-/// Requests that a stranger may send before it hears of them, in bytes.
+/// Bytes of requests that an unauthenticated peer may send before they are settled.
 const BYTES_OF_A_STRANGER: usize = 64 << 10;
 
-/// After so many bytes of deliveries whose end has not come it is looked at how much is kept.
+/// Memory usage is checked again after this many bytes of incomplete deliveries.
 const NOTICED_BYTES: usize = 64 << 10;
 
-/// What a peer may use up that was let in.
+/// The limits of an authenticated peer.
 pub(super) fn of_a_friend(limits: &GatewayLimits) -> Limits {
     Limits {
         time_to_open: limits.time_to_open,
@@ -51,7 +51,7 @@ pub(super) fn of_a_friend(limits: &GatewayLimits) -> Limits {
     }
 }
 
-/// What a stranger may use up. What peers are told is the same for all.
+/// The limits of an unauthenticated peer. Those that peers are told (in `open`) are the same for all.
 pub(super) fn of_a_stranger(limits: &GatewayLimits) -> Limits {
     Limits {
         sessions: MAX_SESSIONS_UNAUTHENTICATED,
@@ -71,7 +71,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let welcome = match &init.initial_response {
             Some(response) if init.mechanism == "PLAIN" => self.access.plain(response.expose()),
             None if init.mechanism == "PLAIN" => false,
-            // The others say nothing; tokens come later.
+            // Other mechanisms carry no key; tokens come later.
             _ => true,
         };
         if !welcome && let Some(muffled) = self.shared.noise.keys.hear(self.shared.environment.now()) {
@@ -89,7 +89,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         self.admit_if_authenticated();
     }
 
-    /// Lets the connection in once it has shown something that counts; or closes it if there are too many.
+    /// Admits the connection once it is authenticated, or closes it if there are too many.
     pub(super) fn admit_if_authenticated(&mut self) {
         self.look_at_timer = true;
         if self.ticket.is_admitted() || !self.access.is_authenticated(self.moment()) {
@@ -111,7 +111,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// Whoever has no token left that counts is a stranger again, and has as long as one to put another.
+    /// Makes a peer without a valid token unauthenticated again. It has as long as a new one to put another
+    /// token.
     fn dismiss_if_expired(&mut self, at: Moment) {
         if !self.ticket.is_admitted() || self.access.is_authenticated(at) {
             return;
@@ -123,7 +124,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         self.driver.connection().set_limits(limits);
     }
 
-    /// How many bytes may be on their way to the disk before nothing more is read.
+    /// The number of bytes in flight to the disk at which nothing more is read.
     pub(super) fn may_be_in_flight(&self) -> usize {
         let most = self.shared.limits.bytes_in_flight;
         if self.ticket.is_admitted() { most } else { most.min(BYTES_OF_A_STRANGER) }
@@ -132,7 +133,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     pub(super) fn set_timer(&mut self) {
         let clock = &self.shared.environment;
         let now = clock.now();
-        // The wall clock may be set at any time: it is looked at now and then.
+        // The wall clock may be set at any time, so it is checked now and then.
         let expiry = self.access.next_expiry(self.moment()).map(|at| at.min(now + LOOK_AFTER));
         let authorize = (!self.ticket.is_admitted()).then_some(self.authorize_by);
         let of_a_hub = |link: &Link| matches!(link, Link::Receiver(_) | Link::Sender(_));
@@ -140,13 +141,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let wanted = [expiry, authorize, look, self.answers_due()].into_iter().flatten().min();
         match (wanted, &self.timer) {
             (None, _) => self.timer = None,
-            // One that is early only looks, and is set again.
+            // An early timer does no harm: it checks, and is set again.
             (Some(wanted), Some((set, _))) if *set <= wanted => {}
             (Some(wanted), _) => self.timer = Some((wanted, clock.sleep_until(wanted))),
         }
     }
 
-    /// Links end whose tokens ran out, or whose hub is gone; receivers that wait for credit are alive.
+    /// Detaches links whose tokens expired or whose hub is gone, and reports receivers that hold unsent
+    /// events as alive.
     pub(super) fn on_time(&mut self) {
         self.timer = None;
         self.look_at_timer = true;
@@ -166,7 +168,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                     receiver.heard();
                     (Claims::LISTEN, &receiver.address, &mut receiver.cover)
                 }
-                // One that is not answered yet is looked at when it is.
+                // Links that are not answered yet are checked when they are.
                 Link::Request(_) | Link::Reply(_) | Link::Awaiting(_) => continue,
             };
             match self.access.check(needed, address, *cover, self.shared.namespace.name(), at) {

@@ -1,4 +1,4 @@
-//! A sum to which things add as long as they live.
+//! A shared sum of bytes, to which each [`Charge`] adds until it is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug, Default)]
 pub(super) struct Tally(Arc<AtomicUsize>);
 
-/// What one thing adds to it. Dropping it takes that away.
+/// The contribution of one item to the sum. Dropping it subtracts the contribution.
 #[derive(Debug)]
 pub(super) struct Charge {
     tally: Arc<AtomicUsize>,
@@ -19,7 +19,7 @@ impl Tally {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Something that adds nothing yet.
+    /// A contribution of nothing yet.
     pub(super) fn charge(&self) -> Charge {
         Charge { tally: self.0.clone(), amount: 0 }
     }

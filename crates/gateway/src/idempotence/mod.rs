@@ -1,18 +1,18 @@
-//! Producers that number their events, so that a batch that is sent twice is stored once.
+//! Idempotent producers: they number their events, so that a batch that is sent twice is stored once.
 //!
-//! A producer is known by its id, its epoch and the number of the last event that is on disk. All three are
-//! told in the answer to its attach. What is known of producers lives as long as the gateway, not as long as
-//! the log: after a restart a producer goes on with the number that it brings along, and a batch whose answer
-//! was lost in that very moment can be stored twice. The service documents the same feature as best effort.
-//! Nothing is acknowledged that is not on disk, whatever was sent again, dropped or failed before.
+//! The gateway knows a producer by its id, its epoch and the number of its last event on disk. The answer to
+//! its attach has all three. This state lives as long as the gateway, not as long as the log: after a restart
+//! a producer resumes with the number that it brings along, and a batch whose answer was lost at the time of
+//! the restart can be stored twice. The service documents the same feature as best effort. Nothing is
+//! acknowledged that is not on disk, whatever was sent again, dropped or failed before.
 //!
-//! Whoever attaches without a number goes on with the one that it is told, and may send something else than the
-//! producer before it did. So it is told when nothing of that producer is on its way any more: otherwise its first
-//! batch would have the numbers of another one, and be taken for it.
+//! A producer that attaches without a number resumes with the number in the answer, and may send other events
+//! than the producer before it did. So the answer is delayed until nothing of that producer is in flight:
+//! otherwise its first batch would have the numbers of another batch, and be taken for a repeat of it.
 //!
 //! | file | owns |
 //! |---|---|
-//! | `sequence.rs` | which numbers are stored, on their way, and next: pure |
+//! | `sequence.rs` | numbers that are stored, in flight, and next; no I/O |
 //! | `producer.rs` | a producer, and the claim of a batch on its numbers |
 
 mod producer;
@@ -31,19 +31,19 @@ use sequence::NONE_YET;
 
 pub(crate) use producer::{Claimed, Commit, Numbered};
 
-/// What a sender asks for, and what is not offered to those who do not.
+/// The capability that a sender asks for. It is not offered to senders that do not ask.
 pub(crate) const CAPABILITY: &str = "com.microsoft:idempotent-producer";
 const PRODUCER_ID: &str = "com.microsoft:producer-id";
 const PRODUCER_EPOCH: &str = "com.microsoft:producer-epoch";
 const PRODUCER_SEQUENCE: &str = "com.microsoft:producer-sequence-number";
 
-/// Producers of one hub. More are forgotten: first those without a link, and of these the one that attached
-/// least recently.
+/// The largest number of producers of one hub. Beyond it producers are forgotten: first those without a link,
+/// and of these the one that attached least recently.
 const MOST_PRODUCERS: usize = 4_096;
-/// Hubs whose producers are known. More are forgotten, the one that was used least recently first.
+/// The largest number of hubs with known producers. Beyond it the least recently used one is forgotten.
 const MOST_HUBS: usize = 256;
 
-/// All producers that number their events, hub by hub: what happens in one is nothing to the others.
+/// All idempotent producers, hub by hub, so that hubs do not affect each other.
 #[derive(Debug, Default)]
 pub(crate) struct Producers {
     known: Mutex<Known>,
@@ -51,9 +51,9 @@ pub(crate) struct Producers {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// By what names the hub's log.
+    /// By the name of the hub's log; see [`scope`].
     hubs: BTreeMap<String, Producing>,
-    /// Goes up with every attach, to tell what was used least recently.
+    /// Counts attaches, to find the least recently used.
     uses: u64,
 }
 
@@ -70,12 +70,12 @@ struct Entry {
     used: u64,
 }
 
-/// A producer, in one partition.
+/// The id of a producer, in one partition.
 type Name = (i64, PartitionId);
 
 impl Producers {
-    /// A sender with these link properties attaches: who it is, and with which epoch. Whoever has no id yet
-    /// gets one that nobody can guess.
+    /// Attaches a sender with these link properties, and returns its producer and its epoch. A sender without
+    /// an id gets one that nobody can guess.
     pub(crate) fn attach(
         &self,
         hub: &str,
@@ -101,15 +101,15 @@ impl Producers {
     }
 }
 
-/// What a producer that attaches has to wait for: something of an older epoch is being written, or it wants to be told
-/// its number, and some are on their way.
+/// The commit that an attaching producer has to wait for: a batch of an older epoch that is being written;
+/// or, if it brings no number, a batch in flight.
 pub(crate) fn awaited(producer: &Numbered, properties: Option<&Encoded>) -> Option<Commit> {
     let brings_number =
         properties.and_then(|properties| properties.get(PRODUCER_SEQUENCE)?.integer()).is_some();
     producer.written_by_older().or_else(|| if brings_number { None } else { producer.pending() })
 }
 
-/// What a sender says of itself.
+/// The link properties of an attaching sender.
 struct Asked {
     id: Option<i64>,
     epoch: i16,
@@ -146,7 +146,7 @@ impl Known {
 }
 
 impl Producing {
-    /// An id that no producer of this partition has. JavaScript can tell numbers of 53 bits apart.
+    /// An id that no producer of this partition has. JavaScript can represent integers of 53 bits.
     fn fresh_id(&self, partition: PartitionId, random: impl Fn() -> u64) -> i64 {
         loop {
             let id = (random() >> 12) as i64;
@@ -167,7 +167,8 @@ impl Producing {
 }
 
 impl Numbered {
-    /// What the answer to an attach says beside the tracking id. What is on its way does not count yet: it may fail.
+    /// The properties of the attach answer, beside the tracking id. Numbers in flight do not count yet: they
+    /// may fail.
     pub(crate) fn properties(&self) -> [(&'static str, Value<'static>); 3] {
         let (epoch, last) = self.standing();
         [
@@ -178,7 +179,7 @@ impl Numbered {
     }
 }
 
-/// What names the log of a hub: one that is created anew has other producers.
+/// The name of a hub's log: a hub that is deleted and created again has other producers.
 pub(crate) fn scope(hub: &Hub) -> String {
     match identity(hub).1 {
         Some(log) => log.to_string(),
@@ -186,7 +187,7 @@ pub(crate) fn scope(hub: &Hub) -> String {
     }
 }
 
-/// The number that an event carries, in its annotations. One that cannot be any is negative.
+/// The number that an event carries in its annotations. An invalid number is returned as a negative one.
 pub(crate) fn number_of(message: &[u8]) -> Result<Option<i32>, Malformed> {
     let Some(section) = Sections::scan(message)?.message_annotations else { return Ok(None) };
     let mut items = Reader::starting(&message[..section.end], section.value).map()?;

@@ -1,18 +1,20 @@
-//! One producer that numbers its events, as all its links see it, and the numbers that a batch has for itself.
+//! One idempotent producer, shared by all its links, and the claim of a batch on its numbers.
 //!
 //! ```text
 //!   claimed ─► waits for room in the hub's queue ─► queued ─► stored: acknowledged, also to whoever repeats it
 //!                  └─ dropped: taken back             └─ failed: taken back; all who wait for it hear why
 //! ```
 //!
-//! A [`Claim`] owns the numbers. It travels with the batch: with the connection as long as the batch is not in the
-//! hub's queue, then with the queue. So a connection that is lost takes back what nobody will store, and does not
-//! touch what may be stored yet. Whoever repeats numbers that are on their way waits for that claim, and is told the
-//! same: nothing is acknowledged before it is on disk. What was sent after numbers that are taken back is refused, too,
-//! when its turn comes: otherwise it would be stored before them.
+//! A [`Claim`] owns the numbers. It travels with the batch: it belongs to the connection until the batch is
+//! in the hub's queue, and then to the queue. So a lost connection releases numbers that will not be stored,
+//! and does not touch numbers that may still be stored. A delivery that repeats numbers in flight waits for
+//! that claim, and gets the same outcome: nothing is acknowledged before it is on disk. Batches sent after
+//! numbers that were taken back are refused, too, when the hub comes to them: otherwise they would be stored
+//! before those numbers.
 //!
-//! A newer epoch ends the older ones: what they have in the queue is refused when its turn comes, and what is being
-//! written in that moment is waited for before the newer one is let in. After that nothing of them is stored.
+//! A newer epoch fences the older ones: their queued batches are refused when the hub comes to them, and the
+//! newer one is not let in before the batches that are being written at that moment are settled. After that
+//! nothing of them is stored.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +25,7 @@ use tokio::sync::watch;
 
 use super::sequence::{Numbers, Sequence};
 
-/// What became of a batch, once that is known.
+/// The outcome of a batch, once it is known.
 type Outcome = Option<Result<(), SendError>>;
 
 /// A producer in one partition.
@@ -37,29 +39,29 @@ pub(crate) struct Numbered {
 struct State {
     epoch: i16,
     sequence: Sequence<Commit>,
-    /// By epoch and first number: what the hub has taken out of its queue and may have stored any time.
+    /// Batches that the hub has taken out of its queue and may store at any time, by epoch and first number.
     being_written: BTreeMap<(i16, i64), Commit>,
 }
 
-/// What the numbers of a delivery are.
+/// The state of the numbers of a delivery.
 #[derive(Debug)]
 pub(crate) enum Claimed {
-    /// New: nobody else stores them until this is dropped.
+    /// They are new: no other delivery stores them until this claim is dropped.
     New(Claim),
     /// All of them are on disk already.
     Stored,
-    /// Another delivery brought some of them, of which nobody knows yet whether it is stored.
+    /// Some are in flight with another delivery, whose outcome is not known yet.
     Pending(Commit),
 }
 
 impl Numbered {
-    /// A producer of which all numbers up to this one are stored.
+    /// A producer whose numbers up to `last` are stored.
     pub(super) fn new(id: i64, epoch: i16, last: i32) -> Self {
         let sequence = Sequence::stored_up_to(last);
         Self { id, state: Mutex::new(State { epoch, sequence, being_written: BTreeMap::new() }) }
     }
 
-    /// A link comes with this epoch, and with the last number that it knows to be stored.
+    /// Attaches a link with this epoch, and with the last number that it knows to be stored.
     pub(super) fn enter(&self, epoch: i16, last: i32) -> Result<(), Refusal> {
         let mut state = self.lock();
         if epoch < state.epoch {
@@ -71,13 +73,13 @@ impl Numbered {
         Ok(())
     }
 
-    /// Its epoch, and the last number up to which everything is on disk.
+    /// Its epoch, and the number up to which everything is on disk.
     pub(super) fn standing(&self) -> (i16, i32) {
         let state = self.lock();
         (state.epoch, state.sequence.last_stored())
     }
 
-    /// A batch that is on its way, if there is any.
+    /// The last batch in flight, if there is any.
     pub(crate) fn pending(&self) -> Option<Commit> {
         self.lock().sequence.last_pending()
     }
@@ -89,13 +91,13 @@ impl Numbered {
         first.filter(|((epoch, _), _)| *epoch < state.epoch).map(|(_, commit)| commit.clone())
     }
 
-    /// What a link of this epoch is told, if there is a newer one.
+    /// Refuses a link whose epoch is older than the newest one.
     pub(crate) fn refuse_older(&self, epoch: i16) -> Result<(), Refusal> {
         let newest = self.lock().epoch;
         if epoch < newest { Err(stolen(newest)) } else { Ok(()) }
     }
 
-    /// A delivery of so many events came on a link with this epoch, and the first of them has this number.
+    /// Claims the numbers of a delivery of `count` events, of which the first has the number `first`.
     pub(crate) fn claim(self: &Arc<Self>, epoch: i16, first: i32, count: usize) -> Result<Claimed, Refusal> {
         if first < 0 {
             let text = format!("The sequence number {first} is out of range: numbers begin at 0.");
@@ -133,7 +135,7 @@ fn stolen(epoch: i16) -> Refusal {
     Refusal::new(Condition::ProducerEpochStolen, text)
 }
 
-/// Numbers that one batch has for itself. Dropping it takes them back.
+/// Numbers that are reserved for one batch. Dropping it releases them.
 #[derive(Debug)]
 pub(crate) struct Claim {
     producer: Arc<Numbered>,
@@ -143,13 +145,13 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Tells what becomes of the batch.
+    /// A handle that waits for the outcome of the batch.
     pub(crate) fn commit(&self) -> Commit {
         Commit(self.outcome.subscribe())
     }
 
-    /// Tells, when the batch is about to be stored, whether it may be: all that was sent before it is stored, and no
-    /// newer epoch has begun. If so, it counts as being written.
+    /// Returns a check that the hub calls when it is about to store the batch. It is true if no numbers
+    /// before it were taken back and no newer epoch has begun; then the batch counts as being written.
     pub(crate) fn may_be_stored(&self) -> impl FnOnce() -> bool + Send + 'static {
         let (producer, epoch, start, commit) = (self.producer.clone(), self.epoch, self.start, self.commit());
         move || {
@@ -162,7 +164,7 @@ impl Claim {
         }
     }
 
-    /// The hub has stored the batch, or could not.
+    /// Records the outcome of the batch.
     pub(crate) fn settle(self, sent: Result<(), SendError>) {
         if sent.is_ok() {
             self.of_this_epoch(|sequence, start| sequence.stored(start));
@@ -172,8 +174,8 @@ impl Claim {
         self.outcome.send_replace(Some(sent));
     }
 
-    /// The batch is not being written any more. Changes the numbers, unless a newer epoch has begun, which has
-    /// numbers of its own.
+    /// Marks the batch as not being written any more. Then applies `change`, unless a newer epoch has begun,
+    /// which has numbers of its own.
     fn of_this_epoch(&self, change: impl FnOnce(&mut Sequence<Commit>, i64)) {
         let mut state = self.producer.lock();
         state.being_written.remove(&(self.epoch, self.start));
@@ -185,19 +187,20 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // Those who wait learn of it when the sender of the outcome is dropped, which is after this.
+        // Waiters are notified when the sender of the outcome is dropped, which is after this.
         if self.outcome.borrow().is_none() {
             self.of_this_epoch(Sequence::take_back);
         }
     }
 }
 
-/// What becomes of a claim. Clones wait for the same.
+/// Waits for the outcome of a claim. Clones wait for the same one.
 #[derive(Clone, Debug)]
 pub(crate) struct Commit(watch::Receiver<Outcome>);
 
 impl Commit {
-    /// Waits until the batch is stored or failed; none if it was dropped before the hub had it, or with the hub.
+    /// Waits until the batch is stored or failed; `None` if it was dropped before the hub had it, or with the
+    /// hub.
     pub(crate) async fn settled(mut self) -> Option<Result<(), SendError>> {
         self.0.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone())
     }

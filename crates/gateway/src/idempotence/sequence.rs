@@ -1,63 +1,63 @@
-//! Keeps the numbers of one producer: which are stored, which are on their way, and which comes next.
+//! Tracks the sequence numbers of one producer: stored, in flight ("on its way"), and next.
 //!
 //! ```text
 //!   stored, in a row │ on its way │ on its way │   gap   │ stored │ on its way │
 //!                   end                        expected
 //! ```
 //!
-//! A range that is on its way becomes stored or is taken out; then there may be a gap before ranges that were sent
-//! after it, and of those that are still on their way none may be stored. What comes next is the first number that is neither stored nor on its way, so a gap is filled before
-//! anything else is taken.
+//! A range in flight becomes stored, or is taken back. Taking it back may leave a gap before ranges that were
+//! sent after it; those of them that are still in flight must not be stored. The next number is the first one
+//! that is neither stored nor in flight, so a gap is filled before anything else is accepted.
 //!
-//! On the wire numbers go from 0 to [`i32::MAX`] and begin again. Here they go on: what is meant by a number on the
-//! wire is the one that is nearest to the end of what is stored.
+//! On the wire, numbers go from 0 to [`i32::MAX`] and wrap around. Here they do not wrap: a number on the
+//! wire stands for the one that is nearest to the end of what is stored.
 
 use std::collections::BTreeMap;
 
 /// The number before the first.
 pub(super) const NONE_YET: i32 = -1;
 
-/// How many numbers there are on the wire.
+/// The number of different sequence numbers on the wire.
 const NUMBERS: i64 = 1 << 31;
 
-/// The numbers of one producer. `P` tells what becomes of a range that is on its way.
+/// The numbers of one producer. `P` is a handle to the outcome of a range in flight.
 #[derive(Debug)]
 pub(super) struct Sequence<P> {
-    /// Everything before it is stored.
+    /// All numbers before this one are stored.
     end: i64,
-    /// By their first number: ranges at or after the end that are stored or on their way. None lies on another.
+    /// Ranges at or after `end` that are stored or in flight, by their first number. They do not overlap.
     ranges: BTreeMap<i64, Range<P>>,
-    /// How many numbers they are together.
+    /// The sum of their lengths.
     claimed: i64,
 }
 
 #[derive(Debug)]
 struct Range<P> {
     end: i64,
-    /// None once it is stored.
+    /// `None` once it is stored.
     pending: Option<P>,
-    /// Numbers before it were taken back while it was on its way: it must not be stored.
+    /// Numbers before it were taken back while it was in flight, so it must not be stored.
     doomed: bool,
 }
 
-/// What numbers of a delivery are to a producer.
+/// The state of the numbers of a delivery.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Numbers<P> {
-    /// They come next. Where they begin is what names them from now on.
+    /// They come next. The value is their first number, which identifies the range from now on.
     Next(i64),
     /// All of them are stored.
     Stored,
-    /// Some are on their way.
+    /// Some are in flight.
     Pending(P),
-    /// They neither repeat what was sent nor come next; this number was the last one before what comes next.
+    /// They neither repeat numbers nor come next. `last` is the number before the next one.
     OutOfOrder {
-        /// On the wire.
+        /// As on the wire.
         last: i32,
     },
 }
 
 impl<P: Clone> Sequence<P> {
-    /// All numbers up to this one, on the wire, are stored.
+    /// A sequence whose numbers up to this one, on the wire, are stored.
     pub(super) fn stored_up_to(last: i32) -> Self {
         Self { end: i64::from(last) + 1, ranges: BTreeMap::new(), claimed: 0 }
     }
@@ -67,12 +67,12 @@ impl<P: Clone> Sequence<P> {
         on_the_wire(self.end - 1)
     }
 
-    /// The last range that is on its way.
+    /// The handle of the last range in flight.
     pub(super) fn last_pending(&self) -> Option<P> {
         self.ranges.values().rev().find_map(|range| range.pending.clone())
     }
 
-    /// What `count` numbers are that begin with this one on the wire.
+    /// The state of `count` numbers that begin with `first` on the wire.
     pub(super) fn look(&self, first: i32, count: i64) -> Numbers<P> {
         let first = self.nearest(first);
         let end = first + count;
@@ -99,13 +99,13 @@ impl<P: Clone> Sequence<P> {
         if first == expected && is_free { Numbers::Next(first) } else { out_of_order }
     }
 
-    /// These numbers, which come next, are on their way.
+    /// Marks these numbers, which come next, as in flight.
     pub(super) fn claim(&mut self, first: i64, count: i64, pending: P) {
         self.ranges.insert(first, Range { end: first + count, pending: Some(pending), doomed: false });
         self.claimed += count;
     }
 
-    /// The range that begins here is stored.
+    /// Marks the range that begins here as stored.
     pub(super) fn stored(&mut self, first: i64) {
         if let Some(range) = self.ranges.get_mut(&first) {
             range.pending = None;
@@ -120,8 +120,8 @@ impl<P: Clone> Sequence<P> {
         }
     }
 
-    /// The range that begins here will not be stored: its numbers are free again. What is on its way behind it is
-    /// doomed: it would be stored before what is sent again.
+    /// Releases the numbers of the range that begins here, because it will not be stored. Ranges in flight
+    /// after it are doomed: they would be stored before the released numbers are sent again.
     pub(super) fn take_back(&mut self, first: i64) {
         if let Some(range) = self.ranges.remove(&first) {
             self.claimed -= range.end - first;
@@ -129,12 +129,12 @@ impl<P: Clone> Sequence<P> {
         }
     }
 
-    /// Whether the range that begins here must not be stored.
+    /// True if the range that begins here must not be stored.
     pub(super) fn is_doomed(&self, first: i64) -> bool {
         self.ranges.get(&first).is_some_and(|range| range.doomed)
     }
 
-    /// The first number that is neither stored nor on its way.
+    /// The first number that is neither stored nor in flight.
     fn expected(&self) -> i64 {
         let last = self.ranges.last_key_value().map_or(self.end, |(_, range)| range.end);
         // Nearly always there is no gap.
@@ -144,7 +144,7 @@ impl<P: Clone> Sequence<P> {
         self.ranges.iter().fold(self.end, |at, (first, range)| if *first == at { range.end } else { at })
     }
 
-    /// The number that is meant by one on the wire.
+    /// The unwrapped number for a number on the wire.
     fn nearest(&self, number: i32) -> i64 {
         let ahead = (i64::from(number) - self.end).rem_euclid(NUMBERS);
         self.end + if ahead < NUMBERS / 2 { ahead } else { ahead - NUMBERS }
@@ -162,7 +162,7 @@ fn on_the_wire(number: i64) -> i32 {
 mod tests {
     use super::*;
 
-    /// Claims what comes next, named by a letter.
+    /// Claims the next numbers, with a letter as their handle.
     fn claim(sequence: &mut Sequence<char>, first: i32, count: i64, name: char) -> i64 {
         let Numbers::Next(start) = sequence.look(first, count) else {
             panic!("{first} does not come next: {:?}", sequence.look(first, count));

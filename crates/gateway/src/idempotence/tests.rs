@@ -1,4 +1,5 @@
-//! Who a producer is, and what becomes of its numbers when deliveries are dropped, repeated and lost.
+//! Tests of idempotent producers: their ids, and their numbers when deliveries are dropped, repeated and
+//! lost.
 
 use ephor_hub::SendError;
 use futures_util::FutureExt;
@@ -23,7 +24,7 @@ fn last_told(producer: &Numbered) -> Value<'static> {
     producer.properties()[2].1
 }
 
-/// Numbers that come next.
+/// Claims numbers that come next.
 fn new(producer: &Arc<Numbered>, epoch: i16, first: i32, count: usize) -> Claim {
     match producer.claim(epoch, first, count) {
         Ok(Claimed::New(claim)) => claim,
@@ -31,7 +32,7 @@ fn new(producer: &Arc<Numbered>, epoch: i16, first: i32, count: usize) -> Claim 
     }
 }
 
-/// Numbers that are on their way.
+/// Claims numbers that are in flight.
 fn pending(producer: &Arc<Numbered>, epoch: i16, first: i32, count: usize) -> Commit {
     match producer.claim(epoch, first, count) {
         Ok(Claimed::Pending(commit)) => commit,
@@ -93,7 +94,7 @@ fn whoever_repeats_what_is_on_its_way_waits_for_it_and_is_told_the_same() {
     assert_eq!(last_told(&producer), Value::Int(0));
     second.settle(Err(failed()));
     assert!(matches!(other.settled().now_or_never(), Some(Some(Err(_)))));
-    // It failed for all: whoever comes now begins anew.
+    // It failed for all waiters: the next delivery claims the numbers again.
     new(&producer, epoch, 1, 1).settle(Ok(()));
 }
 
@@ -121,7 +122,7 @@ fn a_producer_that_comes_back_goes_on_and_a_newer_epoch_takes_over() {
     assert_eq!(refusal(&first, epoch, 43), Condition::ProducerEpochStolen);
     let refused = attach(&producers, properties(5, 1, 42)).unwrap_err();
     assert_eq!(refused.condition, Condition::ProducerEpochStolen);
-    // What the older epoch had on its way says nothing of the numbers of the newer one.
+    // Batches in flight of the older epoch say nothing about the numbers of the newer one.
     late.settle(Ok(()));
     assert_eq!(last_told(&newer), Value::Int(-1));
     new(&newer, 2, 0, 1).settle(Ok(()));
@@ -153,7 +154,7 @@ fn a_newer_epoch_waits_for_what_is_being_written_of_an_older_one() {
     let (first, second) = (new(&older, epoch, 5, 1), new(&older, epoch, 6, 1));
     assert!(first.may_be_stored()() && second.may_be_stored()());
     assert!(awaited(&older, properties(5, 0, 4).as_ref()).is_none(), "the epoch is the same");
-    // What is stored and what is dropped with the hub are both over.
+    // A stored batch, and one that is dropped with the hub, are both settled.
     let mut stored = [Ok(())].into_iter();
     for claim in [first, second] {
         let (newer, _) = attach(&producers, properties(5, 1, 4)).unwrap();
@@ -222,7 +223,7 @@ fn negative_numbers_are_refused() {
 fn what_is_known_of_producers_is_bounded_and_those_in_use_stay() {
     let producers = Producers::default();
     let used = attach(&producers, properties(0, 1, 5)).unwrap();
-    // A batch that the hub has not stored yet is a use, though its connection is gone.
+    // A batch that the hub has not stored yet counts as a use, though its connection is gone.
     let (producer, epoch) = attach(&producers, properties(1, 0, 5)).unwrap();
     let queued = new(&producer, epoch, 6, 1);
     drop(producer);
@@ -239,16 +240,16 @@ fn what_is_known_of_producers_is_bounded_and_those_in_use_stay() {
     assert_eq!(producers.known.lock().unwrap().hubs.len(), MOST_HUBS);
 }
 
-/// One thing that happens; numbers choose among what there is.
+/// One step of a random run; the numbers choose among the possible targets.
 #[derive(Clone, Debug)]
 enum Happening {
-    /// The client sends so many events on a connection, so many numbers before what it would send next.
+    /// The client sends some events on a connection, beginning some numbers before the next one.
     Send { connection: usize, back: usize, count: usize },
     /// There is room in the hub's queue for a delivery.
     Queue { delivery: usize },
-    /// The hub commits so many batches of its queue, and that works or fails.
+    /// The hub commits some batches of its queue, with success or failure.
     Commit { batches: usize, works: bool },
-    /// A connection is lost, and with it all deliveries that the hub does not have yet.
+    /// A connection is lost, and with it all deliveries that are not in the hub's queue yet.
     Lose { connection: usize },
     /// The gateway's process ends. The client attaches again with the last number that it knows to be stored.
     Crash,
@@ -267,24 +268,24 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-/// A delivery whose numbers have been looked at.
+/// A delivery whose numbers have been claimed.
 struct Sent {
     connection: usize,
     numbers: std::ops::Range<i32>,
-    /// Until the hub has it.
+    /// The claim, until the hub has it.
     claim: Option<Claim>,
     commit: Commit,
 }
 
-/// A client, its connections, the gateway's knowledge, and a hub with its disk.
+/// A client, its connections, the gateway's state, and a hub with its disk.
 struct World {
     producers: Producers,
     deliveries: Vec<Sent>,
     queue: std::collections::VecDeque<(std::ops::Range<i32>, Claim)>,
-    /// How often each number was stored since the last crash, and whether it was before.
+    /// The number of times each number was stored since the last crash, and whether it was stored before.
     disk: BTreeMap<i32, (usize, bool)>,
     acknowledged: std::collections::BTreeSet<i32>,
-    /// What the client would send next.
+    /// The number that the client would send next.
     next: i32,
 }
 
@@ -349,14 +350,14 @@ impl World {
         self.next = self.next.max(numbers.end);
     }
 
-    /// What the connections hear of their deliveries.
+    /// Handles the outcomes of deliveries.
     fn tell(&mut self) {
         for sent in std::mem::take(&mut self.deliveries) {
             match sent.commit.clone().settled().now_or_never() {
                 None => self.deliveries.push(sent),
-                // It may be on its way with yet another delivery, or be new now.
+                // It may be in flight with another delivery, or be new now.
                 Some(None | Some(Ok(()))) => self.send(sent.connection, sent.numbers),
-                // The client begins again where it failed.
+                // The client resends from the failed number.
                 Some(Some(Err(_))) => self.next = self.next.min(sent.numbers.start),
             }
         }

@@ -1,4 +1,4 @@
-//! A hub in memory behind the gateway, to try clients by hand: `serve ADDRESS [HUB:PARTITIONS]…`.
+//! Serves a hub in memory through the gateway, to try clients by hand: `serve ADDRESS [HUB:PARTITIONS]…`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Certificates made for development: kept, whole, private, and for the names that were asked for.
+//! Tests development certificates: kept, complete, private, and for the requested names.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 use std::fs;
@@ -18,7 +18,7 @@ use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, SignatureS
 
 const NAMES: [&str; 2] = ["localhost", "127.0.0.1"];
 
-/// Makes or finds the pair in a folder: where its two files are.
+/// Makes or finds the pair in a folder, and returns the paths of its two files.
 fn pair(folder: &Path, names: &[&str]) -> (PathBuf, PathBuf) {
     let (_, certificate) = Tls::for_development(folder, names).unwrap();
     let key = certificate.with_extension("key");
@@ -50,7 +50,7 @@ fn a_pair_of_ours_that_a_crash_left_half_written_is_made_anew() {
         harm(&certificate, &key);
         let found = Tls::for_development(folder.path(), &NAMES);
         assert!(found.is_ok(), "{what}: {}", found.map(|_| ()).unwrap_err());
-        // And from then on it stays.
+        // From then on it is not replaced.
         let before = fs::read_to_string(&certificate).unwrap();
         pair(folder.path(), &NAMES);
         assert_eq!(before, fs::read_to_string(&certificate).unwrap(), "{what}");
@@ -79,7 +79,7 @@ fn a_key_of_ours_that_others_could_read_is_made_private_again() {
     pair(folder.path(), &NAMES);
     assert_eq!(mode(&key), 0o600);
     assert_eq!(before, fs::read_to_string(&certificate).unwrap());
-    // Also where it is written over.
+    // Also when it is overwritten.
     fs::remove_file(&certificate).unwrap();
     fs::set_permissions(&key, fs::Permissions::from_mode(0o666)).unwrap();
     pair(folder.path(), &NAMES);
@@ -96,12 +96,12 @@ fn a_certificate_stays_until_it_lacks_a_name_that_is_asked_for() {
     let more = read(&["localhost", "hub.example", "10.0.0.7"]);
     assert_ne!(all, more);
     assert_eq!(more, read(&["10.0.0.7"]));
-    // One that no client can ask for would be made anew at every start.
+    // A name that no client can ask for would lead to a new certificate at every start.
     let error = Tls::for_development(folder.path(), &["no name"]).map(|_| ()).unwrap_err().to_string();
     assert_eq!(error, "\"no name\" is neither a host name nor an IP address");
 }
 
-/// The certificate that a client is shown, whatever it thinks of it.
+/// The certificate that the server presents, valid or not.
 async fn shown(address: std::net::SocketAddr) -> CertificateDer<'static> {
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -115,7 +115,7 @@ async fn shown(address: std::net::SocketAddr) -> CertificateDer<'static> {
     stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
 }
 
-/// A client that looks at certificates and judges none.
+/// A verifier that accepts every certificate.
 #[derive(Debug)]
 struct Anybody;
 
@@ -169,7 +169,7 @@ async fn a_certificate_is_replaced_without_a_restart_and_never_by_half_a_pair() 
     let looking = async {
         let first = shown(address).await;
         assert!(!tls.reload_if_changed().unwrap(), "nothing changed");
-        // The certificate is there already, its key is not yet.
+        // The new certificate is there already, but its key is not yet.
         fs::rename(next_certificate, &certificate).unwrap();
         let error = tls.reload_if_changed().unwrap_err().to_string();
         assert!(error.starts_with("the certificate cannot be used"), "{error}");
@@ -178,7 +178,7 @@ async fn a_certificate_is_replaced_without_a_restart_and_never_by_half_a_pair() 
         assert!(tls.clone().reload_if_changed().unwrap());
         assert!(!tls.reload_if_changed().unwrap());
         assert_ne!(shown(address).await, first);
-        // And gone altogether, what was read last is shown.
+        // If the key file is deleted, the last pair stays in use.
         fs::remove_file(&key).unwrap();
         assert!(tls.reload_if_changed().unwrap_err().to_string().contains("a private key"));
         assert_ne!(shown(address).await, first);

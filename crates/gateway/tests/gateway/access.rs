@@ -1,4 +1,4 @@
-//! Keys and tokens; TLS; and which addresses are served at all.
+//! Tests keys and tokens, TLS, and which addresses are served.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,7 +121,7 @@ async fn a_clock_that_jumps_by_years_and_back_ends_links_and_they_come_again() {
     assert_eq!(client.put_token(audience, &token("send", "one", HOUR)).await.0, 202);
     let sender = client.sender(HUB).await;
     clock.back(YEARS);
-    // Links go on, and newcomers are served.
+    // Existing links go on, and new connections are served.
     let outcome = client.send(sender, 0, &encoded(&NewEvent::new("x"))).await;
     assert_eq!(outcome, ephor_amqp::performative::Outcome::Accepted);
     let mut other = Client::stranger(server.address).await;

@@ -1,4 +1,5 @@
-//! Answers that a peer asks for and does not take: they cost their link in the end, and are never many.
+//! Tests answers that a peer asks for and does not take: their link is detached in the end, and their memory
+//! is bounded.
 
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ async fn requests(client: &mut Client) -> LinkId {
     link
 }
 
-/// Asks, and does not wait for the answer.
+/// Sends a request, and does not wait for the answer.
 async fn ask(client: &mut Client, requests: LinkId, hub: &str, reply_to: &str) {
     let mut message = Vec::new();
     Query::Hub { hub: hub.parse().unwrap() }.write(&RequestId::number(1), reply_to, None, &mut message);
@@ -47,14 +48,14 @@ async fn a_link_on_which_no_answer_is_taken_is_detached_and_the_others_go_on() {
     assert_eq!(error.condition, "amqp:link:detach-forced");
     assert!(error.description().contains("grant credit"), "{error}");
     assert_eq!(client.send(sender, 0, &encoded(&NewEvent::new("x"))).await, Outcome::Accepted);
-    // Attached again, with credit, it gets its answer.
+    // After attaching again, with credit, it gets its answer.
     let (replies, _) = client.attach(Attach::receiver("replies", NODE)).await.unwrap();
     client.connection().grant(replies, 1);
     ask(&mut client, requests, HUB, "replies").await;
     assert_eq!(client.delivery().await.0, replies);
 }
 
-/// Connections that ask, and answers of each: nearly as many as one may leave.
+/// The number of connections that ask, and of answers for each: nearly as many as may wait.
 const ASKING: usize = 48;
 const ANSWERS: usize = 180;
 const REPLIES: usize = 3;

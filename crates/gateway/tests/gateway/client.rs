@@ -1,4 +1,4 @@
-//! A client that does what SDKs do, one step at a time.
+//! A test client that does what SDKs do, one step at a time.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -30,21 +30,21 @@ pub(crate) struct Client {
     driver: Driver<Box<dyn Stream>>,
     session: Option<SessionId>,
     deliveries: VecDeque<Delivery>,
-    /// Outcomes that came by: the first and the last delivery that each is about.
+    /// Outcomes that were received while waiting for something else: the first and the last delivery of each.
     settled: VecDeque<(u32, u32, Option<Outcome>)>,
     requests: u64,
 }
 
-/// How a link went that was asked for.
+/// The result of an attach.
 pub(crate) type Attached = Result<(LinkId, Box<Attach>), Error>;
 
 impl Client {
-    /// Connected and open, without any token.
+    /// Connected and open, without any token (unauthenticated).
     pub(crate) async fn stranger(address: SocketAddr) -> Self {
         Self::over(TcpStream::connect(address).await.unwrap(), ClientSasl::Anonymous).await.unwrap()
     }
 
-    /// Connected, open, and let in with the development key.
+    /// Connected, open, and authenticated with the development key.
     pub(crate) async fn of(server: &Server) -> Self {
         let mut client = Self::stranger(server.address).await;
         assert_eq!(client.put_development_token().await.0, 202);
@@ -55,7 +55,7 @@ impl Client {
         Self::with(Config::new("test"), stream, sasl).await
     }
 
-    /// One that says of itself what it is.
+    /// A client with this product name in its `open`.
     pub(crate) async fn of_product(server: &Server, product: &str) -> Self {
         let properties = Some(Encoded::map([("product", Value::String(product))]));
         let config = Config { properties, ..Config::new("test") };
@@ -90,7 +90,7 @@ impl Client {
         self.driver.connection()
     }
 
-    /// Waits for an event; deliveries and outcomes that come by are kept.
+    /// Waits for an event. Deliveries and outcomes that come meanwhile are kept.
     pub(crate) async fn wait<T>(&mut self, mut wanted: impl FnMut(&Event) -> Option<T>) -> T {
         within(async {
             loop {
@@ -135,7 +135,7 @@ impl Client {
         self.attach(receiver(&address, &start, None, &[])).await.unwrap().0
     }
 
-    /// Sends a message and waits for what becomes of it.
+    /// Sends a message and waits for its outcome.
     pub(crate) async fn send(&mut self, link: LinkId, format: u32, message: &[u8]) -> Outcome {
         let Sent::Sent(id) = self.driver.connection().send(link, format, false, &[message]) else {
             panic!("not sent");
@@ -147,7 +147,8 @@ impl Client {
         .await
     }
 
-    /// The next outcome of what was sent and not waited for, and how many deliveries have it.
+    /// The next outcome of messages that were sent without waiting, and the number of deliveries that it is
+    /// for.
     pub(crate) async fn outcome(&mut self) -> (u32, Option<Outcome>) {
         let (first, last, outcome) = match self.settled.pop_front() {
             Some(settled) => settled,
@@ -162,7 +163,7 @@ impl Client {
         (last - first + 1, outcome)
     }
 
-    /// The next delivery, of which the link and the payload are told.
+    /// The link and the payload of the next delivery.
     pub(crate) async fn delivery(&mut self) -> (LinkId, Bytes) {
         if let Some(delivery) = self.deliveries.pop_front() {
             return (delivery.link, delivery.payload);
@@ -174,12 +175,12 @@ impl Client {
         .await
     }
 
-    /// Whether a delivery is here already.
+    /// True if a delivery was received already.
     pub(crate) fn has_delivery(&self) -> bool {
         !self.deliveries.is_empty()
     }
 
-    /// Waits for the end of a link, and why.
+    /// Waits until a link is detached, and returns the error.
     pub(crate) async fn detached(&mut self, wanted: LinkId) -> Error {
         self.wait(|event| match event {
             Event::Detached { link, error } if *link == wanted => Some(error.clone().expect("a reason")),
@@ -197,7 +198,7 @@ impl Client {
         .await
     }
 
-    /// Asks a node, and tells the status, the description and the whole answer.
+    /// Sends a request to a node, and returns the status, the description and the whole answer.
     pub(crate) async fn ask(
         &mut self,
         node: &str,
@@ -247,7 +248,7 @@ impl Client {
     }
 }
 
-/// A token for the whole namespace that counts from now on for so long.
+/// A token for the whole namespace that is valid for this time from now on.
 pub(crate) fn token(name: &str, key: &str, life: Duration) -> String {
     sign("sb://localhost/", name, &Key::new(key), now() + life)
 }

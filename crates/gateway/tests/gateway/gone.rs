@@ -1,4 +1,4 @@
-//! Senders whose hub is deleted, or whose disk is full.
+//! Tests senders whose hub is deleted, or whose disk is full.
 
 use std::io;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ async fn a_nearly_full_disk_is_a_busy_server_until_there_is_room() {
     let message = encoded(&NewEvent::new("x"));
     assert_eq!(client.send(sender, 0, &message).await, Outcome::Accepted);
     low.store(true, Ordering::SeqCst);
-    // The hub looks at its disk now and then.
+    // The hub checks its disk now and then.
     let mut outcome = Outcome::Accepted;
     while outcome == Outcome::Accepted {
         outcome = client.send(sender, 0, &message).await;

@@ -1,4 +1,4 @@
-//! A peer hears of the gateway while its events are on their way to a disk that takes its time.
+//! Tests that heartbeats go out while events wait for a slow disk.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ async fn a_peer_whose_events_wait_for_the_disk_hears_heartbeats() {
     let namespace = Arc::new(LocalNamespace::on(files, NamespaceConfig::default(), clock).unwrap());
     namespace.create_hub(HubConfig::new(HUB, 1).unwrap()).unwrap();
     let mut config = GatewayConfig::default();
-    // One event is as much as may be in flight.
+    // One event already reaches the limit of bytes in flight.
     config.limits.bytes_in_flight = 1;
     let gateway = Gateway::new(namespace, config).unwrap();
     let (ours, theirs) = tokio::io::duplex(64 << 10);
@@ -35,7 +35,7 @@ async fn a_peer_whose_events_wait_for_the_disk_hears_heartbeats() {
         user: DEVELOPMENT_KEY_NAME.to_owned(),
         password: Secret::new(DEVELOPMENT_KEY.as_bytes()),
     };
-    // It gives up a peer of whom it has heard nothing for a second.
+    // It closes the connection if it has received nothing for a second.
     let impatient = Config { idle_time_out: Some(Duration::from_millis(500)), ..Config::new("test") };
     let mut client = Client::with(impatient, ours, sasl).await.unwrap();
     let link = client.sender(HUB).await;

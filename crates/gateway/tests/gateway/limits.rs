@@ -1,4 +1,4 @@
-//! What peers may use up, and how a gateway stops: the offender is closed, the others notice nothing.
+//! Tests the limits of peers, and graceful shutdown: the offender is closed, and others are not affected.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn a_flood_of_strangers_pushes_out_strangers_only() {
     for _ in 0..100 {
         flood.push(TcpStream::connect(server.address).await.unwrap());
     }
-    // The first of them are gone, and one that means it comes in all the same.
+    // The first of them were evicted, and a regular client is admitted all the same.
     let mut late = Client::of(&server).await;
     late.sender(HUB).await;
     within(async { assert_eq!(flood[0].read(&mut [0; 1]).await.unwrap_or(0), 0) }).await;
@@ -92,7 +92,7 @@ async fn nonsense_closes_its_own_connection_only() {
     {
         let mut stranger = TcpStream::connect(server.address).await.unwrap();
         stranger.write_all(nonsense).await.unwrap();
-        // The header that would have been right, or a close with the reason.
+        // The server sends the header that would have been right, or a close with the reason.
         within(async { assert_ne!(stranger.read(&mut [0; 64]).await.unwrap(), 0) }).await;
     }
     friend.sender(HUB).await;
@@ -130,7 +130,7 @@ async fn a_gateway_that_stops_answers_what_it_has_taken_and_says_why() {
         Closed::ByPeer(Some(error)) => assert_eq!(error.condition, "amqp:connection:forced"),
         other => panic!("{other:?}"),
     }
-    // What the client says goodbye with is still to be written.
+    // The client's `close` is still to be written.
     drop(client);
     let address = server.address;
     server.stopped().await;

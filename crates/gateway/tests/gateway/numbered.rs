@@ -1,5 +1,5 @@
-//! Producers that number their events, on connections that break while the disk takes its time or fails: what is
-//! acknowledged is on disk, and stored once.
+//! Tests idempotent producers on connections that break while the disk is slow or fails: every acknowledged
+//! event is on disk, and stored once.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -24,22 +24,22 @@ use crate::faulty_files::{Fate, FaultyFiles};
 use crate::gated::{Gate, Gated, Gates};
 use crate::server::{HUB, within};
 
-/// What a stream holds on its way.
+/// Capacity of a stream in memory.
 const STREAM: usize = 64 << 10;
-/// Sends that may wait for the disk: as much as the largest event.
+/// Bytes of sends that may wait for the disk: as much as the largest event.
 const QUEUE_BYTES: u64 = 1 << 20;
 const PARTITION: PartitionId = PartitionId(0);
-/// The producer of every test.
+/// The producer id of every test.
 const PRODUCER: i64 = 7;
 
-/// A gateway over streams in memory, to a hub on files of our choice.
+/// A gateway over streams in memory, to a hub on files that the test chooses.
 struct Door {
     hub: Hub,
     gateway: Gateway,
     _namespace: Arc<LocalNamespace>,
 }
 
-/// A client, and the gateway's task for it.
+/// A client, and the gateway's task for its connection.
 struct Line {
     client: Client,
     task: JoinSet<()>,
@@ -61,7 +61,7 @@ impl Door {
         let hub = namespace.create_hub(HubConfig::new(HUB, 1).unwrap()).unwrap();
         let gateway = Gateway::new(namespace.clone(), GatewayConfig::default()).unwrap();
         let door = Self { hub, gateway, _namespace: namespace };
-        // A gateway asks a hub about itself once, which may wait for the disk.
+        // A gateway asks a hub for its properties once, which may wait for the disk.
         door.connect().await.client.sender(HUB).await;
         door
     }
@@ -84,7 +84,8 @@ async fn serve(gateway: Gateway, stream: DuplexStream) {
 }
 
 impl Line {
-    /// Attaches as the producer, which knows of no number after this one that is stored; tells what the gateway knows.
+    /// Attaches as the producer that knows no number after `last` to be stored. Returns the number that the
+    /// gateway answers.
     async fn producer(&mut self, last: i32) -> (LinkId, i32) {
         self.producer_with(Value::Int(last)).await
     }
@@ -108,13 +109,13 @@ impl Line {
         (link, last)
     }
 
-    /// Sends what the gateway has looked at when this returns. It is not waited for what becomes of it.
+    /// Sends events, and returns when the gateway has begun to handle them. Does not wait for their outcomes.
     async fn begin(&mut self, link: LinkId, numbers: std::ops::Range<i32>) {
         for number in numbers {
             let sent = self.client.connection().send(link, 0, false, &[&numbered(number)]);
             assert!(matches!(sent, ephor_amqp::connection::Sent::Sent(_)), "{sent:?}");
         }
-        // Frames are read in order, and sends that came are begun before more is read.
+        // Frames are read in order, and sends are begun before more is read.
         self.client.attach(Attach::receiver("replies", "$management")).await.unwrap();
     }
 
@@ -122,14 +123,14 @@ impl Line {
         self.client.send(link, 0, &numbered(number)).await
     }
 
-    /// The peer is gone, and the gateway has noticed.
+    /// Drops the client, and waits until the gateway has noticed.
     async fn lose(mut self) {
         drop(self.client);
         within(self.task.join_next()).await.unwrap().unwrap();
     }
 }
 
-/// An event with a number, which is its body, too.
+/// An event with a number, which is also its body.
 fn numbered(number: i32) -> Vec<u8> {
     let mut message = Vec::new();
     encode::described(&mut message, 0x72);
@@ -152,13 +153,14 @@ async fn stored(hub: &Hub) -> Vec<i32> {
     events.iter().map(|event| event.text().and_then(|text| text.parse().ok()).unwrap_or(-1)).collect()
 }
 
-/// Waits until somebody waits for the disk.
+/// Waits until an operation waits for the disk.
 async fn at(gate: &Arc<Gate>) {
     let gate = gate.clone();
     within(tokio::task::spawn_blocking(move || gate.waiting())).await.unwrap();
 }
 
-/// Lets everything happen that does not depend on the disk: somebody else talks with the gateway for a while.
+/// Lets everything happen that does not depend on the disk: another client talks with the gateway for a
+/// while.
 async fn meanwhile(door: &Door) {
     let mut other = door.connect().await;
     for _ in 0..10 {
@@ -167,8 +169,8 @@ async fn meanwhile(door: &Door) {
     }
 }
 
-/// Opens its gates when it is dropped: a hub whose disk does not answer cannot be closed, and a test that fails
-/// would hang.
+/// Opens its gates when it is dropped: a hub whose disk does not answer cannot be closed, and a test that
+/// fails would hang.
 struct Disk(Gates);
 
 impl Drop for Disk {
@@ -282,7 +284,7 @@ async fn a_repeat_takes_over_from_a_connection_that_is_lost_while_it_waits() {
     let mut first = door.connect().await;
     let (link, _) = first.producer(-1).await;
     first.begin(link, 0..3).await;
-    // All three are repeated at once while the first connection is still there.
+    // All three are repeated at once while the first connection is still open.
     let mut second = door.connect().await;
     let (link, _) = second.producer(-1).await;
     second.begin(link, 0..3).await;
@@ -311,7 +313,7 @@ async fn what_failed_after_its_connection_was_lost_is_stored_when_it_is_sent_aga
     gates.syncs.set_shut(false);
     let mut second = door.connect().await;
     let (link, _) = second.producer(-1).await;
-    // Whoever comes while it fails is told so.
+    // A delivery that comes while the first one fails is rejected.
     if second.send(link, 0).await != Outcome::Accepted {
         assert_eq!(second.send(link, 0).await, Outcome::Accepted);
     }
@@ -350,7 +352,7 @@ async fn what_was_queued_behind_a_batch_that_failed_is_not_stored_before_it() {
     at(&gates.syncs).await;
     let (other, _) = line.producer(-1).await;
     line.begin(other, 1..3).await;
-    // Whoever numbers nothing has nothing to do with it.
+    // Senders without numbers are not affected.
     let producer = door.hub.producer();
     let mut unnumbered = JoinSet::new();
     unnumbered.spawn(async move { producer.send_to(PARTITION, NewEvent::new("-1")).await });
@@ -388,18 +390,19 @@ async fn what_is_stored_after_its_connection_was_lost_is_not_stored_again() {
     assert_eq!(stored(&door.hub).await, [0, 1, 2]);
 }
 
-/// So many lives are played; each finds its faults by another seed.
+/// The number of runs; each has other faults, by its seed.
 const SEEDS: u64 = 20;
-/// The power fails at the latest after about so many events.
+/// The power fails at the latest after about this many events.
 const LONGEST_LIFE: i32 = 12;
 
-/// What a power failure at this moment would leave of the numbers, if nothing but what is on disk survives.
+/// The numbers that a power failure at this moment would leave, if only what is on disk survives.
 async fn on_disk(files: &FaultyFiles, fate: Fate) -> Vec<i32> {
     let namespace = namespace(Arc::new(files.after_crash(fate)));
     stored(&namespace.hub(HUB).unwrap()).await
 }
 
-/// One life of a gateway whose connections break, whose disk is slow and fails, and whose power fails in the end.
+/// One run of a gateway whose connections break, whose disk is slow and fails, and whose power fails in the
+/// end.
 async fn life(seed: u64) {
     let mut chance = fastrand::Rng::with_seed(seed);
     let files = FaultyFiles::new(u64::MAX);
@@ -410,7 +413,7 @@ async fn life(seed: u64) {
         gates.syncs.set_shut(chance.bool());
         let mut line = door.connect().await;
         let (link, last) = line.producer(acknowledged.end - 1).await;
-        // The gateway vouches for nothing that the disk does not hold.
+        // The gateway acknowledges nothing that is not on disk.
         let durable = on_disk(&files, Fate::AllLost).await;
         assert!(
             (0..=last).all(|number| durable.contains(&number)),
@@ -424,7 +427,7 @@ async fn life(seed: u64) {
             _ => {}
         }
         if chance.bool() {
-            // It comes back, and sends the same again.
+            // The client reconnects, and sends the same again.
             line.lose().await;
             gates.syncs.set_shut(false);
             continue;
@@ -434,7 +437,7 @@ async fn life(seed: u64) {
         while settled < wanted.len() as u32 {
             let (count, outcome) = line.client.outcome().await;
             settled += count;
-            // Those behind one that failed may be stored: they are sent again all the same.
+            // Events after a failed one may be stored: they are sent again all the same.
             if outcome == Some(Outcome::Accepted)
                 && wanted.start + settled as i32 - count as i32 == acknowledged.end
             {
@@ -457,7 +460,7 @@ async fn life(seed: u64) {
         );
         let twice =
             durable.iter().filter(|number| durable.iter().filter(|other| other == number).count() > 1);
-        // A commit that failed may be on the disk all the same; only then is there a second copy, after a crash.
+        // A failed commit may be on disk all the same; only then is there a second copy, after a crash.
         assert!(twice.count() == 0 || fate != Fate::AllLost, "seed {seed}: {durable:?}");
     }
 }

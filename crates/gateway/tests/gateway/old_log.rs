@@ -1,4 +1,5 @@
-//! A log that holds what a gateway would not take today: its readers get every event, and can decode all they get.
+//! Tests a log with messages that a gateway would refuse today: readers get every event, and can decode all
+//! of them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

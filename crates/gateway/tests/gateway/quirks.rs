@@ -1,4 +1,4 @@
-//! What is done for one product only.
+//! Tests the workarounds for individual SDKs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use ephor_gateway::{GatewayConfig, QUIRKS};
 use crate::client::Client;
 use crate::server::{HUB, Server};
 
-/// Nothing else sleeps for so short a time.
+/// Nothing else sleeps for such a short time.
 const SHORT: Duration = Duration::from_millis(100);
 
 /// Counts the short sleeps.
@@ -48,7 +48,7 @@ impl Environment for Counting {
     }
 }
 
-/// The pauses before the acknowledgement of a message and before the answer to a detach.
+/// Counts the pauses before a message is acknowledged and before a detach is answered.
 async fn pauses(product: &str) -> (usize, usize) {
     let environment = Arc::new(Counting::default());
     let server = Server::on(GatewayConfig::default(), environment.clone()).await;

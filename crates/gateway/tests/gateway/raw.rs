@@ -1,4 +1,4 @@
-//! A peer that writes its frames by hand, over a real socket, and tells what it hears.
+//! A test peer that writes its frames by hand, over a real socket, and shows the frames that it receives.
 
 use std::net::SocketAddr;
 
@@ -55,12 +55,12 @@ pub(crate) fn transfer(channel: u16, handle: u8, id: u8, more: bool, payload: &[
 }
 
 impl Raw {
-    /// Connected, and nothing more.
+    /// Connected only.
     pub(crate) async fn connected(address: SocketAddr) -> Self {
         Self { stream: TcpStream::connect(address).await.unwrap(), heard: Vec::new() }
     }
 
-    /// Open, without SASL, with a session on [`CHANNEL`].
+    /// Connected and open, without SASL, with a session on [`CHANNEL`].
     pub(crate) async fn opened(address: SocketAddr) -> Self {
         let mut raw = Self::connected(address).await;
         raw.say(&[&Protocol::Amqp.header()[..], &open(), &begin(CHANNEL)].concat()).await;
@@ -68,7 +68,7 @@ impl Raw {
         raw
     }
 
-    /// Writes bytes. A server that has closed already is no surprise.
+    /// Writes bytes. Errors are ignored, because the server may have closed already.
     pub(crate) async fn say(&mut self, bytes: &[u8]) {
         let _ = within(self.stream.write_all(bytes)).await;
     }
@@ -78,18 +78,18 @@ impl Raw {
         self.hear_until("Attach").await;
     }
 
-    /// The beginning of a delivery.
+    /// Sends the beginning of a delivery.
     pub(crate) async fn unfinished(&mut self, handle: u8, payload: &[u8]) {
         self.say(&transfer(CHANNEL, handle, handle, true, payload)).await;
     }
 
-    /// A flow that asks for one.
+    /// A flow that asks for a flow in return.
     pub(crate) fn echo() -> Vec<u8> {
         let flow = Flow { next_incoming_id: Some(1), incoming_window: 100, echo: true, ..Flow::default() };
         amqp(CHANNEL, |into| flow.write(into))
     }
 
-    /// What the server says next, in the form of `Debug`; `None` at the end.
+    /// The next frame of the server, in the form of `Debug`; `None` at the end.
     pub(crate) async fn hear(&mut self) -> Option<String> {
         loop {
             if self.heard.starts_with(b"AMQP") && self.heard.len() >= 8 {
@@ -114,7 +114,7 @@ impl Raw {
         }
     }
 
-    /// Passes over what is said until it begins like this.
+    /// Skips frames until one begins with `wanted`.
     pub(crate) async fn hear_until(&mut self, wanted: &str) -> String {
         let mut before = Vec::new();
         while let Some(said) = self.hear().await {

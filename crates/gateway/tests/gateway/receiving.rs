@@ -1,4 +1,4 @@
-//! Receivers: positions, credit, epochs, and how they come to their end.
+//! Tests receivers: positions, credit, epochs, and how they end.
 
 use ephor_amqp::connection::{Event, LinkId};
 use ephor_amqp::performative::Attach;
@@ -69,7 +69,7 @@ async fn no_more_events_come_than_there_is_credit_for_and_drain_gives_it_back() 
     for expected in 0..3 {
         assert_eq!(sequence(&mut client).await, expected);
     }
-    // An answer to a request comes behind whatever would have come before.
+    // The answer to a request comes after any delivery that was sent before it.
     assert_eq!(client.put_development_token().await.0, 202);
     assert!(!client.has_delivery());
     client.connection().grant(link, 100);
@@ -122,7 +122,7 @@ async fn a_higher_epoch_takes_over_and_a_lower_one_is_refused() {
     let server = Server::start().await;
     let (mut one, mut other) = (Client::of(&server).await, Client::of(&server).await);
     let attach = |epoch| receiver(FIRST, &Start::Earliest, epoch, &[]);
-    // Without credit as with it: whoever lost its place is told.
+    // With and without credit: a receiver whose partition was taken over is told.
     let (first, _) = one.attach(attach(Some(1))).await.unwrap();
     let (_second, _) = other.attach(attach(Some(2))).await.unwrap();
     let error = one.detached(first).await;
@@ -138,7 +138,7 @@ async fn a_higher_epoch_takes_over_and_a_lower_one_is_refused() {
     let error = one.attach(attach(None)).await.unwrap_err();
     assert_eq!(error.condition, "amqp:link:stolen");
     assert!(error.description().starts_with("At least one receiver for the endpoint is created with epoch"));
-    // An equal epoch takes over as well: all processors of the SDKs come with 0.
+    // An equal epoch takes over as well: the processors of all SDKs come with 0.
     one.attach(attach(Some(2))).await.unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! `$management`: hubs and partitions describe themselves.
+//! Tests `$management`: descriptions of hubs and partitions.
 
 use ephor_core::event::NewEvent;
 use ephor_core::ids::{HubName, PartitionId};

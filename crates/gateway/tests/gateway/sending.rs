@@ -1,4 +1,4 @@
-//! Senders: single events and batches, to a hub and to a partition, and what is refused.
+//! Tests senders: single events and batches, to a hub and to a partition, and refused messages.
 
 use ephor_amqp::performative::{Attach, Outcome};
 use ephor_amqp::{Encoded, Value, encode};
@@ -113,7 +113,7 @@ async fn what_cannot_be_stored_is_rejected_and_the_link_goes_on() {
     }
     let long = keyed("x", &"k".repeat(129));
     assert_eq!(rejection(client.send(sender, 0, &long).await).0, "com.microsoft:argument-error");
-    // Far too large, and of no effect on what follows.
+    // Far too large, and without effect on later messages.
     for _ in 0..3 {
         let (condition, _) = rejection(client.send(sender, 0, &vec![0; 5 << 20]).await);
         assert_eq!(condition, "amqp:link:message-size-exceeded");

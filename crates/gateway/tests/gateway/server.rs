@@ -13,7 +13,7 @@ use ephor_hub::{Hub, HubConfig, LocalNamespace, NamespaceConfig};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-/// Far longer than anything here takes: a test that waits for what never comes shall fail, and say where.
+/// Far longer than any step takes: a test that waits for something that never comes fails, and shows where.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The hub of every test.
@@ -68,7 +68,7 @@ impl Server {
         self.namespace.hub(HUB).unwrap()
     }
 
-    /// Tells the gateway to stop.
+    /// Asks the gateway to stop.
     pub(crate) fn stop(&mut self) {
         drop(self.stop.take());
     }
@@ -80,13 +80,13 @@ impl Server {
     }
 }
 
-/// Waits, but not for ever.
+/// Waits at most [`PATIENCE`].
 #[expect(clippy::disallowed_methods, reason = "a test that hangs says nothing")]
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.expect("this should have happened long ago")
 }
 
-/// A wall clock that can be put forward and back. Whoever sleeps looks at it all the time.
+/// A wall clock that can be set forward and back. Sleepers check it all the time.
 #[derive(Debug, Default)]
 pub(crate) struct JumpingClock(AtomicI64);
 

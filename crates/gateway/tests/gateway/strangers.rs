@@ -1,5 +1,5 @@
-//! What a connection may use up that has shown no token, or whose last one ran out; and what peers can make
-//! us write into our log.
+//! Tests the limits of unauthenticated connections, also after their last token expired, and of log lines
+//! that peers can trigger.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ fn error(closed: Closed) -> (String, String) {
     }
 }
 
-/// A link on which requests go to `$cbs`, with credit.
+/// A link for requests to `$cbs`, with credit.
 async fn requests(client: &mut Client) -> LinkId {
     let (link, attach) = client.attach(Attach::sender("requests", "$cbs")).await.unwrap();
     assert_eq!(attach.max_message_size, Some(64 << 10));
@@ -54,12 +54,12 @@ async fn a_stranger_has_few_sessions_and_a_friend_many() {
 async fn a_stranger_leaves_little_unfinished() {
     let server = Server::start().await;
     let mut stranger = Client::stranger(server.address).await;
-    // One request that is too large is rejected, and nothing of it is kept.
+    // A request that is too large is rejected, and nothing of it is kept.
     let link = requests(&mut stranger).await;
     let (condition, text) = rejection(stranger.send(link, 0, &[0; 200_000]).await);
     assert_eq!(condition, "amqp:link:message-size-exceeded");
     assert!(text.contains("(65536 bytes)"), "{text}");
-    // Two that have no end share the same 64 KiB: whichever goes beyond loses its link.
+    // Two incomplete requests share the same 64 KiB: the link that exceeds them is detached.
     let mut raw = crate::raw::Raw::opened(server.address).await;
     for handle in 0..2 {
         raw.attach(handle, Attach::sender(format!("requests-{handle}"), "$cbs")).await;
@@ -74,7 +74,7 @@ async fn a_stranger_leaves_little_unfinished() {
 async fn a_stranger_that_reads_no_answers_is_not_read_from() {
     let server = Server::start().await;
     let deaf = crate::raw::Raw::opened(server.address).await;
-    // Each asks for an answer, of which far more would come than the system has room for.
+    // Each flow asks for an answer; together they are far more than the system can buffer.
     let flow = crate::raw::Raw::echo();
     let flood = flow.repeat(10_000);
     let mut taken = 0;
@@ -83,7 +83,8 @@ async fn a_stranger_that_reads_no_answers_is_not_read_from() {
             match deaf.stream.try_write(&flood) {
                 Ok(count) => taken += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    // Both ends have had their turn when nothing moves for a friend's whole visit.
+                    // Both ends have stopped if nothing moves while a whole authenticated connection is
+                    // opened.
                     Client::of(&server).await;
                     if matches!(deaf.stream.try_write(&flow), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
                     {
@@ -111,7 +112,7 @@ async fn whose_last_token_ran_out_is_a_stranger_again() {
     let sender = first.sender(HUB).await;
     clock.forward(2 * HOUR);
     assert_eq!(first.detached(sender).await.condition, "amqp:unauthorized-access");
-    // Its place is free, and it makes room for the next.
+    // Its place is free, so it makes room for the next.
     let mut second = Client::stranger(server.address).await;
     let long = token("RootManageSharedAccessKey", "SAS_KEY_VALUE", 4 * HOUR);
     assert_eq!(second.put_token("sb://localhost/", &long).await.0, 202);
@@ -149,7 +150,7 @@ async fn whoever_speaks_something_else_gets_the_right_header_and_the_end() {
     }
 }
 
-/// What is logged, as text.
+/// The log output as text.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -205,7 +206,7 @@ async fn answers_that_a_stranger_does_not_take_are_few() {
         replies.push(stranger.attach(Attach::receiver(format!("replies-{number}"), "$cbs")).await.unwrap().0);
     }
     let link = requests(&mut stranger).await;
-    // Refused requests are answered as well, at some length; nobody takes the answers.
+    // Refused requests are answered as well, with a long text; nobody takes the answers.
     let refused = b"\x00\x53\x77\xa1\x04junk";
     let mut taken = 0;
     let error = loop {

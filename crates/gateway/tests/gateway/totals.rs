@@ -1,4 +1,4 @@
-//! What all connections may have together: whoever wants one more is refused just that, and nobody loses anything.
+//! Tests the limits of all connections together: beyond them only the new link, session or token is refused.
 
 use ephor_amqp::connection::Event;
 use ephor_amqp::performative::{Attach, Outcome};
@@ -31,17 +31,17 @@ async fn links_of_all_connections_have_one_limit() {
         links.push(first.attach(Attach::sender(format!("sender-{number}"), HUB)).await.unwrap().0);
     }
     for client in [&mut first, &mut second] {
-        // It may ask as often as it likes, also for links that are not about a hub.
+        // It may try as often as it likes, also with links that are not for a hub.
         for node in [HUB, "$management", HUB] {
             let refused = client.attach(Attach::sender("one more", node)).await.unwrap_err();
             assert_eq!(refused.condition, CONDITION);
             assert!(refused.description().contains("have the 128 links"), "{refused}");
         }
     }
-    // Both keep what they have, and sessions with it.
+    // Both keep their links and sessions.
     sends(&mut first, sender).await;
     sends(&mut second, other).await;
-    // One that goes makes room, for whoever comes first.
+    // A detached link makes room for the next that asks.
     first.connection().detach(links[0], None);
     first.wait(|event| matches!(event, Event::Detached { .. }).then_some(())).await;
     let (link, _) = second.attach(Attach::sender("one more", HUB)).await.unwrap();
@@ -51,7 +51,7 @@ async fn links_of_all_connections_have_one_limit() {
     // So does one whose connection is lost.
     drop(first);
     let mut third = loop {
-        // Its socket has to be found closed first.
+        // The server has to notice first that the socket is closed.
         if second.attach(Attach::sender("free again", HUB)).await.is_ok() {
             break Client::of(&server).await;
         }
@@ -73,7 +73,7 @@ async fn sessions_of_all_connections_have_one_limit() {
     for client in [&mut first, &mut second] {
         for _ in 0..3 {
             let one_more = client.connection().begin().unwrap();
-            // Whoever does not wait for the answer is passed over.
+            // An attach that does not wait for the answer to `begin` is ignored.
             client.connection().attach(one_more, Attach::sender("early", HUB)).unwrap();
             let ended = |event: &Event| match event {
                 Event::Ended { session, error } if *session == one_more => error.clone(),
@@ -101,7 +101,7 @@ async fn tokens_of_all_connections_have_one_limit() {
     let mut second = Client::stranger(server.address).await;
     let (status, text) = second.put_development_token().await;
     assert!(status >= 400 && text.contains("the 1 tokens that the server allows"), "{status} {text}");
-    // The first renews its own, and sends.
+    // The first client renews its own token, and sends.
     assert_eq!(first.put_development_token().await.0, 202);
     sends(&mut first, sender).await;
     drop(first);

@@ -1,4 +1,5 @@
-//! More connections than the process may have files open: the hub can still begin segments.
+//! Tests that the hub can still begin segments when there are more connections than the process may have
+//! files open.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -37,7 +38,7 @@ fn the_crowd_itself() {
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
 }
 
-/// Fewer files for this process, as long as it lives.
+/// Lowers the limit of open files of this process, until it is dropped.
 struct FewFiles(rustix::process::Rlimit);
 
 impl FewFiles {
@@ -61,7 +62,7 @@ fn a_crowd_leaves_the_hub_the_files_that_it_needs() {
     let _few = FewFiles::new();
     run(async {
         let namespace = LocalNamespace::open(folder.path(), NamespaceConfig::default()).unwrap();
-        // Whoever connects is let in.
+        // Without keys, so that every connection is admitted.
         let config = GatewayConfig { keys: Vec::new(), ..GatewayConfig::default() };
         let server = Server::over(namespace, config, Arc::new(TokioEnvironment)).await;
         let mut crowd = second("crowd::the_crowd_itself", ADDRESS, &server.address.to_string());

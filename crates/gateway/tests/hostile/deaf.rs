@@ -1,4 +1,4 @@
-//! Receivers that grant credit and never read.
+//! Tests receivers that grant credit and never read.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ use crate::server::{HUB, Server, within};
 const EVENTS: usize = 640;
 const EVENT_BYTES: usize = 100 << 10;
 const DEAF: usize = 4;
-/// The output that waits, what was read ahead, and an event in the making: about 2 MiB for both ends of each.
-/// As much again is what the allocator keeps of those who have read everything meanwhile. All that they asked
-/// for would be 256 MiB.
+/// The waiting output, the events that were read ahead, and an event being encoded: about 2 MiB for both ends
+/// of each. As much again is what the allocator keeps of clients that have read everything meanwhile. All
+/// that they asked for would be 256 MiB.
 const MOST_MEMORY: usize = 24 * MIB;
 
 /// A hub on disk with 64 MiB of events in its first partition.
@@ -35,7 +35,7 @@ async fn filled(folder: &tempfile::TempDir, limits: GatewayLimits) -> Server {
     server
 }
 
-/// A receiver that has got one event of all that it asked for, and looks at its socket no more.
+/// A receiver that has got one event of all that it asked for, and then stops reading.
 async fn deaf(server: &Server) -> Client {
     let mut client = Client::of(server).await;
     let link = client.receiver(0, Start::Earliest).await;
@@ -66,7 +66,7 @@ fn receivers_that_never_read_cost_little_and_disturb_nobody() {
         for _ in 0..DEAF {
             held.push(deaf(&server).await);
         }
-        // By the time that another has read all of it they have got as far as they will.
+        // By the time that another client has read all of it, their output is full.
         read_all(&server).await;
         let mut friend = Client::of(&server).await;
         let sender = friend.sender(HUB).await;
@@ -74,7 +74,7 @@ fn receivers_that_never_read_cost_little_and_disturb_nobody() {
         let after = memory();
         eprintln!("{} KiB for {DEAF} deaf receivers", after.saturating_sub(before) >> 10);
         assert!(after.saturating_sub(before) < MOST_MEMORY, "{before} before, {after} after");
-        // They are held, and whoever has read is gone.
+        // They are still connected, and the client that has read is gone.
         within(async {
             while server.hub().receivers().len() != DEAF {
                 tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! Thousands of connections from a second process that never show a token.
+//! Tests a flood of thousands of connections from a second process that never put a token.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,12 +19,14 @@ use crate::server::{HUB, Server, within};
 const CONNECTIONS: usize = 3_000;
 const ADDRESS: &str = "EPHOR_TEST_FLOOD";
 
-/// The most that the flood may cost. Strangers who hold what they may would cost 256 times about 130 KiB.
+/// The most that the flood may cost. Unauthenticated peers at their limits would cost 256 times about 130
+/// KiB.
 const MOST_MEMORY: usize = 48 * MIB;
-/// The flood's sockets, one more that is being let in, and those of the friends here, both ends of each.
+/// The flood's sockets, one more that is being accepted, and those of the regular clients here, both ends of
+/// each.
 const MOST_FILES: usize = DEFAULT_UNAUTHENTICATED + 1 + 16;
 
-/// What strangers say, each kind as far as it goes without a token.
+/// The messages of unauthenticated peers, each kind as far as it goes without a token.
 fn kinds() -> Vec<Vec<u8>> {
     let opened = [&Protocol::Amqp.header()[..], &raw::open(), &raw::begin(raw::CHANNEL)].concat();
     let sasl = [&Protocol::Sasl.header()[..], &raw::frame(1, 0, &[0x00, 0x53, 0x41])].concat();
@@ -38,7 +40,7 @@ fn kinds() -> Vec<Vec<u8>> {
         opened.clone(),
         [opened.clone(), links.collect::<Vec<_>>().concat()].concat(),
         [opened.clone(), cbs, unfinished].concat(),
-        // A large frame of which the end never comes.
+        // A large frame whose end never comes.
         [opened.clone(), vec![0, 1, 0, 0, 2, 0, 0, 1], vec![0; 60_000]].concat(),
         [opened, raw::Raw::echo().repeat(1_000)].concat(),
         b"GET / HTTP/1.1\r\n\r\n".to_vec(),
@@ -60,11 +62,11 @@ fn the_flood_itself() {
         connections.push(stream);
     }
     writeln!(std::io::stdout(), "\nconnected {}", connections.len()).unwrap();
-    // Holds them all until it is told to go.
+    // Keeps them all open until its input ends.
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
 }
 
-/// How many connections the second process has made, when it has made all. Its output stays open.
+/// The number of connections that the second process has made, when it has made all. Its output stays open.
 fn connected(output: &mut impl BufRead) -> usize {
     let made = output.lines().map_while(Result::ok).find_map(|line| {
         let count = line.strip_prefix("connected ")?;
@@ -73,7 +75,7 @@ fn connected(output: &mut impl BufRead) -> usize {
     made.expect("the flood has come to its end")
 }
 
-/// The most that was in use at any time.
+/// The highest usage at any time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Peak {
     memory: usize,
@@ -96,7 +98,7 @@ async fn exchange(client: &mut Client, sender: ephor_amqp::connection::LinkId, n
     assert_eq!((event.sequence.0, &payload[event.sections.body.content.clone()]), (number, body.as_bytes()));
 }
 
-/// One that comes during the flood. It may have to try again, as SDKs do.
+/// A client that connects during the flood. It may have to retry, as SDKs do.
 async fn newcomer(address: SocketAddr) -> bool {
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(async move {
@@ -118,7 +120,7 @@ fn links_with_long_names_that_were_refused_leave_nothing_behind() {
         }
         let before = memory();
         for stranger in &mut strangers {
-            // Never detached from their side: so the links stay.
+            // They are never detached by the peer, so the links stay.
             for handle in 0..30 {
                 stranger.attach(handle, Attach::sender("n".repeat(60_000), "$cbs")).await;
             }
@@ -165,7 +167,7 @@ fn thousands_who_never_show_a_token_cost_little_and_disturb_nobody() {
                         }
                         peak.look();
                     }
-                    // The flood stands at the door now, and one that means it comes in.
+                    // The flood is connected now, and a regular client is admitted.
                     came += usize::from(newcomer(server.address).await);
                     tried += 1;
                     exchange(&mut friend, sender, number).await;

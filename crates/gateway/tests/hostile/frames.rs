@@ -1,5 +1,5 @@
-//! Frames that are none, and frames in the wrong order: each is answered by the end of what it was about,
-//! with the condition that says what was wrong.
+//! Tests malformed frames, and frames in the wrong order: each ends the link, session or connection that it
+//! was about, with the condition that names the error.
 
 use ephor_amqp::encode;
 use ephor_amqp::frame::Protocol;
@@ -16,7 +16,7 @@ const NOT_ALLOWED: &str = "amqp:not-allowed";
 const DECODE: &str = "amqp:decode-error";
 const UNATTACHED: &str = "amqp:session:unattached-handle";
 
-/// What is said, and what comes of it: which performative, with which condition.
+/// The bytes to send, and the expected performative and condition.
 struct Case {
     what: &'static str,
     said: Vec<u8>,
@@ -35,7 +35,7 @@ fn sasl_init() -> Vec<u8> {
     frame(1, 0, &body)
 }
 
-/// A performative that says it has these fields.
+/// A performative that claims to have these fields.
 fn performative(descriptor: u8, fields: &[u8]) -> Vec<u8> {
     let mut body = vec![0x00, 0x53, descriptor, 0xd0];
     body.extend((fields.len() as u32 + 4).to_be_bytes());
@@ -44,7 +44,7 @@ fn performative(descriptor: u8, fields: &[u8]) -> Vec<u8> {
     frame(0, 0, &body)
 }
 
-/// An open whose field of properties is this.
+/// An `open` with these properties.
 fn open_with(properties: &[u8]) -> Vec<u8> {
     let mut fields = vec![0xa1, 1, b'c'];
     fields.extend([0x40; 8]);
@@ -52,7 +52,7 @@ fn open_with(properties: &[u8]) -> Vec<u8> {
     performative(0x10, &fields)
 }
 
-/// Lists in lists, as deep as so many bytes have room for.
+/// Nested lists, as deep as fits into this many bytes.
 fn nested(bytes: usize) -> Vec<u8> {
     let levels = bytes / 9;
     let mut nested = Vec::new();
@@ -65,7 +65,7 @@ fn nested(bytes: usize) -> Vec<u8> {
     nested
 }
 
-/// What is no frame, or no performative, wherever one is due.
+/// Bytes that are no frame, or no performative, in any state.
 fn malformed() -> Vec<Case> {
     let sized = |size: u32, offset: u8| {
         let mut header = size.to_be_bytes().to_vec();
@@ -104,7 +104,7 @@ fn malformed() -> Vec<Case> {
     ]
 }
 
-/// What is wrong before the open.
+/// Errors before the open.
 fn before_open() -> Vec<Case> {
     let close = "Close";
     let text = |code: u8, length: u32| [&[code][..], &length.to_be_bytes(), b"x"].concat();
@@ -127,7 +127,7 @@ fn before_open() -> Vec<Case> {
     cases
 }
 
-/// What is wrong after the open, with a session on [`CHANNEL`].
+/// Errors after the open, with a session on [`CHANNEL`].
 fn after_open() -> Vec<Case> {
     let (close, end) = ("Close", "End");
     let answer = Begin { remote_channel: Some(9), ..Begin::default() };
@@ -169,7 +169,7 @@ fn after_open() -> Vec<Case> {
     cases
 }
 
-/// A server, and one who goes on sending.
+/// A server, and a regular client that goes on sending.
 struct House {
     server: Server,
     friend: Client,
@@ -189,7 +189,7 @@ impl House {
         assert_eq!(self.friend.send(self.sender, 0, &event).await, Outcome::Accepted);
     }
 
-    /// Says it all, and hears how it ends.
+    /// Sends the bytes of a case, and checks how it ends.
     async fn check(&mut self, mut raw: Raw, case: &Case) {
         raw.say(&case.said).await;
         let said = raw.hear_until(case.ends).await;

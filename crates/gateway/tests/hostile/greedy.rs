@@ -1,4 +1,4 @@
-//! One connection with a receiver for each of many partitions, whose events lie on a slow disk.
+//! Tests one connection with a receiver for each of many partitions, whose events are on a slow disk.
 #![allow(clippy::disallowed_methods, reason = "real sockets: time is the runtime's")]
 
 use std::collections::BTreeMap;
@@ -26,14 +26,14 @@ const PARTITIONS: usize = 96;
 const LINKS_OF_A_SESSION: usize = 200;
 /// Receivers of one connection that read the log at once.
 const READ_AT_ONCE: usize = 8;
-/// Receivers of all connections that do.
+/// Receivers of all connections that read the log at once.
 const READ_AT_ONCE_BY_ALL: usize = 64;
-/// Those that all connections read at once, one event each; what each of two holds, and its output; and what the
-/// allocator keeps. All that is asked for is 275 MiB.
+/// The reads of all connections at once, one event each; what each of two connections holds, and its output;
+/// and what the allocator keeps. All that is asked for is 275 MiB.
 const MOST_MEMORY: usize = (READ_AT_ONCE_BY_ALL + 28) * MIB;
 
-/// A hub with so many events of this size in each partition, nearly all of them on a disk whose reads wait
-/// while the gate is shut. An event is of the byte that is its partition's number.
+/// A hub with this many events of this size in each partition, nearly all of them on a disk whose reads wait
+/// while the gate is shut. The body of an event repeats the number of its partition as a byte.
 async fn wide(events: usize, bytes: usize) -> (Server, Arc<Gate>) {
     let (files, gates) = Gated::new();
     let config = NamespaceConfig { recent_bytes: 1 << 20, ..NamespaceConfig::default() };
@@ -52,7 +52,8 @@ async fn wide(events: usize, bytes: usize) -> (Server, Arc<Gate>) {
     (server, gates.reads)
 }
 
-/// A receiver for each of these partitions, and credit for all, of which the gateway knows.
+/// Attaches a receiver for each of these partitions, with credit, and waits until the gateway has handled
+/// that.
 async fn ask_for(client: &mut Client, partitions: Range<usize>) -> BTreeMap<LinkId, usize> {
     let mut links = BTreeMap::new();
     let mut session = None;
@@ -70,7 +71,7 @@ async fn ask_for(client: &mut Client, partitions: Range<usize>) -> BTreeMap<Link
     for link in links.keys() {
         client.connection().grant(*link, 1_000);
     }
-    // What is answered came after all that.
+    // This is answered after all of it was handled.
     let sender = client.sender(HUB).await;
     assert_eq!(client.send(sender, 0, &encoded(&NewEvent::new("x"))).await, Outcome::Accepted);
     links
@@ -103,8 +104,8 @@ fn a_slow_disk_is_asked_by_few_receivers_at_once_and_what_they_bring_is_bounded(
         assert!(reading <= READ_AT_ONCE_BY_ALL, "{reading} receivers of all connections read at once");
         drop(others);
         gate.set_shut(false);
-        // It looks at its socket no more. By the time that another has read everything, it has got as far as
-        // it will.
+        // It does not read its socket any more. By the time that another client has read everything, its
+        // output is full.
         let mut reader = Client::of(&server).await;
         let mut got = ask_for(&mut reader, everything()).await;
         while got.values().any(|count| *count == 0) {
@@ -116,10 +117,10 @@ fn a_slow_disk_is_asked_by_few_receivers_at_once_and_what_they_bring_is_bounded(
     });
 }
 
-/// More than one look into the log brings, so that each event takes a look of its own.
+/// Larger than one read of the log, so that each event takes a read of its own.
 const LONG: usize = 300_000;
 
-/// Of which partitions events were read, in this order.
+/// The partitions whose events were read, in this order.
 fn looks(gate: &Gate) -> Vec<u8> {
     let reads = gate.take_reads();
     reads.iter().filter(|read| read.length > LONG / 2).map(|read| read.middle).collect()
@@ -128,7 +129,7 @@ fn looks(gate: &Gate) -> Vec<u8> {
 #[test]
 fn every_receiver_gets_its_turn_to_read_the_log() {
     const EVENTS: usize = 2;
-    /// The last ones are in memory.
+    /// The last events, which are in memory.
     const RECENT: usize = 4;
     let _alone = alone();
     run(async {
@@ -136,8 +137,8 @@ fn every_receiver_gets_its_turn_to_read_the_log() {
         gate.take_reads();
         let mut reader = Client::of(&server).await;
         let mut got = ask_for(&mut reader, everything()).await;
-        // All of them wait for their turn by now. Nothing is read from the connection until receivers hold what
-        // they have read, and wait for room.
+        // All receivers wait for their permits by now. The client does not read until receivers hold what
+        // they have read and wait for room.
         gate.set_shut(false);
         tokio::time::sleep(Duration::from_millis(100)).await;
         for number in 0..EVENTS * got.len() {
@@ -162,7 +163,7 @@ fn every_receiver_gets_its_turn_to_read_the_log() {
             _ => true,
         });
         let missing: usize = unread.values().sum();
-        // Those of them whose turn came before were on their way.
+        // Receivers that had their permit before were already reading.
         let text = format!("{again:?} was read again before {missing} others were read: {looks:?}");
         assert!(missing < READ_AT_ONCE, "{text}");
     });

@@ -1,4 +1,4 @@
-//! Senders that begin deliveries on many connections and never end them.
+//! Tests senders that begin deliveries on many connections and never end them.
 
 use ephor_amqp::connection::ClientSasl;
 use ephor_amqp::performative::{Attach, Outcome};
@@ -12,16 +12,16 @@ use crate::process::{MIB, alone, forget_peak, memory, peak_memory, run, scale};
 use crate::raw::Raw;
 use crate::server::{HUB, Server};
 
-/// Connections, and links of each, with as much on each link as it takes.
+/// The number of connections, and of links of each; each link gets as much as it takes.
 const HOARDERS: usize = 20;
 const LINKS: u8 = 8;
 const PARTS: usize = 16;
 const PART_BYTES: usize = 60_000;
-/// What all connections may keep, and more than as much again for both ends of what is on its way, and for what
-/// the allocator keeps of those who are gone. All that they send is 146 MiB.
+/// The budget of all connections, and more than as much again for both ends of what is in flight, and for
+/// what the allocator keeps of closed connections. All that they send is 146 MiB.
 const MOST_MEMORY: usize = 2 * MIN_BUFFERED_BYTES + 16 * MIB;
 
-/// One that has begun a delivery on each of its links.
+/// A peer that has begun a delivery on each of its links.
 async fn hoarder(server: &Server) -> Raw {
     let mut raw = Raw::opened(server.address).await;
     for handle in 0..LINKS {
@@ -40,7 +40,7 @@ fn senders_that_never_end_what_they_begin_share_one_bound_and_disturb_nobody() {
     let _alone = alone();
     run(async {
         let limits = GatewayLimits { buffered_bytes: MIN_BUFFERED_BYTES, ..GatewayLimits::default() };
-        // Whoever connects may send.
+        // Without keys, so that every connection may send.
         let server =
             Server::with(GatewayConfig { keys: Vec::new(), limits, ..GatewayConfig::default() }).await;
         let stream = TcpStream::connect(server.address).await.unwrap();
@@ -53,15 +53,15 @@ fn senders_that_never_end_what_they_begin_share_one_bound_and_disturb_nobody() {
         let mut hoarders = Vec::new();
         for number in 0..HOARDERS * scale() {
             hoarders.push(hoarder(&server).await);
-            // What is large for one that is honest goes through as well, in several frames. Few of them: this
-            // hub keeps them in memory.
+            // Large events of a regular client are accepted as well, in several frames. Few of them, because
+            // this hub keeps them in memory.
             let event = if [5, 15].contains(&number) { large.clone() } else { encoded(&NewEvent::new("x")) };
             assert_eq!(friend.send(sender, 0, &event).await, Outcome::Accepted);
         }
         let used = peak_memory().saturating_sub(before);
         eprintln!("{} MiB for {} hoarders", used / MIB, hoarders.len());
         assert!(used < MOST_MEMORY, "{} MiB", used / MIB);
-        // The first has been told why it had to go.
+        // The first was told why it was closed.
         let told = hoarders[0].hear_until("Close").await;
         assert!(told.contains("amqp:connection:forced") && told.contains("send it again"), "{told}");
     });

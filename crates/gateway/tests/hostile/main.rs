@@ -1,7 +1,7 @@
-//! Peers that mean harm: the offender is closed with a clear error, the others notice nothing, and memory
+//! Tests malicious peers: the offender is closed with a clear error, others are not affected, and memory
 //! stays bounded.
 //!
-//! Memory is that of this process, so there is one test at a time.
+//! The tests measure the memory of this process, so only one runs at a time.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]

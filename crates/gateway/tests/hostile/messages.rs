@@ -1,4 +1,4 @@
-//! Messages that are nested a hundred thousand levels deep, claim to be huge, or have something in any section that
+//! Tests messages that are nested a hundred thousand levels deep, claim to be huge, or have sections that
 //! readers could not decode: they are rejected, and their links go on.
 
 use ephor_amqp::connection::Event;
@@ -12,7 +12,7 @@ use crate::server::{HUB, Server};
 
 const LEVELS: usize = 100_000;
 
-/// Lists in lists.
+/// Nested lists.
 fn lists(levels: usize) -> Vec<u8> {
     let mut nested = Vec::new();
     for level in 0..levels {
@@ -29,7 +29,7 @@ fn section(descriptor: u8, value: &[u8]) -> Vec<u8> {
     [&[0x00, 0x53, descriptor][..], value].concat()
 }
 
-/// A map, list or array of four billion, in few bytes.
+/// A map, list or array that claims four billion items, in few bytes.
 fn counted(code: u8) -> Vec<u8> {
     vec![code, 0, 0, 0, 6, 255, 255, 255, 255, 0x40, 0x40]
 }
@@ -40,7 +40,7 @@ fn map(value: &[u8]) -> Vec<u8> {
     [&[0xd1][..], &size.to_be_bytes(), &2u32.to_be_bytes(), b"\xa3\x01k", value].concat()
 }
 
-/// Sections that can stand before or behind a body, each with something bad in it.
+/// Sections that can stand before or after a body, each with something invalid in it.
 fn bad_sections() -> Vec<(&'static str, Vec<u8>)> {
     let described = [[0x00, 0x44].repeat(LEVELS), vec![0x40]].concat();
     let nulls = [0xf0, 0, 0, 0, 5, 255, 255, 255, 255, 0x40];
@@ -120,7 +120,7 @@ fn a_message_with_anything_that_readers_cannot_decode_is_rejected() {
         for (what, message) in bad_messages() {
             let rejected = client.send(sender, 0, &message).await;
             assert_eq!(rejection(rejected).0, "com.microsoft:argument-error", "{what}");
-            // The same as one event of a batch, whose envelope is fine.
+            // The same as one event of a batch, whose envelope is valid.
             let mut batch = vec![0x00, 0x53, 0x75, 0xb0];
             batch.extend((message.len() as u32).to_be_bytes());
             batch.extend(&message);

@@ -1,11 +1,11 @@
-//! What this process uses, and a second one.
+//! Measures the resources of this process, and starts a second one.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(crate) const MIB: usize = 1 << 20;
 
-/// Memory of this process that is really there, in bytes.
+/// The resident memory of this process, in bytes.
 pub(crate) fn memory() -> usize {
     status("VmRSS:")
 }
@@ -16,27 +16,27 @@ fn status(name: &str) -> usize {
     line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
 }
 
-/// The most memory of this process that was really there since [`forget_peak`], in bytes.
+/// The peak resident memory of this process since [`forget_peak`], in bytes.
 pub(crate) fn peak_memory() -> usize {
     status("VmHWM:")
 }
 
-/// From now on another peak counts.
+/// Resets the peak.
 pub(crate) fn forget_peak() {
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
 }
 
-/// How many times as much as in the short form; EPHOR_HOSTILE_SCALE says it for the long one.
+/// The factor by which tests are larger than in the short form; EPHOR_HOSTILE_SCALE sets it for the long one.
 pub(crate) fn scale() -> usize {
     std::env::var("EPHOR_HOSTILE_SCALE").map_or(1, |scale| scale.parse().unwrap())
 }
 
-/// Files and sockets that are open.
+/// The number of open files and sockets.
 pub(crate) fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// One test at a time: whoever measures shall measure itself.
+/// Lets one test run at a time, so that it measures only itself.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -48,7 +48,7 @@ pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(future)
 }
 
-/// Runs the test of this name in a second process, with as many open files as it may have. It is told this,
+/// Runs the test of this name in a second process, with the highest limit of open files. It gets `variable`,
 /// and ends when its input does.
 pub(crate) fn second(test: &str, variable: &str, value: &str) -> Child {
     Command::new("sh")

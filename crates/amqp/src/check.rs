@@ -1,31 +1,33 @@
-//! Whether bytes are exactly one well-formed value, with everything that stands in it.
+//! Checks that bytes are exactly one well-formed value, with everything in it.
 //!
-//! [`Reader::skip`] trusts the size of a compound value; this looks into it. It keeps its own stack,
-//! of a fixed size, and takes a time that depends on the bytes only, never on what they claim.
+//! [`Reader::skip`] trusts the size of a compound value; this checks its items. It keeps its own stack, of a
+//! fixed size, and its time depends on the number of bytes only, never on what they claim.
 
 use crate::code::{self, Width};
 use crate::decode::{MAX_NESTING, Malformed, Reader};
 
-/// An array of elements that take no bytes, such as nulls, has at most this many: readers make room for each of them.
+/// The most elements of an array whose elements take no bytes, such as nulls: readers allocate room for each
+/// of them.
 pub const MAX_EMPTY_ELEMENTS: usize = 255;
 
 /// A compound value that has been entered.
 #[derive(Clone, Copy)]
 struct Frame {
     end: usize,
-    /// Items still to come.
+    /// The number of items still to come.
     left: usize,
-    /// Values still to come of the item in hand: a described one is two in a row, and so may its descriptor be.
+    /// Values still to come of the current item: a described item is two values in a row, and so may its
+    /// descriptor be.
     pending: usize,
     /// The format code that all elements of an array share.
     element: Option<u8>,
-    /// How many values it stands in: compound ones, and described ones.
+    /// The depth of nesting: compound values and described values around it.
     inside: usize,
-    /// How many described values the item in hand is, one in the other.
+    /// The number of nested described values that the current item consists of.
     described: usize,
 }
 
-/// Whether `bytes` are one well-formed value, nested at most [`MAX_NESTING`] deep, and nothing else.
+/// Checks that `bytes` are one well-formed value, nested at most [`MAX_NESTING`] deep, and nothing else.
 pub fn check(bytes: &[u8]) -> Result<(), Malformed> {
     let whole = Frame { end: bytes.len(), left: 1, pending: 0, element: None, inside: 0, described: 0 };
     let mut frames = [whole; MAX_NESTING + 1];
@@ -53,8 +55,8 @@ pub fn check(bytes: &[u8]) -> Result<(), Malformed> {
             None => reader.byte()?,
         };
         let entered = match code {
-            // As far as [`Reader::skip`] goes, and no further. What is described may be described as well, and
-            // readers that recurse do so for both.
+            // The same depth as [`Reader::skip`]. The value of a described value may be described as well,
+            // and readers that recurse do so for both.
             code::DESCRIBED if frame.inside + frame.described + 1 >= MAX_NESTING => {
                 return Err(Malformed::new(at, "descriptors nested too deeply"));
             }
@@ -84,7 +86,7 @@ pub fn check(bytes: &[u8]) -> Result<(), Malformed> {
     }
 }
 
-/// Goes from the size of a compound value to its first item.
+/// Reads the size and count of a compound value, up to its first item.
 fn enter(reader: &mut Reader<'_>, code: u8, at: usize, inside: usize) -> Result<Frame, Malformed> {
     let narrow = matches!(code, code::LIST_8 | code::MAP_8 | code::ARRAY_8);
     let end = reader.clone().data(code)?.end;
@@ -106,10 +108,10 @@ fn enter(reader: &mut Reader<'_>, code: u8, at: usize, inside: usize) -> Result<
     Ok(frame)
 }
 
-/// Reads the constructor that stands once for all elements.
+/// Reads the constructor that all elements share.
 fn enter_array(reader: &mut Reader<'_>, frame: &mut Frame) -> Result<(), Malformed> {
     if frame.left == 0 && reader.at() == frame.end {
-        // An empty array needs no constructor to be understood, and some write none.
+        // An empty array can be decoded without a constructor, and some peers write none.
         return Ok(());
     }
     let mut element = reader.byte()?;
@@ -119,7 +121,7 @@ fn enter_array(reader: &mut Reader<'_>, frame: &mut Frame) -> Result<(), Malform
             return Err(Malformed::new(reader.at() - 1, "descriptors nested too deeply"));
         }
         let descriptor = reader.byte()?;
-        // The others are compound, or described: nothing looks into them, and nobody needs one here.
+        // Others are compound or described: they are not checked here, and no peer needs them.
         if !matches!(Width::of(descriptor), Some(Width::Fixed(_) | Width::Length8 | Width::Length32)) {
             return Err(Malformed::new(
                 reader.at() - 1,
@@ -132,11 +134,11 @@ fn enter_array(reader: &mut Reader<'_>, frame: &mut Frame) -> Result<(), Malform
     }
     match Width::of(element) {
         None => return Err(Malformed::new(reader.at() - 1, "unknown format code")),
-        // Four billion elements may stand in no bytes at all.
+        // Four billion elements may fit in no bytes at all.
         Some(Width::Fixed(0)) if frame.left > MAX_EMPTY_ELEMENTS => {
             return Err(Malformed::new(reader.at() - 1, "too many elements that take no bytes"));
         }
-        // There is nothing to look at.
+        // There are no bytes to check.
         Some(Width::Fixed(0)) => frame.left = 0,
         Some(_) => frame.element = Some(element),
     }

@@ -1,5 +1,5 @@
-//! Format codes: the byte before every value that says what it is (AMQP 1.0, part 1, section 1.6), and
-//! the descriptors of a message's sections (part 3, section 3.2).
+//! Format codes: the byte before every value that tells its type (AMQP 1.0, part 1, section 1.6), and the
+//! descriptors of a message's sections (part 3, section 3.2).
 
 #![allow(missing_docs, reason = "the names are those of the specification and say all there is")]
 
@@ -65,23 +65,23 @@ pub mod section {
     pub const FOOTER: u8 = 0x78;
 }
 
-/// How long the data after a format code is.
+/// The length of the data after a format code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Width {
     /// This many bytes.
     Fixed(usize),
-    /// What a length of one byte before it says.
+    /// The value of the one-byte length before it.
     Length8,
-    /// What a length of four bytes before it says.
+    /// The value of the four-byte length before it.
     Length32,
-    /// What a size of one byte says; a count of one byte is part of it.
+    /// The value of a one-byte size, which includes a one-byte count.
     Compound8,
-    /// What a size of four bytes says; a count of four bytes is part of it.
+    /// The value of a four-byte size, which includes a four-byte count.
     Compound32,
 }
 
 impl Width {
-    /// `None` for a code that the specification does not know.
+    /// The width for a format code; `None` for a code that is not in the specification.
     #[inline]
     pub(crate) fn of(code: u8) -> Option<Self> {
         Some(match code {

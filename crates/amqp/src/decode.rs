@@ -1,37 +1,37 @@
-//! Reading values from bytes that nobody vouches for.
+//! Decodes values from untrusted bytes.
 //!
-//! A [`Reader`] goes forward over a slice. Compound values carry their size, so skipping one looks at
-//! its first bytes only; entering one ([`Reader::list`], [`Reader::map`]) gives [`Items`] that cannot
-//! leave it. Positions in errors count from the start of the slice, also inside of compound values.
+//! A [`Reader`] moves forward over a slice. Compound values carry their size, so skipping one reads only its
+//! first bytes; entering one ([`Reader::list`], [`Reader::map`]) returns [`Items`] that cannot read beyond
+//! it. Positions in errors count from the start of the slice, also inside of compound values.
 
 use std::ops::Range;
 
 use crate::code::{self, Width};
 use crate::value::Value;
 
-/// How deep values may stand in one another where that has to be followed.
+/// The deepest nesting of values, where the nesting has to be followed.
 pub const MAX_NESTING: usize = 32;
 
 const TOO_SHORT: &str = "ends too early";
 
-/// Bytes that are not what the specification says.
+/// Bytes that violate the specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed AMQP at byte {at}: {what}")]
 pub struct Malformed {
-    /// Where: an index into the bytes that were read.
+    /// The index into the bytes that were read.
     pub at: usize,
-    /// What is wrong there.
+    /// The error at that place.
     pub what: &'static str,
 }
 
 impl Malformed {
-    /// At this place, this.
+    /// An error at this place.
     pub fn new(at: usize, what: &'static str) -> Self {
         Self { at, what }
     }
 }
 
-/// A place in bytes, from which values are read.
+/// A cursor over bytes, from which values are decoded.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -39,35 +39,35 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// At the first byte.
+    /// A reader at the first byte.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// At byte `at`, where positions still count from the start of `bytes`.
+    /// A reader at byte `at`; positions still count from the start of `bytes`.
     pub fn starting(bytes: &'a [u8], at: usize) -> Self {
         Self { bytes, at: at.min(bytes.len()) }
     }
 
-    /// Where it stands.
+    /// The current position.
     #[inline]
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// Whether everything is read.
+    /// True if everything is read.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.at == self.bytes.len()
     }
 
-    /// The next byte, left where it is.
+    /// The next byte, which is not consumed.
     #[inline]
     pub fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
 
-    /// The next value. What stands in a compound value stays encoded.
+    /// Decodes the next value. A compound or described value stays encoded.
     pub fn value(&mut self) -> Result<Value<'a>, Malformed> {
         let start = self.at;
         match self.byte()? {
@@ -79,7 +79,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Goes over the next value, and says where it is.
+    /// Skips the next value, and returns its range.
     pub fn skip(&mut self) -> Result<Range<usize>, Malformed> {
         let start = self.at;
         // A described value is two values in a row, and so may a descriptor be.
@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Enters the next value, which has to be a map: keys and values take turns.
+    /// Enters the next value, which has to be a map: keys and values alternate.
     pub fn map(&mut self) -> Result<Items<'a>, Malformed> {
         match self.peek() {
             Some(code::MAP_8 | code::MAP_32) => self.compound(),
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Enters the list or the map that is next.
+    /// Enters the next value, which has to be a list or a map.
     pub(crate) fn compound(&mut self) -> Result<Items<'a>, Malformed> {
         let start = self.at;
         let code = self.byte()?;
@@ -181,8 +181,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Goes over the data of a value whose format code has just been read, and says where it is:
-    /// after the length of a variable one, and from the count on of a compound one.
+    /// Skips the data of a value whose format code has just been read, and returns its range: after the
+    /// length of a variable-width value, and from the count on of a compound one.
     #[inline]
     pub(crate) fn data(&mut self, code: u8) -> Result<Range<usize>, Malformed> {
         let at = self.at.saturating_sub(1);
@@ -205,7 +205,7 @@ impl<'a> Reader<'a> {
         Ok(start..self.at)
     }
 
-    /// Goes over a value that is not described, and says where its data is; see [`Self::data`].
+    /// Skips a value that is not described, and returns the range of its data; see [`Self::data`].
     #[inline]
     pub(crate) fn undescribed(&mut self) -> Result<Range<usize>, Malformed> {
         let code = self.byte()?;
@@ -229,7 +229,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The inside of a list or a map.
+/// The items of a list or a map.
 #[derive(Clone, Debug)]
 pub struct Items<'a> {
     reader: Reader<'a>,
@@ -237,19 +237,19 @@ pub struct Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// How many are left. There is at least a byte for each of them.
+    /// The number of items that are left. There is at least a byte for each of them.
     pub fn left(&self) -> usize {
         self.left
     }
 
-    /// Where the next one is.
+    /// The position of the next item.
     #[inline]
     pub fn at(&self) -> usize {
         self.reader.at()
     }
 
-    /// The next one; `None` after the last, if the last one ends where it has to.
-    // Not an iterator: that would go on after an error.
+    /// The next item; `None` after the last, if the last one ends where the list or map does.
+    // Not an iterator, because that would go on after an error.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<Value<'a>>, Malformed> {
         if self.left == 0 {
@@ -263,13 +263,13 @@ impl<'a> Items<'a> {
     }
 }
 
-/// `data` as exactly `N` bytes; the format code has decided that it is.
+/// `data` as exactly `N` bytes; the format code guarantees the length.
 fn fixed<const N: usize>(data: &[u8]) -> [u8; N] {
     debug_assert_eq!(data.len(), N);
     widened(data)
 }
 
-/// `data` with as many zeros before it as it takes to be `N` bytes.
+/// `data`, padded with zeros in front to `N` bytes.
 #[inline]
 fn widened<const N: usize>(data: &[u8]) -> [u8; N] {
     let mut bytes = [0; N];

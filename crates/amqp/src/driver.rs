@@ -1,9 +1,9 @@
-//! A [`Connection`] on a socket: TCP, TLS, or anything that can be read and written.
+//! Runs a [`Connection`] on a socket: TCP, TLS, or anything that can be read and written.
 //!
-//! A driver has no task of its own. Its owner asks for the next event, usually in a `select!` beside its
-//! other sources, and gives commands to the connection in between; whatever those wrote goes out when the
-//! next event is asked for. So one task owns a connection with all that hangs on it, and a turn of its
-//! loop becomes one write.
+//! A driver has no task of its own. Its owner polls for the next event, usually in a `select!` beside its
+//! other sources, and gives commands to the connection in between; their output is written when the next
+//! event is polled. So one task owns a connection with all its state, and a turn of its loop becomes one
+//! write.
 //!
 //! ```text
 //! loop {
@@ -15,7 +15,7 @@
 //! }
 //! ```
 //!
-//! A server that sends back what it gets, and a client:
+//! A server that echoes messages, and a client:
 //!
 //! ```
 //! use std::time::Duration;
@@ -91,11 +91,11 @@ use tokio::time::{Instant, Sleep};
 
 use crate::connection::{Connection, Event};
 
-/// What is read at once, to begin with: many connections never say more than a few frames.
+/// The initial read size, because many connections never send more than a few frames.
 const FIRST_READ: usize = 4 * 1024;
-/// So much waits that it is written before anything else.
+/// If at least this many bytes of output wait, they are written before anything else.
 const WRITE_FIRST: usize = 64 * 1024;
-/// How often a driver goes on by itself before it lets others.
+/// The number of rounds without an event after which a driver yields to other tasks.
 const TURNS: usize = 64;
 
 /// A connection and its transport.
@@ -104,15 +104,16 @@ pub struct Driver<S> {
     stream: S,
     origin: Instant,
     timer: Option<Pin<Box<Sleep>>>,
-    /// How long the end of the transport is waited for.
+    /// The timeout for the shutdown of the transport.
     shutdown: Option<Pin<Box<Sleep>>>,
     read_size: usize,
-    /// Something was written that may still be held back by the transport.
+    /// Something was written that the transport may still buffer.
     unflushed: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
-    /// Joins them. The connection's time begins now, so it has to be new, and its start zero.
+    /// Joins a transport and a connection. The connection has to be new and started at time zero, because its
+    /// time begins now.
     pub fn new(stream: S, connection: Connection) -> Self {
         Self {
             connection,
@@ -135,16 +136,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         &self.stream
     }
 
-    /// The next event; `None` when the connection is over and the last bytes are out. Safe to drop: what
-    /// was read or written is not lost, and nothing is written twice.
+    /// The next event; `None` when the connection is over and the last bytes are written. Cancel-safe:
+    /// nothing that was read or written is lost, and nothing is written twice.
     ///
-    /// Go on asking after [`Event::Closed`]: the peer is still to be told.
+    /// Go on polling after [`Event::Closed`], so that the peer is told.
     pub async fn next(&mut self) -> Option<Event> {
         poll_fn(|context| self.poll_next(context)).await
     }
 
-    /// Closes the connection if it is not closed, and waits until the peer knows, as long as the limits
-    /// of the connection allow. Events that come by are dropped.
+    /// Closes the connection if it is not closed, and waits until the peer has answered, as long as the
+    /// limits of the connection allow. Events that come meanwhile are dropped.
     pub async fn finish(&mut self) {
         self.connection.close(None);
         while self.next().await.is_some() {}
@@ -172,7 +173,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
             }
             let wrote = self.write(context);
             let read = self.read(context);
-            // Whatever comes of time, an event or the end, is seen before anybody waits.
+            // An event, or the end, that results from passed time is handled before this returns `Pending`.
             let changed = self.connection.on_time(self.origin.elapsed());
             if !wrote && !read && !changed && !self.timer_fired(context) {
                 return Poll::Pending;
@@ -182,8 +183,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         Poll::Pending
     }
 
-    /// Ends the transport. What there was to say has been said: one that fails now changes nothing, and one of a
-    /// peer that reads nothing is not waited for, since its last words may find no room.
+    /// Shuts the transport down. Everything has been written, so errors are ignored; and a peer that does not
+    /// read is not waited for beyond `time_to_close`, because its close notification may find no room.
     fn shut_down(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if Pin::new(&mut self.stream).poll_shutdown(context).is_ready() {
             return Poll::Ready(());
@@ -195,7 +196,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         patience.as_mut().poll(context)
     }
 
-    /// Writes what the transport takes. Says whether it took any, or has come to its end.
+    /// Writes what the transport takes. True if it took any, or failed.
     fn write(&mut self, context: &mut Context<'_>) -> bool {
         let mut progress = false;
         while self.connection.has_output() {
@@ -230,7 +231,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         progress
     }
 
-    /// Reads once. Says whether anything came, the end included.
+    /// Reads once. True if bytes came, or the transport ended.
     fn read(&mut self, context: &mut Context<'_>) -> bool {
         if !self.connection.wants_input() {
             return false;
@@ -252,7 +253,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         true
     }
 
-    /// Whether it is time for something. A timer that is set too early only looks, and is set again.
+    /// True if a deadline has passed. A timer that fires too early does no harm: it is set again.
     fn timer_fired(&mut self, context: &mut Context<'_>) -> bool {
         let Some(deadline) = self.connection.next_deadline() else { return false };
         let deadline = self.origin + deadline.max(Duration::from_millis(1));
@@ -263,13 +264,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 }
                 timer
             }
-            // Not by an environment: sockets are not simulated, and tokio's own clock can be paused.
+            // Not by an environment, because sockets are not simulated and tokio's own clock can be paused.
             none => none.insert(Box::pin(tokio::time::sleep_until(deadline))),
         };
         if timer.as_mut().poll(context).is_pending() {
             return false;
         }
-        // A quiet connection does not need to keep room for much.
+        // An idle connection does not need to keep large buffers.
         if self.connection.input().is_empty() {
             self.read_size = FIRST_READ;
         }

@@ -1,16 +1,16 @@
-//! Writing values, each in its shortest form, at the end of a vector.
+//! Encodes values, each in its shortest form, at the end of a vector.
 //!
-//! Lengths in AMQP have 32 bits. Whoever passes on what others wrote refuses it beyond [`MAX_LENGTH`]
-//! first; a longer value panics here, since any bytes written for it would be a lie.
+//! Lengths in AMQP have 32 bits. A caller that passes on values of others has to refuse those longer than
+//! [`MAX_LENGTH`] first; a longer value panics here, because it cannot be encoded.
 
 use crate::code;
 use crate::value::Value;
 
-/// The most bytes that a binary, a text, or the inside of a list or a map may have: what a length of 32
-/// bits can say, less what a count takes of it.
+/// The most bytes of a binary, a string, or the content of a list or a map: the largest 32-bit length, less
+/// the four bytes of a count.
 pub const MAX_LENGTH: usize = (u32::MAX - 4) as usize;
 
-/// Writes no value.
+/// Writes null.
 pub fn null(into: &mut Vec<u8>) {
     into.push(code::NULL);
 }
@@ -109,12 +109,12 @@ pub fn string(into: &mut Vec<u8>, value: &str) {
     variable(into, code::STRING_8, code::STRING_32, value.as_bytes());
 }
 
-/// Writes a name, which has to be ASCII to be one.
+/// Writes a symbol, which has to be ASCII.
 pub fn symbol(into: &mut Vec<u8>, value: &str) {
     variable(into, code::SYMBOL_8, code::SYMBOL_32, value.as_bytes());
 }
 
-/// Writes any value; one that is encoded is written as it is.
+/// Writes any value; [`Value::Encoded`] is written as it is.
 pub fn value(into: &mut Vec<u8>, value: Value<'_>) {
     match value {
         Value::Null => null(into),
@@ -139,7 +139,7 @@ pub fn value(into: &mut Vec<u8>, value: Value<'_>) {
     }
 }
 
-/// Writes an array of names, each of at most 255 bytes.
+/// Writes an array of symbols, each of at most 255 bytes.
 ///
 /// # Panics
 ///
@@ -157,7 +157,7 @@ pub fn symbols<'a>(into: &mut Vec<u8>, names: impl IntoIterator<Item = &'a str>)
     end(into, Begun { start }, count, code::ARRAY_8, code::ARRAY_32);
 }
 
-/// Says what the next value is: the two are one described value.
+/// Writes a descriptor; together with the value that is written next, it is one described value.
 pub fn described(into: &mut Vec<u8>, descriptor: u64) {
     into.push(code::DESCRIBED);
     ulong(into, descriptor);
@@ -170,7 +170,7 @@ pub struct Begun {
     start: usize,
 }
 
-/// Room for the long form; [`end`] gives back what the short one does not need.
+/// The head of the long form; [`end`] removes the bytes that the short form does not need.
 const LONG_HEAD: usize = 9;
 const SHORT_HEAD: usize = 3;
 
@@ -183,8 +183,8 @@ pub fn begin(into: &mut Vec<u8>) -> Begun {
 
 /// Ends a list of this many items.
 ///
-/// An empty one is written with its count, though a single byte would do: Azure's Python SDK expects a
-/// size and a count in every performative.
+/// An empty list is written with its count, though a single byte would do, because Azure's Python SDK expects
+/// a size and a count in every performative.
 pub fn end_list(into: &mut Vec<u8>, begun: Begun, items: usize) {
     end(into, begun, items, code::LIST_8, code::LIST_32);
 }

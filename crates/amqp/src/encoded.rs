@@ -1,7 +1,7 @@
-//! A value that is kept as its encoding: link properties, filters, capabilities.
+//! A value that is kept in its encoding: link properties, filters, capabilities.
 //!
-//! Performatives carry maps that only the application understands. They are checked when they come in,
-//! kept as bytes, looked into when somebody asks, and echoed without having been taken apart.
+//! Performatives carry maps that only the application understands. They are checked when they are received,
+//! kept as bytes, decoded on demand, and echoed without having been decoded.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use crate::value::Value;
 pub struct Encoded(Box<[u8]>);
 
 impl Encoded {
-    /// Copies the encoding of one value, after a look at all that stands in it.
+    /// Copies the encoding of one value, after a check of everything in it.
     pub fn copy(bytes: &[u8]) -> Result<Self, Malformed> {
         check(bytes)?;
         Ok(Self(bytes.into()))
@@ -74,12 +74,12 @@ impl Encoded {
         Reader::new(&self.0).value().unwrap_or(Value::Null)
     }
 
-    /// What a map has under a key, which may be a symbol or a string there.
+    /// The value of a key in a map; the key may be a symbol or a string there.
     pub fn get(&self, key: &str) -> Option<Value<'_>> {
         self.entries().find(|(found, _)| found.text() == Some(key)).map(|(_, value)| value)
     }
 
-    /// The keys and values of a map; nothing if it is none.
+    /// The keys and values of a map; empty if the value is not a map.
     pub fn entries(&self) -> impl Iterator<Item = (Value<'_>, Value<'_>)> {
         let mut items = Reader::new(&self.0).map().ok();
         std::iter::from_fn(move || {
@@ -88,7 +88,8 @@ impl Encoded {
         })
     }
 
-    /// The names in an array of symbols or strings, or the one name that stands in for it.
+    /// The names in an array of symbols or strings, or the single name that some peers write instead of an
+    /// array.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let single = self.value().text();
         let mut array = Names::of(&self.0);
@@ -96,14 +97,14 @@ impl Encoded {
         std::iter::from_fn(move || single.next().or_else(|| array.as_mut()?.next()))
     }
 
-    /// Whether a name is among [`Self::names`].
+    /// True if a name is among [`Self::names`].
     pub fn has_name(&self, name: &str) -> bool {
         self.names().any(|found| found == name)
     }
 }
 
 impl fmt::Debug for Encoded {
-    /// Only the size: what an application puts in here may be nobody else's business.
+    /// Shows only the size, because an application may put secrets in here.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Encoded({} bytes)", self.0.len())
     }

@@ -1,4 +1,4 @@
-//! Frames, and the header that a connection begins with (AMQP 1.0, part 2, sections 2.2 and 2.3).
+//! Frames, and the protocol header that a connection begins with (AMQP 1.0, part 2, sections 2.2 and 2.3).
 //!
 //! ```text
 //! 0      4      5      6         8           4 x offset      size
@@ -7,8 +7,7 @@
 //! └──────┴──────┴──────┴─────────┴───────────┴───────────────┘
 //! ```
 //!
-//! The size counts everything, the offset counts words of four bytes. A frame without a body says only
-//! that its sender is alive.
+//! The size counts all bytes, the offset counts words of four bytes. A frame without a body is a heartbeat.
 
 /// The size of the smallest frame.
 pub const HEADER_SIZE: usize = 8;
@@ -16,12 +15,12 @@ pub const HEADER_SIZE: usize = 8;
 pub const TYPE_AMQP: u8 = 0;
 /// The type of a frame of the SASL layer.
 pub const TYPE_SASL: u8 = 1;
-/// Every peer takes frames of this size.
+/// The frame size that every peer has to accept.
 pub const MIN_MAX_FRAME_SIZE: u32 = 512;
-/// Says that its sender is alive.
+/// An empty frame, which shows that its sender is alive.
 pub const HEARTBEAT: [u8; HEADER_SIZE] = [0, 0, 0, 8, 2, TYPE_AMQP, 0, 0];
 
-/// What a peer wants to speak, version 1.0.0 of it.
+/// The protocol that a peer wants to speak, in version 1.0.0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// AMQP itself.
@@ -31,7 +30,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The header that says so.
+    /// The protocol header.
     pub fn header(self) -> [u8; 8] {
         let id = match self {
             Self::Amqp => 0,
@@ -40,48 +39,49 @@ impl Protocol {
         [b'A', b'M', b'Q', b'P', id, 1, 0, 0]
     }
 
-    /// What a header says; `None` if it is none of these.
+    /// The protocol of a header; `None` if it is another one.
     pub fn of(header: [u8; 8]) -> Option<Self> {
         [Self::Amqp, Self::Sasl].into_iter().find(|protocol| protocol.header() == header)
     }
 }
 
-/// The first bytes of a frame, checked.
+/// The checked header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// Of the whole frame.
+    /// The size of the whole frame.
     pub size: usize,
-    /// Where the body begins.
+    /// The offset of the body.
     pub body: usize,
-    /// [`TYPE_AMQP`] or [`TYPE_SASL`], or what nobody knows.
+    /// [`TYPE_AMQP`] or [`TYPE_SASL`]; other values are not checked here.
     pub kind: u8,
-    /// The channel; means nothing in the SASL layer.
+    /// The channel; it has no meaning in the SASL layer.
     pub channel: u16,
 }
 
-/// Bytes that are no frame.
+/// An invalid frame header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadFrame {
-    /// Larger than is allowed now.
+    /// The frame is larger than allowed.
     #[error("a frame of {size} bytes, of which at most {limit} are allowed")]
     TooLarge {
-        /// What it says its size is.
+        /// The size in its header.
         size: u32,
-        /// What is allowed.
+        /// The largest allowed size.
         limit: u32,
     },
-    /// Smaller than its own header.
+    /// The frame is smaller than its own header.
     #[error("a frame of {size} bytes whose body begins at {body}")]
     TooSmall {
-        /// What it says its size is.
+        /// The size in its header.
         size: u32,
-        /// Where it says that its body begins.
+        /// The offset of the body in its header.
         body: u32,
     },
 }
 
 impl FrameHeader {
-    /// Reads one; `None` if more bytes are needed. The size is checked before anybody waits for it.
+    /// Reads a frame header; `None` if more bytes are needed. The size is checked before the rest of the
+    /// frame is awaited.
     #[inline]
     pub fn read(bytes: &[u8], limit: u32) -> Result<Option<Self>, BadFrame> {
         let Some(&[a, b, c, d, offset, kind, high, low]) = bytes.first_chunk::<HEADER_SIZE>() else {
@@ -100,7 +100,7 @@ impl FrameHeader {
     }
 }
 
-/// Begins a frame at the end of `into`; its body is written after it, and then [`end`] says its size.
+/// Begins a frame at the end of `into`. Its body is written after it, and then [`end`] writes its size.
 pub(crate) fn begin(into: &mut Vec<u8>, kind: u8, channel: u16) -> usize {
     let start = into.len();
     let [high, low] = channel.to_be_bytes();
@@ -108,7 +108,7 @@ pub(crate) fn begin(into: &mut Vec<u8>, kind: u8, channel: u16) -> usize {
     start
 }
 
-/// Ends the frame that began at `start`, and says how large it is.
+/// Ends the frame that began at `start`, and returns its size.
 pub(crate) fn end(into: &mut [u8], start: usize) -> u32 {
     let size = u32::try_from(into.len() - start).unwrap_or(u32::MAX);
     into[start..start + 4].copy_from_slice(&size.to_be_bytes());

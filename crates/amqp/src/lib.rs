@@ -1,21 +1,21 @@
-//! AMQP 1.0, for both sides of a connection.
+//! AMQP 1.0: encoding, framing and a connection state machine, for clients and servers.
 //!
-//! Nothing here but [`driver`] does I/O. Whatever comes from a peer is read in place: every length is checked before
-//! it is used, nothing is allocated because a count claims so, and nothing recurses.
+//! Only [`driver`] does I/O. Bytes from a peer are decoded in place: every length is checked before it is
+//! used, no count that a peer claims leads to an allocation, and nothing recurses.
 //!
 //! | to read about | open |
 //! |---|---|
-//! | the bytes that say what follows | [`code`] |
-//! | writing values | [`encode`] |
-//! | reading values | [`decode`], [`value`] |
-//! | whether bytes are one whole value, inside and out | [`check`] |
-//! | values that are kept as they are encoded | [`encoded`] |
+//! | the format codes of values | [`code`] |
+//! | encoding values | [`encode`] |
+//! | decoding values | [`decode`], [`value`] |
+//! | checking that bytes are one well-formed value, with everything in it | [`check`] |
+//! | values that are kept in their encoding | [`encoded`] |
 //! | the sections of a message | [`message`] |
-//! | whether all sections of a message can be decoded | [`validate`] |
-//! | what peers say to each other | [`performative`], [`frame`] |
+//! | checking that all sections of a message can be decoded | [`validate`] |
+//! | performatives and frames | [`performative`], [`frame`] |
 //! | a connection with its sessions and links, as a state machine | [`connection`] |
-//! | what a peer may use up | [`limits`] |
-//! | what many connections may have together | [`shared_limit`] |
+//! | the limits of one connection | [`limits`] |
+//! | the limits of many connections together | [`shared_limit`] |
 //! | a connection on a socket | [`driver`] |
 
 pub mod check;

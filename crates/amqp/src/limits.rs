@@ -1,7 +1,7 @@
-//! What a peer may use up.
+//! The limits of one connection.
 //!
-//! Everything that a peer can make a connection keep, or wait for, has a bound here. Beyond it the peer
-//! is told which one it was, and loses the link, the session or the connection.
+//! Everything that a peer can make a connection buffer, or wait for, has a limit here. When the peer exceeds
+//! one, its link, session or connection is ended with an error that names the limit.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::frame::MIN_MAX_FRAME_SIZE;
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// The bounds of one connection.
+/// The limits of one connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The largest frame before a peer has sent its `open`: 8 KiB.
+    /// The largest frame that a server takes before the peer's `open`: 8 KiB.
     pub frame_before_open: u32,
-    /// The largest frame after it, which a peer is told: 64 KiB.
+    /// The largest frame after it, which is announced in our `open`: 64 KiB.
     pub frame: u32,
-    /// The largest frame that is written, to a peer that takes it: 64 KiB.
+    /// The largest frame that is written, if the peer takes it: 64 KiB.
     pub frame_out: u32,
     /// The highest channel: 254.
     pub channel_max: u16,
@@ -27,38 +27,40 @@ pub struct Limits {
     pub handle_max: u32,
     /// All links of the connection: 2,048, for one to each partition of the largest hub and a few more.
     pub links: usize,
-    /// How many frames with messages a session takes before its next flow. It is not held against a peer
-    /// that sends more (Azure's Python SDK counts otherwise), so this bounds only well-behaved ones:
-    /// 5,000.
+    /// The number of transfer frames that a session takes before its next flow: 5,000. It limits only
+    /// well-behaved peers: a peer that sends more is not refused, because Azure's Python SDK counts
+    /// otherwise.
     pub window: u32,
-    /// The largest message: 1 MiB, and 64 KiB for what peers do not count. A link that says less in its
-    /// `attach` is held to that, and the same 64 KiB.
+    /// The largest message: 1 MiB, and 64 KiB for what peers do not count. If our `attach` announces less,
+    /// the limit of the link is that, and the same 64 KiB.
     pub message: u64,
     /// Unsettled deliveries of a session, in each direction: 16,384.
     pub unsettled: usize,
-    /// All bytes of deliveries of which the end has not come yet, or could not be written yet because the peer
-    /// has no window or does not read: 8 MiB.
+    /// Bytes of incomplete deliveries, in each direction: incoming ones whose end has not come yet, and
+    /// outgoing ones whose rest could not be written yet because the peer has no window or does not read: 8
+    /// MiB.
     pub incomplete: usize,
-    /// How much more such deliveries take, as far as they come in, before the owner is told
+    /// The growth of incoming incomplete deliveries, in bytes, after which the owner is notified
     /// ([`Event::Unended`](crate::connection::Event::Unended)): never by default.
     pub incomplete_notice: usize,
-    /// What a driver reads at once when much comes: 128 KiB.
+    /// The most bytes that a driver reads at once: 128 KiB.
     pub read: usize,
-    /// Bytes that wait for the peer to read them before nothing more is sent of one's own accord: 256 KiB.
+    /// The bytes of waiting output at which no more messages are sent: 256 KiB.
     pub output: usize,
-    /// Bytes that wait for the peer to read them before nothing more is read: 1 MiB.
+    /// The bytes of waiting output at which nothing more is read from the peer: 1 MiB.
     pub output_when_deaf: usize,
-    /// From the start to the peer's `open`: 30 seconds.
+    /// Time from the start to the peer's `open`: 30 seconds.
     pub time_to_open: Duration,
-    /// From a `close` to the peer's: 5 seconds.
+    /// Time from our `close` to the peer's: 5 seconds.
     pub time_to_close: Duration,
-    /// For a peer to read anything, while something waits for it: 60 seconds.
+    /// Time for a peer to read anything while output waits for it: 60 seconds.
     pub time_to_read: Duration,
-    /// For the next part of a delivery whose end has not come: 60 seconds. For all of it there is ten times as long.
+    /// Time for the next part of an incomplete delivery: 60 seconds. The whole delivery may take ten times as
+    /// long.
     pub time_to_finish: Duration,
 }
 
-/// What is added to the size of messages that a link announces: some peers do not count the envelope.
+/// Added to the message size that a link announces, because some peers do not count the envelope.
 pub(crate) const MESSAGE_OVERHEAD: u64 = 64 * KIB as u64;
 
 impl Default for Limits {
@@ -88,7 +90,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Says what is wrong with them.
+    /// Returns the first error of the limits.
     pub fn validate(&self) -> Result<(), String> {
         for (name, value) in [
             ("frame_before_open", self.frame_before_open),

@@ -1,13 +1,13 @@
-//! The sections of an encoded message, found without decoding what is in them.
+//! Finds the sections of an encoded message without decoding their content.
 //!
 //! ```text
 //! header? delivery-annotations? message-annotations? properties? application-properties?
 //! ( data+ | amqp-sequence+ | amqp-value ) footer? delivery-annotations?
 //! ```
 //!
-//! That is the order of the specification (part 3, section 3.2), with one exception that is alive in
-//! the field: Azure's Python SDK writes the delivery annotations last. A message without a body is
-//! refused, as the specification has it; so is a section that stands twice.
+//! That is the order of the specification (part 3, section 3.2), with one exception that occurs in practice:
+//! Azure's Python SDK writes the delivery annotations last. A message without a body is refused, as the
+//! specification demands; so is a section that occurs twice.
 
 use std::ops::Range;
 
@@ -15,14 +15,14 @@ use crate::code::{self, section};
 use crate::decode::{Malformed, Reader};
 use crate::value::Value;
 
-/// Where a section is: indexes into the message.
+/// The place of a section: indexes into the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// Its first byte, where the descriptor begins.
+    /// The index of its first byte, where the descriptor begins.
     pub start: usize,
-    /// Where the described value begins.
+    /// The index at which the described value begins.
     pub value: usize,
-    /// The byte after its last.
+    /// The index after its last byte.
     pub end: usize,
 }
 
@@ -33,7 +33,7 @@ impl Section {
     }
 }
 
-/// What a body consists of.
+/// The kind of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyKind {
     /// Bytes, in one or more sections.
@@ -47,18 +47,18 @@ pub enum BodyKind {
 /// The body of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
-    /// What it consists of.
+    /// Its kind.
     pub kind: BodyKind,
-    /// All its sections, which stand in a row.
+    /// All its sections, which are contiguous.
     pub whole: Range<usize>,
-    /// What the first section holds: the bytes of a data section, without format code and length;
+    /// The content of the first section: the bytes of a data section, without format code and length;
     /// otherwise the encoded value.
     pub content: Range<usize>,
-    /// How many sections it has.
+    /// The number of its sections.
     pub sections: usize,
 }
 
-/// Where the sections of one message are.
+/// The places of the sections of one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sections {
     /// A list: durable, priority and the like.
@@ -71,14 +71,14 @@ pub struct Sections {
     pub properties: Option<Section>,
     /// A map that only the application reads.
     pub application_properties: Option<Section>,
-    /// What was sent.
+    /// The body.
     pub body: Body,
-    /// A map that could only be computed after the body.
+    /// A map that can only be computed after the body.
     pub footer: Option<Section>,
 }
 
 impl Sections {
-    /// Finds the sections of a message. The size of each is checked, what is in it is not.
+    /// Finds the sections of a message. The size of each is checked, its content is not.
     pub fn scan(message: &[u8]) -> Result<Self, Malformed> {
         let mut found = Self {
             header: None,
@@ -100,16 +100,16 @@ impl Sections {
         Ok(found)
     }
 
-    /// How many data sections the body has.
+    /// The number of data sections of the body.
     pub fn data_sections(&self) -> usize {
         if self.body.kind == BodyKind::Data { self.body.sections } else { 0 }
     }
 
-    /// What each data section holds. `message` has to be the one that was scanned.
+    /// The content of each data section. `message` has to be the one that was scanned.
     pub fn data<'a>(&self, message: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let sections = self.data_sections();
         let mut reader = Reader::starting(message, self.body.whole.start);
-        // Of another message there may be less: that ends the iteration.
+        // Another message may have fewer: that ends the iteration.
         (0..sections).map_while(move |_| {
             descriptor(&mut reader).ok()?;
             match reader.value() {
@@ -120,7 +120,7 @@ impl Sections {
     }
 }
 
-/// Places in the order of sections. Delivery annotations have two: their own, and the end.
+/// Ranks in the order of sections. Delivery annotations have two: their own, and the end.
 mod rank {
     pub(super) const HEADER: u8 = 1;
     pub(super) const DELIVERY_ANNOTATIONS: u8 = 2;
@@ -133,14 +133,15 @@ mod rank {
 }
 
 impl Sections {
-    /// Notes the next section, and says how far in the order of sections it is; `before` was so far.
+    /// Reads the next section, and returns its rank in the order of sections; `before` is the rank of the
+    /// previous one.
     #[inline]
     fn section(&mut self, reader: &mut Reader<'_>, before: u8) -> Result<u8, Malformed> {
         let start = reader.at();
         let code = descriptor(reader)?;
         let value = reader.at();
         let format = reader.peek().unwrap_or(code::DESCRIBED);
-        // What is described has no length of its own; only amqp-value may be, and needs none.
+        // A described value has no length of its own; only amqp-value may be one, and needs none.
         let content = if format == code::DESCRIBED { reader.skip()? } else { reader.undescribed()? };
         let place = Section { start, value, end: reader.at() };
         let is_list = matches!(format, code::LIST_0 | code::LIST_8 | code::LIST_32);
@@ -202,14 +203,14 @@ impl Sections {
     }
 }
 
-/// Reads which section is next; `0` for one that there is not.
+/// Reads the descriptor of the next section; `0` for an unknown one.
 #[inline]
 fn descriptor(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
     let start = reader.at();
     if reader.byte()? != code::DESCRIBED {
         return Err(Malformed::new(start, "not a section"));
     }
-    // Nearly everyone writes it like this.
+    // Nearly all peers write it like this.
     if reader.peek() == Some(code::SMALL_ULONG) {
         reader.byte()?;
         return reader.byte();

@@ -1,4 +1,4 @@
-//! Limits the number of things that many connections have together.
+//! Limits the number of sessions, links or other things that many connections have together.
 //!
 //! ```text
 //! connection ─ take() ─► SharedLimit ─ there is room ─► Permit, held as long as the thing lives
@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// A number of things that all who share it may have together. Clones are the same limit.
+/// A limit that several connections share. Clones are the same limit.
 #[derive(Clone, Debug)]
 pub struct SharedLimit(Arc<Count>);
 
@@ -19,27 +19,27 @@ struct Count {
     refused: AtomicU64,
 }
 
-/// One of the things. Dropping it makes room for another.
+/// Permission for one thing. Dropping it makes room for another.
 #[derive(Debug)]
 pub struct Permit(SharedLimit);
 
 impl SharedLimit {
-    /// At most so many.
+    /// Allows at most `max`.
     pub fn new(max: usize) -> Self {
         Self(Arc::new(Count { max, used: AtomicUsize::new(0), refused: AtomicU64::new(0) }))
     }
 
-    /// How many there may be.
+    /// The limit.
     pub fn max(&self) -> usize {
         self.0.max
     }
 
-    /// How many there are.
+    /// The number of permits that are held.
     pub fn used(&self) -> usize {
         self.0.used.load(Ordering::Relaxed)
     }
 
-    /// One more; none if there are as many as there may be.
+    /// Takes a permit; `None` if the limit is reached.
     pub fn take(&self) -> Option<Permit> {
         let more = |used: usize| (used < self.0.max).then_some(used + 1);
         match self.0.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
@@ -51,7 +51,7 @@ impl SharedLimit {
         }
     }
 
-    /// How many were refused since this was asked last.
+    /// The number of refusals since the last call.
     pub fn take_refused(&self) -> u64 {
         match self.0.refused.load(Ordering::Relaxed) {
             0 => 0,
@@ -61,13 +61,13 @@ impl SharedLimit {
 }
 
 impl Default for SharedLimit {
-    /// As many as there is memory for.
+    /// No limit.
     fn default() -> Self {
         Self::new(usize::MAX)
     }
 }
 
-/// The same limit, and not one that is as high.
+/// True for clones of the same limit, not for another one of the same size.
 impl PartialEq for SharedLimit {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

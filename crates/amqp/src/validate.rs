@@ -1,12 +1,13 @@
-//! Validates every section of a message, so that whoever reads it later can decode all of it.
+//! Validates every section of a message, so that all its readers can decode all of it.
 //!
-//! [`Sections::scan`] finds the sections and looks at their outer size. [`validate`] looks into them as the
-//! specification has them (part 3, section 3.2): the fields of the header and of the properties have their types,
-//! the keys of maps are names, and nothing is nested deeper than [`MAX_NESTING`](crate::decode::MAX_NESTING) or
-//! claims more items than it has bytes. Some AMQP libraries abort their process on such a message, others fail to
-//! decode it again after every reconnect, so one message would stop all readers behind it.
+//! [`Sections::scan`] finds the sections and checks their outer size. [`validate`] checks their content
+//! against the specification (part 3, section 3.2): the fields of the header and of the properties have the
+//! right types, the keys of maps are names, and nothing is nested deeper than
+//! [`MAX_NESTING`](crate::decode::MAX_NESTING) or claims more items than it has bytes. Some AMQP libraries
+//! abort their process on an invalid message, others fail to decode it again after every reconnect, so that a
+//! single message would stop all readers of a partition.
 //!
-//! [`keep_valid`] is for messages that somebody stored without that look.
+//! [`keep_valid`] is for messages that were stored without validation.
 
 use std::borrow::Cow;
 
@@ -17,7 +18,7 @@ use crate::encode;
 use crate::message::{Body, BodyKind, Section, Sections};
 use crate::value::Value;
 
-/// Whether a field may have this value.
+/// True if a field may have this value.
 type Accepts = fn(Value<'_>) -> bool;
 
 /// The fields of a header: durable, priority, ttl, first-acquirer, delivery-count.
@@ -47,7 +48,8 @@ fn timestamp(value: Value<'_>) -> bool {
     matches!(value, Value::Timestamp(_))
 }
 
-/// A string or a symbol. The specification says which of them; libraries mix them up and read both.
+/// A string or a symbol. The specification allows only one of them for each field; libraries mix them up and
+/// read both.
 fn text(value: Value<'_>) -> bool {
     value.text().is_some()
 }
@@ -56,12 +58,12 @@ fn id(value: Value<'_>) -> bool {
     matches!(value, Value::Ulong(_) | Value::Uuid(_) | Value::Binary(_) | Value::String(_))
 }
 
-/// Keys of annotations and of the footer.
+/// A key of annotations or of the footer.
 fn annotation_key(value: Value<'_>) -> bool {
     matches!(value, Value::Symbol(_) | Value::String(_) | Value::Ulong(_))
 }
 
-/// Finds the sections of a message, and looks at everything that stands in them. A body of bytes is not looked at.
+/// Finds the sections of a message, and checks everything in them. A body of bytes is not checked.
 pub fn validate(message: &[u8]) -> Result<Sections, Malformed> {
     let found = Sections::scan(message)?;
     for (section, validate) in around_the_body(&found) {
@@ -71,10 +73,10 @@ pub fn validate(message: &[u8]) -> Result<Sections, Malformed> {
     Ok(found)
 }
 
-/// A message that is valid, whatever `message` is, and what was wrong with that.
+/// Returns a valid message in place of `message`, and the error of `message`, if it was not valid.
 ///
-/// Sections that cannot be decoded are left out. A body that cannot be decoded becomes a body of bytes, as it was
-/// encoded; so does a message whose sections cannot be told apart.
+/// Sections that cannot be decoded are left out. A body that cannot be decoded becomes a data section with
+/// its encoding; so does a message whose sections cannot be told apart.
 pub fn keep_valid(message: &[u8]) -> (Cow<'_, [u8]>, Option<Malformed>) {
     let Err(malformed) = validate(message) else { return (Cow::Borrowed(message), None) };
     let Ok(found) = Sections::scan(message) else {
@@ -95,7 +97,7 @@ pub fn keep_valid(message: &[u8]) -> (Cow<'_, [u8]>, Option<Malformed>) {
     (Cow::Owned(kept), Some(malformed))
 }
 
-/// Looks into a section, which ends where the bytes do.
+/// Validates a section, which ends where the bytes do.
 type Validate = fn(&[u8], Section) -> Result<(), Malformed>;
 
 fn around_the_body(found: &Sections) -> impl Iterator<Item = (Section, Validate)> {

@@ -3,7 +3,7 @@
 use crate::code;
 use crate::decode::Reader;
 
-/// A value of a primitive type, or the bytes of any other.
+/// A value of a primitive type, or the encoding of any other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
     /// No value.
@@ -63,7 +63,7 @@ impl<'a> Value<'a> {
         Some((reader.value().ok()?, reader.value().ok()?))
     }
 
-    /// A whole number, however it is written.
+    /// The value of an integer of any width.
     pub fn integer(self) -> Option<i64> {
         match self {
             Self::Ubyte(value) => Some(value.into()),

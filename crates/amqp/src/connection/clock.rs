@@ -1,11 +1,11 @@
-//! What happens because time passes: heartbeats, and patience that ends.
+//! Heartbeats and timeouts.
 //!
-//! Time is how long ago an arbitrary start is, and comes as an argument. Whether bytes came or
-//! went is noted without looking at a clock; the next [`Connection::on_time`] gives it its time.
+//! Time is the duration since an arbitrary start, and is passed as an argument. Reads and writes are noted
+//! without a clock; the next [`Connection::on_time`] gives them their time.
 //!
-//! A peer is judged by what we could see of it. Bytes that have come count before anybody has looked into them;
-//! nothing counts against a peer that is not read from; and who has not looked for long, because the
-//! process was stopped or its runtime was blocked, looks again before it judges.
+//! A peer is judged only by what could be observed. Bytes that have come count before they are decoded; no
+//! timeout runs against a peer that is not read from; and if `on_time` is called late, because the process
+//! was suspended or its runtime was blocked, the peer gets some more time.
 
 use std::time::Duration;
 
@@ -14,44 +14,44 @@ use super::{Connection, Phase};
 use crate::frame::HEARTBEAT;
 use crate::performative::{Error, condition};
 
-/// A peer that wants to hear something more often than this is not served faster.
+/// The shortest interval of heartbeats, even if the peer asks for a shorter one.
 const SHORTEST_HEARTBEAT: Duration = Duration::from_millis(100);
 
-/// Whoever looks this much later than it wanted to may have missed what the peer did.
+/// If `on_time` is called this much after its deadline, input of the peer may have been missed.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Then the peer has at least this long, or all of its time if that is shorter.
+/// The peer then has at least this long, or all of its time if that is shorter.
 const TIME_AFTER_LATE: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 pub(super) struct Clock {
-    /// The time that was told last.
+    /// The time of the last `on_time`.
     pub(super) now: Duration,
-    /// Since when nothing is read, or was not until [`Self::resumed`].
+    /// The time since which reading is paused, or was until [`Self::resumed`].
     pub(super) paused_since: Option<Duration>,
-    /// How long nothing was read, in all pauses before.
+    /// The sum of all earlier pauses.
     pub(super) paused_for: Duration,
-    /// Reading has gone on since somebody last told the time.
+    /// Reading was resumed after the last `on_time`.
     pub(super) resumed: bool,
-    /// Nothing that was due before this counts as late: nobody looked.
+    /// No deadline before this counts as missed, because `on_time` was called late.
     pub(super) spared_until: Duration,
-    /// The peer's `open` has to be here by then.
+    /// The deadline for the peer's `open`.
     pub(super) open_by: Duration,
-    /// The peer's `close` has to be here by then.
+    /// The deadline for the peer's `close`.
     close_by: Option<Duration>,
-    /// When the last bytes came.
+    /// The time at which the last bytes came.
     heard_at: Duration,
-    /// A frame has come since.
+    /// A frame has come since then.
     pub(super) heard: bool,
-    /// How much of the input had come by then, and was not a whole frame.
+    /// The length of the input at the last `on_time`, which was not a whole frame.
     input: usize,
-    /// Nothing was read then, whatever came.
+    /// Nothing could be read at the last `on_time`, whatever came.
     unread: bool,
-    /// When bytes last went.
+    /// The time at which bytes were last written.
     written_at: Duration,
-    /// Since when bytes wait and none go.
+    /// The time since which output waits and none is written.
     stuck_since: Option<Duration>,
-    /// How often the peer wants to hear something.
+    /// The interval at which we have to send something.
     pub(super) heartbeat: Option<Duration>,
 }
 
@@ -60,12 +60,12 @@ impl Clock {
         Self { now, open_by: now + time_to_open, heard_at: now, written_at: now, ..Self::default() }
     }
 
-    /// The time without the pauses: it stands still while nothing is read.
+    /// The time without the pauses: it stands still while reading is paused.
     pub(super) fn reading_time(&self) -> Duration {
         self.paused_since.unwrap_or(self.now).saturating_sub(self.paused_for)
     }
 
-    /// Half of what the peer says is its patience.
+    /// Sets the heartbeat interval to half of the peer's idle timeout.
     pub(super) fn set_heartbeat(&mut self, idle_time_out: Option<u32>) {
         let patience = idle_time_out.filter(|&milliseconds| milliseconds > 0);
         self.heartbeat = patience
@@ -74,8 +74,8 @@ impl Clock {
 }
 
 impl Connection {
-    /// When [`Self::on_time`] has to be called at the latest; also, call it whenever bytes were read or
-    /// written.
+    /// The time at which [`Self::on_time`] has to be called at the latest. Also call it whenever bytes were
+    /// read or written.
     pub fn next_deadline(&self) -> Option<Duration> {
         let limits = &self.config.limits;
         let stuck = self.clock.stuck_since.map(|since| since + limits.time_to_read);
@@ -93,8 +93,7 @@ impl Connection {
         earliest(stuck, phase)
     }
 
-    /// Lets time pass. `now` never goes back. Says whether something came of it: an event, bytes to write,
-    /// or the end.
+    /// Advances the time. `now` never goes back. True if that led to an event, bytes to write, or the end.
     pub fn on_time(&mut self, now: Duration) -> bool {
         let before = (self.phase, self.events.len(), self.output.len());
         self.pass(now);
@@ -161,7 +160,7 @@ impl Connection {
         }
     }
 
-    /// Leaves the peer some time from now on, whatever it should have done by now.
+    /// Gives the peer some time from now on, whatever it has missed.
     fn give_time_after_late(&mut self, now: Duration) {
         let since = |patience: Duration| (now + TIME_AFTER_LATE.min(patience)).saturating_sub(patience);
         if let Some(silence) = self.silence() {
@@ -184,7 +183,7 @@ impl Connection {
         if let Some(every) = self.clock.heartbeat
             && now >= self.clock.written_at + every
         {
-            // Bytes that wait to be written will be heard as well.
+            // Output that waits to be written serves as a heartbeat as well.
             if !self.has_output() {
                 self.output.bytes().extend_from_slice(&HEARTBEAT);
             }
@@ -192,7 +191,7 @@ impl Connection {
         }
     }
 
-    /// How long the peer may be silent, unless nobody listens.
+    /// The time for which the peer may be silent; `None` while reading is paused.
     fn silence(&self) -> Option<Duration> {
         self.config.idle_time_out.filter(|_| !self.paused).map(|time| time * 2)
     }

@@ -1,4 +1,4 @@
-//! What a connection is told before it begins.
+//! The configuration of a connection.
 
 use std::time::Duration;
 
@@ -7,36 +7,36 @@ use crate::limits::Limits;
 use crate::performative::{Open, Secret};
 use crate::shared_limit::SharedLimit;
 
-/// The mechanisms that Event Hubs offers; all mean that authorisation comes later, on a link.
+/// The mechanisms that Event Hubs offers. With all but PLAIN, authorization comes later, on a link.
 pub const SERVICE_MECHANISMS: [&str; 4] = ["MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL"];
 
-/// What a server does about SASL.
+/// The SASL configuration of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSasl {
-    /// What it offers.
+    /// The mechanisms that it offers.
     pub mechanisms: Vec<String>,
-    /// Whether its owner decides ([`super::Event::Authenticate`]), or everyone is let in.
+    /// True if the owner decides ([`super::Event::Authenticate`]); otherwise every client is admitted.
     pub ask: bool,
-    /// Whether a client may leave it out.
+    /// True if a client may leave out SASL.
     pub optional: bool,
 }
 
 impl Default for ServerSasl {
-    /// As Event Hubs does it.
+    /// As Event Hubs does.
     fn default() -> Self {
         let mechanisms = SERVICE_MECHANISMS.map(str::to_owned).into();
         Self { mechanisms, ask: false, optional: true }
     }
 }
 
-/// How a client shows who it is.
+/// The SASL configuration of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientSasl {
-    /// It begins with AMQP.
+    /// No SASL: the client begins with AMQP.
     Skip,
-    /// It does not.
+    /// ANONYMOUS: no credentials.
     Anonymous,
-    /// By a name and a password.
+    /// PLAIN: a name and a password.
     Plain {
         /// The name.
         user: String,
@@ -45,28 +45,28 @@ pub enum ClientSasl {
     },
 }
 
-/// What both roles are told.
+/// The configuration of both roles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The name of this end.
+    /// The container id of this end.
     pub container_id: String,
-    /// The host that a client wants.
+    /// The host name that a client wants to reach.
     pub hostname: Option<String>,
-    /// What the peer is told to send something within. It is given up after twice that, as the
-    /// specification has it. Two minutes by default.
+    /// The idle timeout that the peer is told. The peer is considered dead after twice that without a frame,
+    /// as the specification recommends. Two minutes by default.
     pub idle_time_out: Option<Duration>,
-    /// Symbols for `open`.
+    /// An array of symbols for `open`.
     pub desired_capabilities: Option<Encoded>,
     /// A map for `open`.
     pub properties: Option<Encoded>,
-    /// What the peer may use up.
+    /// The limits of this connection.
     pub limits: Limits,
-    /// What this connection and others may have together.
+    /// The limits of this connection and others together.
     pub shared: SharedLimits,
 }
 
-/// What many connections may have together; no limit by default. A peer that wants more is refused just that, and
-/// keeps what it has.
+/// Limits of many connections together; no limits by default. Beyond them only the new session or link is
+/// refused, and existing ones stay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SharedLimits {
     /// Sessions, until both ends have ended them.
@@ -76,7 +76,7 @@ pub struct SharedLimits {
 }
 
 impl Config {
-    /// With this name and the defaults.
+    /// A configuration with this container id and the defaults.
     pub fn new(container_id: impl Into<String>) -> Self {
         Self {
             container_id: container_id.into(),

@@ -1,4 +1,4 @@
-//! From bytes to frames to whom they concern; and what a broken rule leads to.
+//! Splits bytes into frames, dispatches them, and handles protocol violations.
 
 use bytes::Buf;
 
@@ -10,17 +10,17 @@ use super::{Connection, Phase, Side};
 use crate::frame::{FrameHeader, TYPE_AMQP, TYPE_SASL};
 use crate::performative::{BadPerformative, Error, Performative, Sasl, Transfer, condition};
 
-/// What a look at the input led to.
+/// The result of decoding the next frame.
 pub(super) enum Step {
-    /// Something to know.
+    /// An event for the owner.
     Event(Event),
-    /// Nothing, and there may be more.
+    /// No event, and there may be more frames.
     Again,
-    /// Nothing, until more comes in.
+    /// No event until more input comes.
     Wait,
 }
 
-/// A rule that the peer broke, and what it loses by that.
+/// A protocol violation of the peer, with the connection, session or link that is ended because of it.
 #[derive(Debug)]
 pub(super) enum Violation {
     Connection(Error),
@@ -50,15 +50,15 @@ impl Violation {
     }
 }
 
-/// Boxed, so that what goes well, and often, does not carry the room for what does not.
+/// Boxed, so that the frequent success does not have the size of the rare error.
 pub(super) type Handled<T = ()> = Result<T, Box<Violation>>;
 
 impl Connection {
-    /// Looks at the next frame.
+    /// Decodes and handles the next frame.
     #[inline]
     pub(super) fn step(&mut self) -> Step {
         match self.phase {
-            // What was read ahead would be as much again as the pause keeps out.
+            // Deliveries that were decoded ahead would take as much memory again as the pause saves.
             Phase::Open if self.paused => Step::Wait,
             Phase::Open | Phase::Opening | Phase::Sasl | Phase::Closing => match self.frame() {
                 Ok(step) => step,
@@ -82,7 +82,7 @@ impl Connection {
         }
     }
 
-    /// Fewer bytes than a header. There is no need to wait for the rest of what cannot become one.
+    /// Handles fewer bytes than a header. If they cannot become one, the rest is not awaited.
     fn early_doubt(&mut self, after_sasl: bool) -> Step {
         let begun = self.input.len().min(4);
         if self.input[..begun] == b"AMQP"[..begun] {
@@ -98,7 +98,7 @@ impl Connection {
         let limits = &self.config.limits;
         let limit = match self.phase {
             Phase::Open | Phase::Closing => limits.frame,
-            // A client has chosen its server, and knows nothing of what that wants to say first.
+            // A client has chosen its server, and does not know the size of its first frames.
             _ if matches!(self.side, Side::Client(_)) => limits.frame,
             _ => limits.frame_before_open,
         };
@@ -176,7 +176,7 @@ impl Connection {
         }
     }
 
-    /// The session of a frame. `None` if it is over: Azure's Python SDK detaches links after the end of
+    /// The session of a frame. `None` if it has ended: Azure's Python SDK detaches links after the end of
     /// their session.
     #[inline]
     pub(super) fn session_on(&self, channel: u16, what: &'static str) -> Handled<Option<SessionId>> {
@@ -190,7 +190,7 @@ impl Connection {
         }
     }
 
-    /// Writes a frame that can be refused only for its size.
+    /// Writes a frame. If it is larger than the peer accepts, the connection fails.
     pub(super) fn write(&mut self, channel: u16, body: impl FnOnce(&mut Vec<u8>)) {
         if let Err(too_large) = self.output.frame(TYPE_AMQP, channel, self.peer_frame, body) {
             let description =
@@ -199,10 +199,10 @@ impl Connection {
         }
     }
 
-    /// An error that fits into any frame.
+    /// Shortens an error so that it fits into any frame.
     pub(super) fn clipped(&self, error: Option<Error>) -> Option<Error> {
         const ROOM: usize = 1024;
-        // Half of the smallest frame is left for what stands around it.
+        // Half of the smallest frame is left for the other fields.
         let room = if self.peer_frame as usize >= 2 * ROOM { ROOM } else { 256 };
         error.map(|mut error| {
             if let Some(text) = &mut error.description
@@ -224,7 +224,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection because the peer broke a rule.
+    /// Fails the connection because of a violation of the peer, or a timeout.
     pub(super) fn fail(&mut self, error: Error) {
         self.phase = match self.phase {
             Phase::Broken | Phase::Closed => return,
@@ -232,9 +232,9 @@ impl Connection {
                 self.write_close(Some(error.clone()));
                 Phase::Broken
             }
-            // It was said already.
+            // Our `close` is written already.
             Phase::Closing => Phase::Broken,
-            // Nothing has been agreed on: there is no way to say why, and nothing to wait for.
+            // The protocol is not agreed on: the reason cannot be sent, and there is nothing to wait for.
             Phase::Header { .. } | Phase::Sasl | Phase::Decision => Phase::Closed,
         };
         self.input.clear();
@@ -242,7 +242,7 @@ impl Connection {
         self.events.push_back(Event::Closed(Closed::Failed(error)));
     }
 
-    /// The transport is gone, or as good as gone.
+    /// Ends the connection because the transport is gone, or unresponsive.
     pub(super) fn lose(&mut self, why: String) {
         match self.phase {
             Phase::Broken | Phase::Closed => {}

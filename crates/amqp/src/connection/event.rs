@@ -1,4 +1,4 @@
-//! What a connection tells its owner, and what it answers.
+//! Events that a connection reports to its owner, and results of commands.
 
 use std::fmt;
 
@@ -7,134 +7,134 @@ use bytes::Bytes;
 use super::slots::{LinkId, SessionId};
 use crate::performative::{Attach, Error, Open, Outcome, SaslInit};
 
-/// Something that the peer did, or that came of time.
+/// An action of the peer, or a timeout.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// A client says who it is. The server's owner answers with
+    /// A client sent its SASL credentials. The server's owner answers with
     /// [`super::Connection::authenticated`]; nothing more is read until then.
     Authenticate(SaslInit),
-    /// The peer's `open`. From here on there can be sessions.
+    /// The peer sent `open`. From here on there can be sessions.
     Opened(Box<Open>),
-    /// A session began: the peer's, or one of ours was answered.
+    /// The peer began a session, or answered the `begin` of ours.
     Begun {
-        /// Which.
+        /// The session.
         session: SessionId,
-        /// Whether it is the peer's.
+        /// True if the peer began it.
         by_peer: bool,
     },
-    /// The peer wants a link: answer with [`super::Connection::accept`] or
+    /// The peer wants to attach a link: answer with [`super::Connection::accept`] or
     /// [`super::Connection::refuse`].
     AttachRequested {
-        /// The session that it is in.
+        /// The session of the link.
         session: SessionId,
-        /// What it is called from now on.
+        /// The id of the link from now on.
         link: LinkId,
-        /// What the peer wants.
+        /// The attach of the peer.
         attach: Box<Attach>,
     },
     /// The peer accepted a link of ours.
     Attached {
-        /// Which.
+        /// The link.
         link: LinkId,
-        /// What the peer says of it.
+        /// The attach of the peer.
         attach: Box<Attach>,
     },
-    /// The peer gave credit on a link that we send on, or took some back.
+    /// The peer changed the credit of a link that we send on.
     Credit {
-        /// Which.
+        /// The link.
         link: LinkId,
-        /// Whether the peer wants it used up now: send what there is, then say
-        /// [`super::Connection::drained`].
+        /// True if the peer drains its credit: send what there is, then call [`super::Connection::drained`].
         drain: bool,
     },
-    /// The peer has used up, or given back, the credit of a link of which
-    /// [`super::Connection::drain`] was asked.
+    /// The peer has used up, or returned, the credit of a link after [`super::Connection::drain`].
     Drained {
-        /// Which.
+        /// The link.
         link: LinkId,
     },
-    /// Deliveries of which the end has not come take more than before, by
-    /// [`Limits::incomplete_notice`](crate::limits::Limits::incomplete_notice):
+    /// Incoming deliveries whose end has not come take more memory than at the last event, by
+    /// [`Limits::incomplete_notice`](crate::limits::Limits::incomplete_notice). See
     /// [`super::Connection::buffered`].
     Unended,
-    /// A session takes messages again after [`Blocked::Window`] or [`Blocked::Unsettled`].
+    /// A session can send again after [`Blocked::Window`] or [`Blocked::Unsettled`].
     Window {
-        /// Which.
+        /// The session.
         session: SessionId,
     },
     /// There is room for output again after [`Blocked::Room`].
     Room,
-    /// A message has come.
+    /// A message was received.
     Delivery(Delivery),
-    /// The peer said what became of messages that we sent unsettled. They are forgotten.
+    /// The peer settled messages that we sent unsettled.
     Settled {
-        /// On which link.
+        /// The link.
         link: LinkId,
-        /// The first of them.
+        /// The first of the deliveries.
         first: u32,
         /// The last; none in between is left out.
         last: u32,
-        /// What became of them; `None` if the peer settled without saying.
+        /// Their outcome; `None` if the peer settled without one.
         outcome: Option<Outcome>,
     },
-    /// A link is over.
+    /// A link has ended.
     Detached {
-        /// Which.
+        /// The link.
         link: LinkId,
-        /// Why: from the peer, or from us if the peer broke a rule.
+        /// The reason: the peer's, or ours if the peer violated the protocol.
         error: Option<Error>,
     },
-    /// A session is over. Each of its links has had its own event before.
+    /// A session has ended. Each of its links has had its own event before, unless [`super::Connection::end`]
+    /// ended it.
     Ended {
-        /// Which.
+        /// The session.
         session: SessionId,
-        /// Why: from the peer, or from us if the peer broke a rule.
+        /// The reason: the peer's, or ours if the peer violated the protocol.
         error: Option<Error>,
     },
-    /// The connection is over, with all that was in it. There is no event after it.
+    /// The connection has ended, with all its sessions and links. This is the last event.
     Closed(Closed),
 }
 
-/// How a connection ended.
+/// The way in which a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Closed {
     /// The peer closed it.
     ByPeer(Option<Error>),
-    /// The peer agreed to our closing it, or was given its time to.
+    /// We closed it, and the peer agreed or did not answer in time.
     ByUs,
-    /// The peer broke a rule, as it has been told, or a server did not let us in.
+    /// The peer violated the protocol, and was told so; or a server refused our credentials.
     Failed(Error),
-    /// The transport ended before the protocol did, or the peer does not speak it.
+    /// The transport ended before the protocol did, or the peer does not speak AMQP.
     Lost(String),
 }
 
-/// How [`Closed::Lost`] ends if the peer began with TLS in place of AMQP.
+/// The end of the text of [`Closed::Lost`] if the peer began with TLS in place of AMQP.
 pub(super) const LOOKS_LIKE_TLS: &str = ", which looks like TLS";
 
 impl Closed {
-    /// Whether the peer began with TLS where plain AMQP was expected.
+    /// True if the peer began with TLS where plain AMQP was expected.
     pub fn peer_speaks_tls(&self) -> bool {
         matches!(self, Self::Lost(why) if why.ends_with(LOOKS_LIKE_TLS))
     }
 }
 
-/// A message as it came.
+/// A received message.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Delivery {
     /// The link that it came on.
     pub link: LinkId,
     /// Its number in the session, by which it is settled.
     pub id: u32,
-    /// What the payload is; 0 is a message as the specification has it.
+    /// The format of the payload; 0 is a message as specified.
     pub format: u32,
-    /// Whether it needs no settling.
+    /// True if it was sent settled, so that it need not be settled.
     pub settled: bool,
-    /// Its sections. A part of the input buffer if it came in one frame: who keeps it keeps that.
+    /// The encoded message. If it came in one frame it is a slice of the input buffer, which it keeps in
+    /// memory.
     pub payload: Bytes,
 }
 
 impl fmt::Debug for Delivery {
-    /// Without the payload: bodies and tokens are nobody else's business.
+    /// Without the payload, which may hold bodies and tokens.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Delivery")
@@ -147,27 +147,28 @@ impl fmt::Debug for Delivery {
     }
 }
 
-/// What became of a wish to send.
+/// The result of [`super::Connection::send`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a message that is not sent has to be sent later"]
 pub enum Sent {
-    /// It is on its way, under this number.
+    /// It was sent, or will be; this is its delivery number.
     Sent(u32),
-    /// Not now.
+    /// It cannot be sent now.
     Blocked(Blocked),
-    /// The link is not attached, or no longer.
+    /// The link is not attached, or not any more.
     Gone,
 }
 
-/// Why something cannot be sent now, and what will tell that it can.
+/// The reason why a message cannot be sent now, and the event that reports when it can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocked {
     /// The link has no credit: [`Event::Credit`].
     Credit,
-    /// The session's window is used up: [`Event::Window`].
+    /// The session's window is used up, the rest of an earlier message has to go first, or rests of other
+    /// sessions take too much memory: [`Event::Window`].
     Window,
-    /// The peer does not read: [`Event::Room`].
+    /// Too much output waits for the peer: [`Event::Room`].
     Room,
-    /// Too much is unsettled: [`Event::Window`], once something was settled.
+    /// Too many deliveries are unsettled: [`Event::Window`], once some were settled.
     Unsettled,
 }

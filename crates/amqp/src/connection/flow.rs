@@ -1,7 +1,7 @@
-//! Windows and credit, both ways.
+//! Flow control: windows of sessions and credit of links, in both directions.
 //!
-//! Numbers of frames and of deliveries go round after 2^32: they are compared by their distance, and a
-//! distance of more than half is one that the peer got wrong, which counts as none.
+//! Numbers of frames and of deliveries wrap around at 2^32. They are compared by their distance, and a
+//! distance of more than half is an error of the peer and counts as 0.
 
 use super::Connection;
 use super::dispatch::{Handled, Violation};
@@ -11,14 +11,14 @@ use super::session::{Handle, Session};
 use super::slots::{LinkId, SessionId};
 use crate::performative::{Flow, Role, condition};
 
-/// How far `later` is beyond `earlier`.
+/// The number of steps from `earlier` to `later`.
 fn distance(earlier: u32, later: u32) -> u32 {
     let distance = later.wrapping_sub(earlier);
     if distance > u32::MAX / 2 { 0 } else { distance }
 }
 
 impl Connection {
-    /// Lets the peer send this many more messages on a link, however many it was allowed before.
+    /// Allows the peer to send this many more messages on a link, however many it was allowed before.
     pub fn grant(&mut self, link: LinkId, credit: u32) {
         let Some(found) = self.links.get_mut(link) else { return };
         if found.role == Role::Receiver && found.state == LinkState::Attached {
@@ -28,7 +28,7 @@ impl Connection {
         }
     }
 
-    /// Asks the peer to use up the credit of a link now or to give it back: [`Event::Drained`].
+    /// Asks the peer to use up the credit of a link now or to return it: [`Event::Drained`].
     pub fn drain(&mut self, link: LinkId) {
         let Some(found) = self.links.get_mut(link) else { return };
         if found.role == Role::Receiver && found.state == LinkState::Attached {
@@ -37,7 +37,7 @@ impl Connection {
         }
     }
 
-    /// Gives back the credit of a link that the peer drains: there is nothing more to send now.
+    /// Returns the credit of a link that the peer drains: there is nothing more to send now.
     pub fn drained(&mut self, link: LinkId) {
         let Some(found) = self.links.get_mut(link) else { return };
         if found.role == Role::Sender && found.state == LinkState::Attached && found.draining {
@@ -63,7 +63,7 @@ impl Connection {
             None => None,
             Some(handle) => match session.handle(handle) {
                 Handle::Attached(link) => Some(link),
-                // What it says of the session counts.
+                // Its session fields are still valid.
                 Handle::Detached => None,
                 Handle::Unused => {
                     let description = format!("flow for handle {handle}, which has no link");
@@ -95,14 +95,14 @@ impl Connection {
         let event = match found.role {
             Role::Sender => {
                 if let Some(credit) = flow.link_credit {
-                    // A peer that has not seen our attach does not know where we began to count.
+                    // A peer that has not received our attach does not know the initial delivery count.
                     let seen = flow.delivery_count.unwrap_or(found.delivery_count);
                     found.credit = credit.saturating_sub(distance(seen, found.delivery_count));
                 }
                 found.draining = flow.drain == Some(true);
                 attached.then_some(Event::Credit { link, drain: found.draining })
             }
-            // Azure's Python SDK sends flows for links that it sends on; only an answer to drain counts.
+            // Azure's Python SDK sends flows for links that it sends on; only the answer to a drain is used.
             Role::Receiver if found.draining => {
                 let sent = flow.delivery_count.unwrap_or(found.delivery_count);
                 if distance(found.delivery_count, sent) >= found.credit || flow.link_credit == Some(0) {
@@ -122,7 +122,8 @@ impl Connection {
         event
     }
 
-    /// Tells whoever was refused because of the window, or of what is unsettled, that it may try again.
+    /// Notifies the owner that a session can send again, if it was refused because of the window, of
+    /// unsettled deliveries, or of memory.
     pub(super) fn tell_window(&mut self, session: SessionId) {
         #[cfg(test)]
         {
@@ -157,7 +158,7 @@ impl Connection {
         self.write(channel, |into| flow.write(into));
     }
 
-    /// The part of a flow that is about the session. It renews our window.
+    /// The session fields of a flow. Sending it renews our window.
     fn session_flow(&mut self, session: SessionId) -> Option<(u16, Flow)> {
         let window = self.config.limits.window;
         let found = self.sessions.get_mut(session)?;

@@ -1,7 +1,7 @@
-//! Protocol headers, SASL, `open` and `close`.
+//! The handshake and the end of a connection: protocol headers, SASL, `open` and `close`.
 //!
-//! A server waits for the client's header: a server that spoke first made every second connection of
-//! Azure's Python SDK fail.
+//! A server waits for the client's header: a server that wrote first made every second connection of Azure's
+//! Python SDK fail.
 
 use super::dispatch::{Handled, Step, Violation};
 use super::event::{Closed, Event, LOOKS_LIKE_TLS};
@@ -12,7 +12,7 @@ use crate::performative::{
 };
 
 impl Connection {
-    /// What a client says first.
+    /// Writes the first bytes of a client.
     pub(super) fn greet(&mut self) {
         match self.side {
             Side::Client(ClientSasl::Skip) => {
@@ -29,7 +29,7 @@ impl Connection {
         self.output.bytes().extend_from_slice(&protocol.header());
     }
 
-    /// The peer's header is complete.
+    /// Handles the peer's complete header.
     pub(super) fn on_header(&mut self, header: [u8; 8], after_sasl: bool) -> Step {
         self.clock.heard = true;
         let found = Protocol::of(header);
@@ -51,7 +51,7 @@ impl Connection {
             (Side::Client(_), Some(Protocol::Amqp)) if after_sasl => self.phase = Phase::Opening,
             (Side::Client(_), Some(Protocol::Sasl)) if !after_sasl => self.phase = Phase::Sasl,
             (side, _) => {
-                // The specification wants the header that would have been right, and the end.
+                // The specification demands the header that would have been right, and then the end.
                 if let Side::Server(sasl) = side {
                     let right = if sasl.optional || after_sasl { Protocol::Amqp } else { Protocol::Sasl };
                     self.header(right);
@@ -62,12 +62,12 @@ impl Connection {
         Step::Again
     }
 
-    /// The end, at once: such a peer has nothing to say that would be understood.
+    /// Ends the connection at once, because no further input of such a peer could be decoded.
     fn not_amqp(&mut self, header: [u8; 8]) -> Step {
         self.phase = Phase::Closed;
         self.input.clear();
         let guess = match header {
-            // A record with a handshake or an alert, of any version.
+            // A TLS record with a handshake or an alert, of any version.
             [0x16 | 0x15, 3, ..] => LOOKS_LIKE_TLS,
             [b'G', b'E', b'T', b' ', ..] | [b'P', b'O', b'S', b'T', ..] | [b'H', b'T', b'T', b'P', ..] => {
                 ", which looks like HTTP"
@@ -172,7 +172,7 @@ impl Connection {
         Event::Opened(open)
     }
 
-    /// Closes the connection, for a reason or without one. [`Event::Closed`] tells when the peer agreed.
+    /// Closes the connection, with or without a reason. [`Event::Closed`] reports that the peer agreed.
     pub fn close(&mut self, error: Option<Error>) {
         match self.phase {
             Phase::Closing | Phase::Broken | Phase::Closed => return,
@@ -180,7 +180,7 @@ impl Connection {
                 self.write_close(error);
                 self.phase = Phase::Closing;
             }
-            // There is nobody to agree yet.
+            // There is no peer yet that could agree.
             Phase::Opening => {
                 self.write_close(error);
                 self.phase = Phase::Broken;
@@ -211,7 +211,7 @@ impl Connection {
             self.write_open();
         }
         let error = self.clipped(error);
-        // It is small, and a peer that does not take it has no use for anything else.
+        // It is small, and a peer that does not accept it cannot use anything else.
         self.output.frame(TYPE_AMQP, 0, u32::MAX, |into| Close { error }.write(into)).ok();
     }
 }

@@ -1,4 +1,5 @@
-//! Counts what a connection keeps for its peer, and gives up deliveries that do not come to their end.
+//! Counts the memory that a connection uses for its peer, and detaches links whose deliveries do not end in
+//! time.
 //!
 //! ```text
 //! the peer ─ parts ─► incoming: until the last part comes, or nothing more for `time_to_finish`, or the last not
@@ -6,8 +7,8 @@
 //! the peer ◄─ parts ─ outgoing: until the peer lets the rest go, by its window and by reading
 //! ```
 //!
-//! Only the peer can end these deliveries. An owner with many connections looks here for who holds how much,
-//! and since when.
+//! Only the peer can end these deliveries. An owner of many connections can see here how much each of them
+//! holds, and since when.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,39 +18,39 @@ use super::event::Event;
 use super::slots::LinkId;
 use crate::performative::{Error, condition};
 
-/// Deliveries are looked through at most so many times within the time that they have.
+/// Incomplete deliveries are checked at most this many times within `time_to_finish`.
 const LOOKS: u32 = 16;
 
-/// A delivery of which parts come may take so many times as long as the next part may: a byte now and then is not
+/// A whole delivery may take this many times as long as its next part, so that a byte now and then is not
 /// enough.
 const TIMES_FOR_ALL: u32 = 10;
 
-/// What a connection keeps in memory for its peer.
+/// The memory that a connection uses for its peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Buffered {
-    /// All of it in bytes: input that is no whole frame yet, output, and deliveries that have not ended.
+    /// All bytes: undecoded input, output, and deliveries that have not ended.
     pub bytes: usize,
     /// The bytes of deliveries that have not ended, in either direction.
     pub unended: usize,
-    /// When the oldest of those began, in the connection's time.
+    /// The time at which the oldest of those began, in the connection's time.
     pub oldest: Option<Duration>,
 }
 
 /// The deliveries that have begun and not ended.
 #[derive(Default)]
 pub(super) struct Held {
-    /// The bytes of those that come in.
+    /// The bytes of incoming ones.
     pub(super) incoming_bytes: usize,
-    /// The bytes of those that go out.
+    /// The bytes of outgoing ones.
     pub(super) outgoing_bytes: usize,
-    /// The link whose delivery began although there was no memory left for it: larger than the output, in an open
-    /// window.
+    /// The link with a delivery that was begun although no memory was left for it, because it is larger than
+    /// the output buffer and its window was open. At most one link may.
     pub(super) beyond: Option<LinkId>,
-    /// How much of that the owner has been told of.
+    /// The part of `incoming_bytes` that the owner has been notified of.
     noticed: usize,
-    /// By when they began. A link has at most one.
+    /// By the time at which they began. A link has at most one.
     begun: BTreeSet<(Duration, LinkId)>,
-    /// None of them can be late before.
+    /// None of them can be late before this.
     look_at: Option<Duration>,
 }
 
@@ -61,14 +62,14 @@ impl Held {
 
     pub(super) fn end(&mut self, link: LinkId, began: Duration) {
         self.begun.remove(&(began, link));
-        // A link sends or receives, so this was the one.
+        // A link only sends or only receives, so this was its delivery.
         self.beyond = self.beyond.filter(|beyond| *beyond != link);
         if self.begun.is_empty() {
             self.look_at = None;
         }
     }
 
-    /// What the owner is to be told after more has come.
+    /// The event for the owner, if enough has come since the last one.
     pub(super) fn notice(&mut self, step: usize) -> Option<Event> {
         self.noticed = self.noticed.min(self.incoming_bytes);
         (self.incoming_bytes - self.noticed >= step).then(|| {
@@ -83,7 +84,7 @@ impl Held {
 }
 
 impl Connection {
-    /// What is kept for the peer, and since when.
+    /// The memory that is used for the peer, and since when.
     pub fn buffered(&self) -> Buffered {
         let unended = self.held.incoming_bytes + self.held.outgoing_bytes;
         Buffered {
@@ -93,7 +94,8 @@ impl Connection {
         }
     }
 
-    /// Detaches the links whose delivery has not ended, and of which nothing has come for too long.
+    /// Detaches links whose incoming delivery has not ended in time, or of which no part has come for too
+    /// long.
     pub(super) fn give_up_late_deliveries(&mut self, now: Duration) {
         if self.paused || self.held.look_at.is_none_or(|at| now < at) {
             return;
@@ -104,7 +106,7 @@ impl Connection {
             let Some(incoming) = self.links.get(*link).and_then(|link| link.incoming.as_ref()) else {
                 continue;
             };
-            // Nothing could come while nothing was read: deadlines move by that time, and by no more.
+            // Nothing could come while reading was paused, so deadlines move by exactly that time.
             let paused = now.saturating_sub(self.clock.reading_time());
             let for_all = patience * TIMES_FOR_ALL;
             let spared = self.clock.spared_until + patience;
@@ -123,7 +125,7 @@ impl Connection {
         self.held.look_at = next.map(|next| next.max(now + patience / LOOKS));
         for (link, delivery, why) in late {
             let description = format!("message {delivery} is incomplete and {why}; send it again");
-            // Clients attach again and send again after this one, which is what the description asks for.
+            // Clients attach again and resend after this condition, which is what the description asks for.
             self.fail_link(link, Error::new(condition::DETACH_FORCED, description));
         }
     }

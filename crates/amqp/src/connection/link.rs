@@ -6,8 +6,8 @@
 //!               └─answer without a terminus─► Refused ─ the peer's detach ─► (gone, answered)
 //! ```
 //!
-//! A link is refused as the service does it: an `attach` without source and target, then a `detach` with
-//! the reason. SDKs do not understand a bare `detach`.
+//! A link is refused as the service does: with an `attach` without source and target, and then a `detach`
+//! with the reason. SDKs do not understand a `detach` alone.
 
 use std::time::Duration;
 
@@ -30,27 +30,27 @@ pub(super) enum LinkState {
     Asked,
     Refused,
     Attached,
-    /// Our `detach` is out; whatever comes is passed over until the peer's does.
+    /// Our `detach` is written; everything is ignored until the peer's comes.
     Detaching {
-        /// The owner has been told already.
+        /// The owner has been notified already.
         told: bool,
     },
 }
 
-/// The part of a delivery that has come.
+/// An incoming delivery whose end has not come yet.
 pub(super) struct Incomplete {
     pub(super) id: u32,
     pub(super) format: u32,
     pub(super) settled: bool,
-    /// How much has come.
+    /// The number of bytes that have come.
     pub(super) size: u64,
-    /// What has come; nothing any more once that is too much.
+    /// The bytes that have come; empty once they are too many.
     pub(super) bytes: BytesMut,
-    /// When it began.
+    /// The time at which it began.
     pub(super) began: Duration,
-    /// The same by the time that stands still while nothing is read.
+    /// The same in reading time, which stands still while reading is paused.
     pub(super) began_reading: Duration,
-    /// When the last part came, by that time.
+    /// The reading time at which the last part came.
     pub(super) heard_at: Duration,
 }
 
@@ -58,30 +58,30 @@ pub(super) struct Link {
     pub(super) state: LinkState,
     pub(super) session: SessionId,
     pub(super) name: String,
-    /// Ours.
+    /// Our role.
     pub(super) role: Role,
     pub(super) handle: u32,
-    /// The peer's, once it is known.
+    /// The peer's handle, once it is known.
     pub(super) peer_handle: Option<u32>,
     pub(super) delivery_count: u32,
     pub(super) credit: u32,
-    /// As sender: the peer wants credit used up. As receiver: we do.
+    /// As sender: the peer drains its credit. As receiver: we drain ours.
     pub(super) draining: bool,
     pub(super) message_limit: u64,
-    /// How many messages came that have not been settled.
+    /// The number of received deliveries that have not been settled.
     pub(super) unsettled_in: usize,
     pub(super) incoming: Option<Incomplete>,
     pub(super) outgoing: Option<Unfinished>,
-    /// Its last message was refused because of rests of others.
+    /// The size of its last message, if it was refused because of rests of other messages.
     pub(super) refused: Option<Refused>,
-    /// Its place among the links of all connections.
+    /// Its permit in the limit on the links of all connections.
     _permit: Permit,
 }
 
 impl Connection {
-    /// Asks for a link. Name, role, modes, source, target and the rest are taken from `attach`; the handle
-    /// is chosen here. [`Event::Attached`] or [`Event::Detached`] follows. `None` if the session is gone
-    /// or the peer or our own limits allow no more links.
+    /// Attaches a link. Name, role, modes, source, target and the rest are taken from `attach`; the handle is
+    /// chosen here. [`Event::Attached`] or [`Event::Detached`] follows. `None` if the session is gone, or if
+    /// the peer, our limits, or the limits of all connections allow no more links.
     pub fn attach(&mut self, session: SessionId, mut attach: Attach) -> Option<LinkId> {
         let state = self.sessions.get(session)?.state;
         if state.is_ending() || self.links.len() >= self.config.limits.links {
@@ -97,8 +97,8 @@ impl Connection {
         Some(link)
     }
 
-    /// Accepts a link that the peer asked for, with [`Attach::answer`] or something like it. Name, handle
-    /// and role are set here. Grant credit, or look at it, right after.
+    /// Accepts a link that the peer asked for, with [`Attach::answer`] or something like it. Name, handle and
+    /// role are set here. Grant credit, or check it, right after.
     pub fn accept(&mut self, link: LinkId, mut answer: Attach) {
         let Some(found) = self.links.get_mut(link) else { return };
         if found.state != LinkState::Requested {
@@ -116,7 +116,7 @@ impl Connection {
         self.write(channel, |into| answer.write(into));
     }
 
-    /// Refuses a link that the peer asked for. It is gone for its owner at once.
+    /// Refuses a link that the peer asked for. The owner gets no further event for it.
     pub fn refuse(&mut self, link: LinkId, error: Error) {
         let Some(found) = self.links.get_mut(link) else { return };
         if found.state != LinkState::Requested {
@@ -128,12 +128,12 @@ impl Connection {
         self.forget_name(link);
     }
 
-    /// Detaches a link, for a reason or without one. [`Event::Detached`] tells when the peer agreed.
+    /// Detaches a link, with or without a reason. [`Event::Detached`] reports that the peer agreed.
     pub fn detach(&mut self, link: LinkId, error: Option<Error>) {
         self.start_detach(link, error, false);
     }
 
-    /// Detaches a link because the peer broke a rule.
+    /// Detaches a link because the peer violated the protocol, or was too slow.
     pub(super) fn fail_link(&mut self, link: LinkId, error: Error) {
         let Some(found) = self.links.get(link) else { return };
         if !matches!(found.state, LinkState::Detaching { .. }) {
@@ -159,7 +159,7 @@ impl Connection {
         self.forget_name(link);
     }
 
-    /// A link that waits for the peer's `detach` needs no name, and peers like to take their time.
+    /// Frees the name of a link that only waits for the peer's `detach`, because some peers take their time.
     fn forget_name(&mut self, link: LinkId) {
         if let Some(found) = self.links.get_mut(link)
             && found.peer_handle.is_some()
@@ -184,7 +184,7 @@ impl Connection {
             return Err(Violation::of_session(session, condition::HANDLE_IN_USE, description));
         }
         let role = attach.role.other();
-        // Names repeat, so only an answer is looked up by its name.
+        // Names may repeat, so only an answer is looked up by its name.
         let asked = found.handles_out.iter().flatten().copied().find(|&id| {
             self.links.get(id).is_some_and(|link| {
                 link.peer_handle.is_none() && link.role == role && link.name == attach.name
@@ -233,7 +233,7 @@ impl Connection {
         let Some(found) = self.sessions.get(session) else { return Ok(None) };
         let link = match found.handle(handle) {
             Handle::Attached(link) => link,
-            // Twice is once too often, and harmless.
+            // A second detach is wrong, but harmless.
             Handle::Detached => return Ok(None),
             Handle::Unused if found.state.is_ending() => return Ok(None),
             Handle::Unused => {
@@ -307,7 +307,7 @@ impl Connection {
         }
     }
 
-    /// What our own `attach` says that matters later.
+    /// Stores the values of our own `attach`.
     fn set_our_side(&mut self, link: LinkId, attach: &Attach) {
         let most = self.config.limits.message;
         let Some(found) = self.links.get_mut(link) else { return };
@@ -321,7 +321,7 @@ impl Connection {
         }
     }
 
-    /// What the peer's `attach` says that matters later.
+    /// Stores the values of the peer's `attach`.
     fn set_peer_side(&mut self, link: LinkId, attach: &Attach) {
         let Some(found) = self.links.get_mut(link) else { return };
         if found.role == Role::Receiver {
@@ -329,7 +329,7 @@ impl Connection {
         }
     }
 
-    /// The wanted handle if it is free, since that is what most peers expect; or the first that is.
+    /// The wanted handle if it is free, because most peers expect that; otherwise the first free one.
     fn free_handle(&self, session: SessionId, wanted: Option<u32>) -> Option<u32> {
         let found = self.sessions.get(session)?;
         let most = found.peer_handle_max.min(self.config.limits.handle_max);
@@ -344,9 +344,9 @@ impl Connection {
         self.sessions.get(link.session).map(|session| session.channel)
     }
 
-    /// Tells the owner of every link of a session that it is over.
+    /// Reports the end of every link of a session to the owner.
     pub(super) fn detach_all(&mut self, session: SessionId, error: Option<&Error>) {
-        // There may be many of them, and the peer chose how much it says.
+        // There may be many events, and the peer chose the length of the error.
         let error = self.clipped(error.cloned());
         for link in self.links_of(session) {
             let told =

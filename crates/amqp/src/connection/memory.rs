@@ -1,33 +1,33 @@
-//! Decides whether there is memory for the rest that a large message may leave when the peer's window or the output ends
-//! before it does.
+//! Decides whether there is memory for the rest of a large outgoing message, which has to be kept if the
+//! peer's window or the output buffer ends before the message does.
 
 use super::held::Held;
 use super::output::{Fit, Output};
 use crate::performative::MAX_TRANSFER_HEAD;
 
-/// The size of a message that was refused because of the memory that rests of others take.
+/// The size of a message that was refused because rests of other messages take too much memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refused {
     pub(super) bytes: usize,
-    /// In so many frames.
+    /// The number of frames that it needs.
     pub(super) frames: usize,
 }
 
-/// Whether there is memory for the rest that a message may leave.
+/// The result of [`Refused::memory`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Memory {
-    /// There is.
+    /// There is memory.
     Free,
-    /// There is none, but the message leaves nothing, or is the one that may.
+    /// There is none, but the message leaves no rest, or is the only one that may.
     Beyond,
     /// It has to wait until there is room in the output.
     NeedsRoom,
-    /// It has to wait until rests of others have gone.
+    /// It has to wait until rests of other messages are written.
     NeedsOthers,
 }
 
 impl Refused {
-    /// Whether there is memory for one of this size, in a session with this window.
+    /// Checks the memory for a message of this size, in a session with this window.
     pub(super) fn memory(self, held: &Held, output: &Output, peer_window: u32, incomplete: usize) -> Memory {
         let taken = held.outgoing_bytes;
         if taken == 0 || taken.saturating_add(self.bytes) <= incomplete {
@@ -39,7 +39,8 @@ impl Refused {
         match output.fit(self.bytes + self.frames * MAX_TRANSFER_HEAD) {
             Fit::Now => Memory::Beyond,
             Fit::Later => Memory::NeedsRoom,
-            // The output takes it bit by bit. The peer may close its window midway, so only one may begin.
+            // The output takes it bit by bit. The peer may close its window midway, so only one such message
+            // may begin.
             Fit::Never if held.beyond.is_none() => Memory::Beyond,
             Fit::Never => Memory::NeedsOthers,
         }

@@ -1,38 +1,39 @@
-//! One connection with its sessions and links, as a state machine without I/O, for both roles.
+//! A connection with its sessions and links, as a state machine without I/O, for clients and servers.
 //!
 //! ```text
 //! Header ─► Sasl ─► Decision ─► Header ─► Opening ─► Open ─► Closing ─► Closed
-//!    └─ a peer without SASL ─────────────────┘         │        (ours is out)
-//!                        a rule is broken, anywhere ───┴─► Broken ─► Closed
+//!    └─ a peer without SASL ─────────────────┘         │        (our close is out)
+//!                protocol violation, in any state ───┴─► Broken ─► Closed
 //! ```
 //!
-//! The owner moves bytes and time in and out, takes events, and gives commands:
+//! The owner moves bytes and time in and out, polls for events, and gives commands:
 //!
 //! ```text
 //!  socket ─► input() ─► next_event() ─► owner ─► accept, grant, send, settle … ─► output() ─► socket
 //!                                         on_time(now) at next_deadline()
 //! ```
 //!
-//! * Input is read when an event is asked for, and no further: there is no queue of deliveries. A message
-//!   that came in one frame is a part of the input buffer.
-//! * Whatever breaks a rule is answered by `detach`, `end` or `close` with the reason, and told to the
-//!   owner. Commands for what is gone do nothing: the peer was faster.
-//! * Output waits in one buffer. When a peer does not read, [`Connection::send`] says so
-//!   ([`Blocked::Room`]), later [`Event::Room`] says that it goes on; far beyond that, nothing is read
+//! * Input is decoded when an event is polled, and no further: there is no queue of deliveries. A message of
+//!   one frame is a slice of the input buffer.
+//! * A protocol violation is answered with `detach`, `end` or `close` and the reason, and reported to the
+//!   owner. Commands for a link or session that is gone do nothing, because the peer may have ended it first.
+//! * Output waits in one buffer. When a peer does not read, [`Connection::send`] returns [`Blocked::Room`],
+//!   and [`Event::Room`] reports that there is room again; far beyond that, nothing is read
 //!   ([`Connection::wants_input`]).
 //!
 //! | file | owns |
 //! |---|---|
 //! | `handshake.rs` | protocol headers, SASL, `open` and `close` |
-//! | `dispatch.rs` | from bytes to frames to whom they concern; what a broken rule leads to |
+//! | `dispatch.rs` | splits bytes into frames and dispatches them; handles protocol violations |
 //! | `session.rs`, `link.rs` | `begin` and `end`, `attach` and `detach` |
-//! | `refusing.rs` | sessions and links for which all connections together have no place |
-//! | `flow.rs` | windows and credit, both ways |
-//! | `sending.rs`, `receiving.rs` | messages, and what becomes of them |
-//! | `memory.rs` | whether there is memory for the rest of a message |
-//! | `held.rs` | deliveries that have begun and not ended: how much, and for how long |
-//! | `clock.rs` | heartbeats and patience |
-//! | `output.rs` | bytes on their way, and when they are too many |
+//! | `refusing.rs` | refuses sessions and links beyond the limits of all connections together |
+//! | `flow.rs` | windows and credit, in both directions |
+//! | `sending.rs` | outbound (to the peer): messages, and their outcomes |
+//! | `receiving.rs` | inbound (from the peer): messages, and their outcomes |
+//! | `memory.rs` | decides whether there is memory for the rest of a large outgoing message |
+//! | `held.rs` | incomplete deliveries: their size and age |
+//! | `clock.rs` | heartbeats and timeouts |
+//! | `output.rs` | the output buffer, and its high and low mark |
 
 mod clock;
 mod config;
@@ -72,28 +73,29 @@ use output::Output;
 use session::{Channel, Session};
 use slots::{Slots, Table};
 
-/// Where a connection stands.
+/// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The peer's protocol header comes next; the second one after SASL.
+    /// The peer's protocol header is expected; after SASL, the second one.
     Header { after_sasl: bool },
-    /// A frame of the SASL layer comes next.
+    /// A frame of the SASL layer is expected.
     Sasl,
-    /// The owner decides whether to let the client in.
+    /// The owner decides whether to admit the client.
     Decision,
-    /// The peer's `open` comes next.
+    /// The peer's `open` is expected.
     Opening,
-    /// Everything goes.
+    /// The connection is open.
     Open,
-    /// Our `close` is out, the peer's comes next; everything else is passed over.
+    /// Our `close` is written, and the peer's is expected; everything else is ignored.
     Closing,
-    /// A rule was broken. The peer has been told, and nothing that it says matters any more.
+    /// The connection failed, or was closed before it was open. The peer has been told, and its input is
+    /// discarded.
     Broken,
-    /// Nothing comes and nothing is added.
+    /// The connection is over.
     Closed,
 }
 
-/// Which side of the handshake this is.
+/// The side of the handshake.
 #[derive(Debug)]
 enum Side {
     Server(ServerSasl),
@@ -111,39 +113,39 @@ pub struct Connection {
     events: VecDeque<Event>,
     sessions: Slots<Session>,
     links: Slots<Link>,
-    /// By the peer's numbers.
+    /// Sessions by the peer's channels.
     channels_in: Table<Channel>,
-    /// By ours.
+    /// Sessions by our channels.
     channels_out: Table<SessionId>,
-    /// Our `open` is out.
+    /// Our `open` is written.
     open_sent: bool,
     /// The largest frame that the peer takes.
     peer_frame: u32,
-    /// The largest frame with a message that is written.
+    /// The largest transfer frame that is written.
     transfer_frame: usize,
     peer_channel_max: u16,
-    /// Sessions with deliveries whose acceptance has not been written yet.
+    /// Sessions with accepted deliveries whose disposition has not been written yet.
     accepting: Vec<SessionId>,
-    /// Sessions with a delivery of which the rest has a window and waits for room in the output.
+    /// Sessions with a window whose unfinished delivery waits for room in the output.
     waiting_for_room: VecDeque<SessionId>,
-    /// Sessions that were refused because too much of other deliveries could not be written yet.
+    /// Sessions that were refused because the unwritten rests of other deliveries take too much memory.
     waiting_for_others: BTreeSet<SessionId>,
     /// Deliveries that have begun and not ended.
     held: Held,
-    /// Nothing more is to be read for now.
+    /// The owner has paused the reading.
     paused: bool,
-    /// How many sessions were looked at to go on with a delivery.
+    /// The number of sessions that were visited to continue a delivery.
     #[cfg(test)]
     looked_at: usize,
 }
 
 impl Connection {
-    /// The server's side. It says nothing before the client does.
+    /// The server's side. It writes nothing before the client does.
     pub fn server(config: Config, sasl: ServerSasl, now: Duration) -> Self {
         Self::new(Side::Server(sasl), config, now)
     }
 
-    /// The client's side. It speaks first.
+    /// The client's side. It writes first.
     pub fn client(config: Config, sasl: ClientSasl, now: Duration) -> Self {
         let mut connection = Self::new(Side::Client(sasl), config, now);
         connection.greet();
@@ -177,14 +179,15 @@ impl Connection {
         }
     }
 
-    /// Where bytes from the peer are appended. Only ever append.
+    /// The buffer to which bytes from the peer are appended. Do nothing else with it.
     pub fn input(&mut self) -> &mut BytesMut {
         &mut self.input
     }
 
-    /// Whether more should be read from the peer. Not before all events have been taken, not while a
-    /// server decides whom to let in, not from one that lets too much wait that it asked for, and not while
-    /// the owner has paused it.
+    /// True if more should be read from the peer. It is false while a server decides whether to admit the
+    /// client; and, unless the connection is closing, while two frames of input wait to be decoded, while too
+    /// much output waits for the peer ([`Limits::output_when_deaf`]), and while the owner has paused the
+    /// reading.
     pub fn wants_input(&self) -> bool {
         let deaf = self.output.len() >= self.config.limits.output_when_deaf;
         match self.phase {
@@ -194,8 +197,8 @@ impl Connection {
         }
     }
 
-    /// The next thing to know, from what has come in so far. An event may be followed by more at once:
-    /// ask until there is none.
+    /// The next event, decoded from the input so far. Poll until there is none, because one event may be
+    /// followed by more at once.
     #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
         loop {
@@ -211,59 +214,59 @@ impl Connection {
         }
     }
 
-    /// The transport ended. Take all events before, and then once more.
+    /// Reports the end of the transport. Take all events before, and poll once more after it.
     pub fn on_lost(&mut self, why: impl Into<String>) {
         self.lose(why.into());
     }
 
-    /// Bytes for the peer; say with [`Self::wrote`] how many it took.
+    /// Bytes for the peer; report with [`Self::wrote`] how many were written.
     pub fn output(&mut self) -> &[u8] {
         self.write_acceptances();
         self.output.pending()
     }
 
-    /// How many bytes wait, leaving out what can still be put together with more.
+    /// The number of bytes that wait, without dispositions that can still be merged.
     pub fn output_length(&self) -> usize {
         self.output.len()
     }
 
-    /// Whether there is something to write.
+    /// True if there is something to write.
     pub fn has_output(&self) -> bool {
         self.output.len() > 0 || !self.accepting.is_empty()
     }
 
-    /// The transport took the first `count` bytes of [`Self::output`].
+    /// Reports that the transport took the first `count` bytes of [`Self::output`].
     pub fn wrote(&mut self, count: usize) {
         let resumed = self.output.wrote(count);
         self.continue_in_room();
-        // After the end there is nothing left to send.
+        // Nothing is sent after the end.
         if resumed && self.phase == Phase::Open {
             self.events.push_back(Event::Room);
         }
     }
 
-    /// Whether so much waits for the peer that nothing should be sent. [`Event::Room`] tells when that
-    /// changes, but only after a [`Sent::Blocked`].
+    /// True if so much output waits that nothing should be sent. [`Event::Room`] reports the change, but only
+    /// after a [`Sent::Blocked`].
     pub fn is_congested(&mut self) -> bool {
         self.output.is_congested()
     }
 
-    /// Whether there can be sessions.
+    /// True if sessions can be begun.
     pub fn is_open(&self) -> bool {
         self.phase == Phase::Open
     }
 
-    /// Whether it is over and everything is written: the transport can be closed.
+    /// True if the connection is over and everything is written: the transport can be closed.
     pub fn is_finished(&self) -> bool {
         self.phase == Phase::Closed && self.output.len() == 0
     }
 
-    /// How many more messages a link may carry now.
+    /// The number of messages that a link may still carry.
     pub fn credit(&self, link: LinkId) -> u32 {
         self.links.get(link).map_or(0, |link| link.credit)
     }
 
-    /// What we do on a link.
+    /// Our role on a link.
     pub fn role(&self, link: LinkId) -> Option<Role> {
         self.links.get(link).map(|link| link.role)
     }
@@ -273,20 +276,20 @@ impl Connection {
         self.links.get(link).map(|link| link.session)
     }
 
-    /// How many links there are.
+    /// The number of links.
     pub fn links(&self) -> usize {
         self.links.len()
     }
 
-    /// Other limits from now on: for a peer that has shown who it is, or whose time is over. What it has
-    /// been told of them should stay as it was: `frame`, `channel_max`, `handle_max` and `window`. Links
-    /// that are attached keep the size of their messages.
+    /// Replaces the limits, for a peer that has authenticated, or whose authentication has expired. Those
+    /// that the peer was told should stay the same: `frame`, `channel_max`, `handle_max` and `window`. Links
+    /// that are attached keep their message size.
     pub fn set_limits(&mut self, limits: Limits) {
         self.output.set_high(limits.output);
         self.config.limits = limits;
     }
 
-    /// Stops reading from the peer, or goes on. Meanwhile it is not held against the peer that nothing comes.
+    /// Pauses or resumes reading from the peer. No timeouts for missing input run while it is paused.
     pub fn pause_reading(&mut self, paused: bool) {
         self.clock.resumed |= self.paused && !paused;
         self.paused = paused;
@@ -295,7 +298,7 @@ impl Connection {
         }
     }
 
-    /// Gives back memory that is kept for the next bytes. For a connection that has been quiet.
+    /// Releases buffers that are kept for the next bytes. For a connection that is idle.
     pub fn release_memory(&mut self) {
         if self.input.is_empty() {
             self.input = BytesMut::new();
@@ -303,7 +306,7 @@ impl Connection {
         self.output.release();
     }
 
-    /// How it was told to be.
+    /// The configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }

@@ -1,4 +1,4 @@
-//! Bytes on their way to the peer.
+//! The buffer of output bytes, with a high and a low mark.
 //!
 //! ```text
 //! 0        written      length          low      high
@@ -8,7 +8,7 @@
 
 use crate::frame;
 
-/// What an output buffer keeps of its memory when it is empty.
+/// The capacity that an empty output buffer keeps after a large one was shrunk.
 const KEPT: usize = 128 * 1024;
 
 #[derive(Default)]
@@ -17,23 +17,23 @@ pub(super) struct Output {
     written: usize,
     high: usize,
     congested: bool,
-    /// Somebody was refused, and waits to be told.
+    /// A message was refused, and [`wrote`](Self::wrote) has to report when there is room.
     pub(super) wanted: bool,
-    /// The peer has read something since somebody last looked.
+    /// Bytes were written since this was last reset.
     pub(super) progressed: bool,
 }
 
-/// A frame that its receiver would not take.
+/// A frame that is larger than the peer accepts.
 #[derive(Debug)]
 pub(super) struct TooLarge(pub(super) u32);
 
-/// Whether something fits into the output.
+/// The result of [`Output::fit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
     Now,
     /// Once the peer has read enough.
     Later,
-    /// It is larger than all of it.
+    /// They are more than the high mark.
     Never,
 }
 
@@ -42,7 +42,7 @@ impl Output {
         Self { high, ..Self::default() }
     }
 
-    /// So much may wait from now on.
+    /// Sets the high mark.
     pub(super) fn set_high(&mut self, high: usize) {
         self.high = high;
     }
@@ -57,14 +57,14 @@ impl Output {
         self.bytes.len() - self.written
     }
 
-    /// Whether nothing should be added that can wait.
+    /// True if nothing should be added that can wait.
     #[inline]
     pub(super) fn is_congested(&mut self) -> bool {
         self.congested |= self.len() >= self.high;
         self.congested
     }
 
-    /// Whether so many bytes can be added before nothing more should be.
+    /// Tells whether this many bytes can be added below the high mark.
     pub(super) fn fit(&self, bytes: usize) -> Fit {
         match bytes {
             _ if self.len().saturating_add(bytes) <= self.high => Fit::Now,
@@ -73,7 +73,7 @@ impl Output {
         }
     }
 
-    /// Where to write.
+    /// The buffer to append to.
     #[inline]
     pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
@@ -97,7 +97,8 @@ impl Output {
         Ok(())
     }
 
-    /// The peer took the first `count` bytes. Says whether whoever was refused may try again.
+    /// Removes the first `count` bytes, which were written. True if messages that were refused can be sent
+    /// again.
     pub(super) fn wrote(&mut self, count: usize) -> bool {
         self.progressed |= count > 0;
         self.written = (self.written + count).min(self.bytes.len());
@@ -108,7 +109,8 @@ impl Output {
                 self.bytes.shrink_to(KEPT);
             }
         } else if self.written >= self.high {
-            // More than enough to be worth the move; what is moved is bounded by what may wait.
+            // Enough bytes were written to be worth the move, and the moved bytes are bounded by the limit of
+            // waiting output.
             self.bytes.drain(..self.written);
             self.written = 0;
         }
@@ -118,14 +120,14 @@ impl Output {
         !self.congested && std::mem::take(&mut self.wanted)
     }
 
-    /// Keeps no memory while there is nothing to write.
+    /// Releases the memory while there is nothing to write.
     pub(super) fn release(&mut self) {
         if self.bytes.is_empty() {
             self.bytes = Vec::new();
         }
     }
 
-    /// Nobody will read it any more.
+    /// Drops the output, because nobody will read it any more.
     pub(super) fn discard(&mut self) {
         self.bytes = Vec::new();
         self.written = 0;

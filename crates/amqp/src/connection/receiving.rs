@@ -1,10 +1,10 @@
-//! Messages that come in, and what is said of them.
+//! Inbound (from the peer): receives messages, and settles them.
 //!
-//! A message in one frame goes to the owner as the part of the input that it is. The frames of a larger
-//! one are put together, up to the size that the link allows. Of a delivery that grows beyond it nothing is
-//! kept, and in the end it is rejected as the service does it; one that grows without an end, or needs no
-//! answer, costs its link. Credit that is overdrawn is forgiven, since
-//! Azure's Python SDK does not look at it; what bounds a peer is that nothing is read ahead of the owner.
+//! A message of one frame is passed to the owner as a slice of the input buffer. The frames of a larger one
+//! are assembled, up to the size that the link allows. A delivery that grows beyond it is not kept, and is
+//! rejected at its end, as the service does. The link is detached if such a delivery was sent settled, has
+//! far more than the allowed size, or came in one frame. Overdrawn credit is tolerated, because Azure's
+//! Python SDK ignores credit; a peer is limited because nothing is read ahead of the owner.
 
 use bytes::{Bytes, BytesMut};
 
@@ -17,7 +17,7 @@ use super::session::Handle;
 use super::slots::{LinkId, SessionId};
 use crate::performative::{Disposition, Error, Outcome, Role, Transfer, condition};
 
-/// A delivery so many times larger than its link allows is not waited for any more.
+/// A delivery that is this many times larger than its link allows is not read to its end.
 const MOST_TIMES_TOO_LARGE: u64 = 16;
 
 impl Connection {
@@ -67,7 +67,7 @@ impl Connection {
         self.deliver(link_id, delivery, format, settled, payload).map(Some)
     }
 
-    /// A frame of a delivery that has several.
+    /// Handles one frame of a delivery that has several.
     fn on_part(&mut self, id: LinkId, transfer: Transfer<'_>, payload: Bytes) -> Handled<Option<Event>> {
         let limit = self.config.limits.incomplete;
         let (now, reading) = (self.clock.now, self.clock.reading_time());
@@ -100,7 +100,7 @@ impl Connection {
             self.held.end(id, incoming.began);
             link.incoming = None;
             link.delivery_count = link.delivery_count.wrapping_add(1);
-            // The owner does not hear of it, so the credit that it took is given back here.
+            // The owner gets no event, so the credit that the delivery used is granted again here.
             let credit = link.credit;
             self.grant(id, credit);
             return Ok(None);
@@ -127,7 +127,7 @@ impl Connection {
         self.deliver(id, delivery, format, settled, bytes.freeze()).map(Some)
     }
 
-    /// A frame of a delivery that has become too large.
+    /// Handles one frame of a delivery that is too large.
     #[cold]
     fn on_part_of_too_much(&mut self, id: LinkId, more: bool) -> Handled<Option<Event>> {
         let Some(link) = self.links.get_mut(id) else { return Ok(None) };
@@ -151,7 +151,7 @@ impl Connection {
         }
         let error = Error::new(condition::MESSAGE_SIZE_EXCEEDED, says_too_large(delivery, size, limit));
         self.settle(id, delivery, delivery, &Outcome::rejected(error));
-        // The owner does not hear of it, so the credit that it took is given back here.
+        // The owner gets no event, so the credit that the delivery used is granted again here.
         self.grant(id, credit);
         Ok(None)
     }
@@ -185,8 +185,8 @@ impl Connection {
         Ok(Event::Delivery(Delivery { link: id, id: delivery, format, settled, payload }))
     }
 
-    /// Says what became of deliveries, of which none in between is left out, and settles them. Those that
-    /// are accepted one after the other are put together in one frame.
+    /// Settles all deliveries from `first` to `last` with an outcome. Consecutive accepted deliveries are
+    /// merged into one frame.
     pub fn settle(&mut self, link: LinkId, first: u32, last: u32, outcome: &Outcome) {
         let Some(found) = self.links.get_mut(link) else { return };
         let id = found.session;
@@ -222,7 +222,7 @@ impl Connection {
         self.write(channel, |into| disposition.write(into));
     }
 
-    /// Writes what has been accepted in a session.
+    /// Writes the pending disposition of accepted deliveries of a session.
     pub(super) fn write_acceptance(&mut self, session: SessionId) {
         let Some(found) = self.sessions.get_mut(session) else { return };
         if let Some(accepted) = found.accepted.take() {
@@ -230,7 +230,7 @@ impl Connection {
         }
     }
 
-    /// Writes what has been accepted anywhere.
+    /// Writes the pending dispositions of all sessions.
     #[inline]
     pub(super) fn write_acceptances(&mut self) {
         while let Some(session) = self.accepting.pop() {
@@ -249,7 +249,7 @@ fn too_large(link: LinkId, delivery: u32, size: u64, limit: u64) -> Box<Violatio
     Violation::of_link(link, condition::MESSAGE_SIZE_EXCEEDED, says_too_large(delivery, size, limit))
 }
 
-/// The words of the service.
+/// The text of the service.
 fn says_too_large(delivery: u32, size: u64, limit: u64) -> String {
     format!(
         "The received message (delivery-id:{delivery}, size:{size} bytes) exceeds the limit ({limit} bytes) \

@@ -1,7 +1,8 @@
-//! Refuses sessions and links for which all connections together have no place.
+//! Refuses sessions and links that exceed the limits of all connections together.
 //!
-//! The peer hears an answer and the end in one go, and nothing is kept of what it asked for: what it says there until it
-//! has heard is passed over, as after any other end. Its other sessions and links go on.
+//! The peer gets an answer and the end at once, and nothing of the request is kept. Frames that it sends
+//! there before it has received the end are ignored, as after any other end. Its other sessions and links go
+//! on.
 
 use super::Connection;
 use super::session::{Channel, Handle};
@@ -18,7 +19,7 @@ fn full(limit: &SharedLimit, what: &str) -> Error {
 }
 
 impl Connection {
-    /// Answers the peer's `begin` on our channel, and ends it.
+    /// Answers the peer's `begin` on our channel, and ends the session.
     pub(super) fn refuse_begin(&mut self, channel: u16, peer_channel: u16) {
         let limits = &self.config.limits;
         let begin = Begin {
@@ -35,7 +36,7 @@ impl Connection {
         self.channels_in.forget_many(|channel| channel == Channel::Ended);
     }
 
-    /// Answers the peer's `attach` with our handle, without a terminus, and detaches it.
+    /// Answers the peer's `attach` with our handle, without a terminus, and detaches the link.
     pub(super) fn refuse_attach(&mut self, session: SessionId, handle: u32, attach: &Attach) {
         let Some(found) = self.sessions.get_mut(session) else { return };
         let (channel, index) = (found.channel, attach.handle as usize);

@@ -1,10 +1,10 @@
-//! Messages that go out, and what becomes of them.
+//! Outbound (to the peer): sends messages, and handles their outcomes.
 //!
-//! A message that fits into a frame is copied once, into the output, behind a head that is made on the
-//! stack. A larger one becomes several frames; if the peer's window ends in between, or so much waits in the
-//! output that nothing more is to be sent, the rest is kept and follows later. A session has at most one such
-//! rest, and nothing overtakes it. So the output never holds a whole large message, and two ends that send each
-//! other large messages go on reading.
+//! A message that fits into a frame is copied once, into the output, after a head that is built on the stack.
+//! A larger one becomes several frames; if the peer's window ends in between, or the output reaches its high
+//! mark, the rest is kept and follows later. A session has at most one such rest, and nothing overtakes it.
+//! So the output never holds a whole large message, and two ends that send each other large messages go on
+//! reading.
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ use super::session::Session;
 use super::slots::{LinkId, SessionId};
 use crate::performative::{Disposition, MAX_TRANSFER_HEAD, Outcome, Role, TransferHead, write_transfer_head};
 
-/// The rest of a delivery.
+/// The rest of a delivery that has not been written yet.
 pub(super) struct Unfinished {
     bytes: Vec<u8>,
     at: usize,
     settled: bool,
-    /// When it began.
+    /// The time at which the delivery began.
     began: Duration,
 }
 
-/// How far a delivery that was begun has come.
+/// The state of a delivery that has begun.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rest {
     Nothing,
@@ -34,7 +34,7 @@ enum Rest {
     NeedsRoom,
 }
 
-/// What the frames of a delivery have in common.
+/// The common fields of the frames of a delivery.
 #[derive(Clone, Copy)]
 struct Frames {
     handle: u32,
@@ -43,7 +43,7 @@ struct Frames {
 }
 
 impl Connection {
-    /// Sends a message, whose bytes are the `parts` in a row. An unsettled one is settled by the peer:
+    /// Sends a message, whose bytes are the concatenated `parts`. An unsettled one is settled by the peer:
     /// [`Event::Settled`].
     ///
     /// The tag of a delivery is its number.
@@ -65,7 +65,7 @@ impl Connection {
             more: false,
         };
         if let Some(accepted) = session.accepted.take() {
-            // Before a reply to a message comes the word that the message was taken.
+            // The disposition of a message is written before the reply to it.
             write_accepted(&mut self.output, session.channel, accepted);
         }
         let mut buffer = [0; MAX_TRANSFER_HEAD];
@@ -124,8 +124,8 @@ impl Connection {
         Sent::Sent(id)
     }
 
-    /// What keeps [`Self::send`] from sending now, if anything does. As there, what tells when that has changed
-    /// is arranged for: nobody needs to put a message together to be told that it cannot go.
+    /// The reason why [`Self::send`] cannot send now, if there is one. As there, an event reports when that
+    /// has changed; so the owner need not build a message only to find that it cannot be sent.
     #[inline]
     pub fn obstacle(&mut self, link: LinkId, settled: bool) -> Option<Sent> {
         let Some(found) = self.links.get(link) else { return Some(Sent::Gone) };
@@ -134,7 +134,7 @@ impl Connection {
         }
         let (id, refused) = (found.session, found.refused);
         let Some(session) = self.sessions.get_mut(id) else { return Some(Sent::Gone) };
-        // Nobody reads and copies the same message again to be told the same.
+        // So that the owner does not read and copy the same message again only to be refused again.
         let needs_others = refused.is_some_and(|size| {
             let (window, incomplete) = (session.peer_window, self.config.limits.incomplete);
             size.memory(&self.held, &self.output, window, incomplete) == Memory::NeedsOthers
@@ -160,7 +160,7 @@ impl Connection {
         Some(Sent::Blocked(blocked))
     }
 
-    /// Goes on with the delivery that a session has begun, as far as its window and the output let it.
+    /// Continues the unfinished delivery of a session, as far as its window and the output allow.
     pub(super) fn continue_delivery(&mut self, id: SessionId) {
         let rest = self.write_rest(id);
         let Some(session) = self.sessions.get_mut(id) else { return };
@@ -170,7 +170,7 @@ impl Connection {
         }
     }
 
-    /// Goes on with those that waited for room in the output, until there is none.
+    /// Continues deliveries that wait for room in the output, until there is none.
     pub(super) fn continue_in_room(&mut self) {
         while !self.output.is_congested()
             && let Some(id) = self.waiting_for_room.pop_front()
@@ -183,7 +183,7 @@ impl Connection {
         }
     }
 
-    /// Writes the rest of the delivery that a session has begun.
+    /// Writes the rest of the unfinished delivery of a session.
     fn write_rest(&mut self, id: SessionId) -> Rest {
         #[cfg(test)]
         {
@@ -214,14 +214,14 @@ impl Connection {
         Rest::Nothing
     }
 
-    /// What they were refused because of has become less.
+    /// Notifies sessions that were refused because of rests of other messages, of which there are fewer now.
     fn tell_those_who_waited_for_others(&mut self) {
         for session in std::mem::take(&mut self.waiting_for_others) {
             self.tell_window(session);
         }
     }
 
-    /// Forgets what has been begun, in either direction, and what is unsettled.
+    /// Forgets the unfinished deliveries of a link, in either direction, and its unsettled ones.
     pub(super) fn forget_messages(&mut self, id: LinkId) {
         let Some(link) = self.links.get_mut(id) else { return };
         if let Some(incomplete) = link.incoming.take() {
@@ -252,7 +252,7 @@ impl Connection {
         let last = last.unwrap_or(first);
         let Some(session) = self.sessions.get_mut(id) else { return };
         if role == Role::Sender {
-            // The peer forgets what it sent; it will not wait for our settling it.
+            // The peer has settled what it sent, and does not wait for our disposition.
             if settled {
                 let count = last.wrapping_sub(first) as usize;
                 session.unsettled_in = session.unsettled_in.saturating_sub(count.saturating_add(1));
@@ -262,7 +262,7 @@ impl Connection {
         if !settled && outcome.is_none() {
             return;
         }
-        // Runs of neighbours on the same link become one event.
+        // Consecutive deliveries of the same link become one event.
         let mut runs: Vec<(LinkId, u32, u32)> = Vec::new();
         let mut take = |from: u32, to: u32| {
             let ids: Vec<u32> = session.unsettled_out.range(from..=to).map(|(&id, _)| id).collect();
@@ -281,14 +281,14 @@ impl Connection {
             take(0, last);
         }
         let channel = session.channel;
-        // There may be many, and the peer chose how much it says.
+        // There may be many events, and the peer chose the length of the error.
         let outcome = match outcome {
             Some(Outcome::Rejected(error)) if runs.len() > 1 => Some(Outcome::Rejected(self.clipped(error))),
             outcome => outcome,
         };
         for (link, first, last) in runs {
             if !settled {
-                // The peer settles second: it waits for us to forget first.
+                // The receiver settles second: it waits for our settlement.
                 let last = (last != first).then_some(last);
                 let ours =
                     Disposition { role: Role::Sender, first, last, settled: true, outcome: outcome.clone() };
@@ -300,7 +300,7 @@ impl Connection {
     }
 }
 
-/// What is left of a message of which so much has been written.
+/// The bytes of a message after the first `written`.
 #[cold]
 fn rest_of(parts: &[&[u8]], total: usize, written: usize) -> Vec<u8> {
     let mut rest = Vec::with_capacity(total - written);
@@ -312,8 +312,8 @@ fn rest_of(parts: &[&[u8]], total: usize, written: usize) -> Vec<u8> {
     rest
 }
 
-/// Writes as many frames of a delivery as the peer's window and the output allow, and says how many bytes of
-/// it they carry.
+/// Writes as many frames of a delivery as the peer's window and the output allow, and returns the number of
+/// payload bytes written.
 fn write_frames(
     output: &mut Output,
     session: &mut Session,
@@ -335,7 +335,7 @@ fn write_frames(
             settled: frames.settled,
             more,
         };
-        // A head has the same length whatever its payload is.
+        // The length of a head does not depend on its payload.
         let room = frames.most - write_transfer_head(&mut buffer, head(false), 0);
         let payload = left.min(room);
         let length = write_transfer_head(&mut buffer, head(left > room), payload);
@@ -361,7 +361,7 @@ fn write_frames(
     written
 }
 
-/// Writes that these deliveries are accepted.
+/// Writes the disposition that these deliveries are accepted.
 pub(super) fn write_accepted(output: &mut Output, channel: u16, (first, last): (u32, u32)) {
     let last = (last != first).then_some(last);
     let outcome = Some(Outcome::Accepted);

@@ -5,8 +5,8 @@
 //!   the peer's begin ─────────► ┘└── the peer's end ─► (gone, answered)
 //! ```
 //!
-//! A window is a number of frames with messages. Ours is renewed when half of it is used, and not held
-//! against a peer that sends more; the peer's is kept to.
+//! A window is a number of transfer frames. Ours is renewed when half of it is used, and a peer that exceeds
+//! it is tolerated; the peer's window is never exceeded.
 
 use std::collections::BTreeMap;
 
@@ -17,26 +17,26 @@ use super::slots::{LinkId, SessionId};
 use crate::performative::{Begin, End, Error, condition};
 use crate::shared_limit::Permit;
 
-/// The number of the first frame with a message, as Event Hubs has it.
+/// The number of the first transfer, as in Event Hubs.
 const FIRST_TRANSFER: u32 = 1;
 
-/// What is known of a channel of the peer's.
+/// The state of a channel of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Channel {
-    /// A session.
+    /// It has a session.
     Begun(SessionId),
-    /// There was one.
+    /// It had a session, which has ended.
     Ended,
 }
 
-/// What is known of a handle of the peer's.
+/// The state of a handle of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Handle {
     /// Never used.
     Unused,
-    /// A link.
+    /// It has a link.
     Attached(LinkId),
-    /// There was one.
+    /// It had a link, which was detached.
     Detached,
 }
 
@@ -44,9 +44,9 @@ pub(super) enum Handle {
 pub(super) enum SessionState {
     Asked,
     Open,
-    /// Our `end` is out; whatever comes is passed over until the peer's does.
+    /// Our `end` is written; everything is ignored until the peer's comes.
     Ending {
-        /// The owner has been told already.
+        /// The owner has been notified already.
         told: bool,
     },
 }
@@ -61,33 +61,33 @@ impl SessionState {
 pub(super) struct Session {
     pub(super) state: SessionState,
     pub(super) channel: u16,
-    /// The peer's, once it is known.
+    /// The peer's channel, once it is known.
     pub(super) peer_channel: Option<u16>,
-    /// By the peer's numbers.
+    /// Links by the peer's handles.
     pub(super) handles_in: Vec<Handle>,
-    /// By ours.
+    /// Links by our handles.
     pub(super) handles_out: Vec<Option<LinkId>>,
     pub(super) peer_handle_max: u32,
     pub(super) next_incoming_id: u32,
-    /// How many frames the peer may send before it needs a flow.
+    /// The number of frames that the peer may send before our next flow.
     pub(super) incoming_left: u32,
     pub(super) next_outgoing_id: u32,
-    /// How many frames the peer takes before we need a flow.
+    /// The number of frames that we may send before the peer's next flow.
     pub(super) peer_window: u32,
     pub(super) next_delivery_id: u32,
-    /// What we sent, by number, of which the peer has said nothing yet.
+    /// Unsettled deliveries that we sent, by number.
     pub(super) unsettled_out: BTreeMap<u32, LinkId>,
-    /// How many messages came that have not been settled.
+    /// The number of received deliveries that have not been settled.
     pub(super) unsettled_in: usize,
-    /// Deliveries that are accepted, of which the peer has not been told yet: the first and the last.
+    /// The first and the last accepted delivery whose disposition has not been written yet.
     pub(super) accepted: Option<(u32, u32)>,
-    /// The link with a delivery of which the rest waits for the window, or for room in the output.
+    /// The link whose delivery is unfinished: its rest waits for the window, or for room in the output.
     pub(super) unfinished: Option<LinkId>,
     /// That delivery has a window, and waits for room in the output.
     pub(super) waits_for_room: bool,
-    /// Somebody was refused because of the window.
+    /// A message was refused, so [`Event::Window`] has to report when the session can send again.
     pub(super) wanted: bool,
-    /// Its place among the sessions of all connections.
+    /// Its permit in the limit on the sessions of all connections.
     _permit: Permit,
 }
 
@@ -115,7 +115,7 @@ impl Session {
         }
     }
 
-    /// Takes note of the peer's `begin`.
+    /// Stores the values of the peer's `begin`.
     fn on_begin(&mut self, peer_channel: u16, begin: &Begin) {
         self.state = SessionState::Open;
         self.peer_channel = Some(peer_channel);
@@ -129,15 +129,15 @@ impl Session {
         self.handles_in.get(handle as usize).copied().unwrap_or(Handle::Unused)
     }
 
-    /// The number of our first frame with a message.
+    /// The number of our first transfer.
     pub(super) fn first_transfer() -> u32 {
         FIRST_TRANSFER
     }
 }
 
 impl Connection {
-    /// Begins a session. Links may be attached at once. `None` if the connection is not open, or the peer
-    /// or our own limits allow no more of them, of this connection or of all.
+    /// Begins a session. Links may be attached at once. `None` if the connection is not open, or if the peer,
+    /// our limits, or the limits of all connections allow no more sessions.
     pub fn begin(&mut self) -> Option<SessionId> {
         if !self.is_open() || self.sessions.len() >= self.config.limits.sessions {
             return None;
@@ -201,8 +201,8 @@ impl Connection {
         Ok(Some(Event::Begun { session, by_peer }))
     }
 
-    /// Ends a session with all its links, for a reason or without one. [`Event::Ended`] tells when the
-    /// peer agreed.
+    /// Ends a session with all its links, with or without a reason. [`Event::Ended`] reports that the peer
+    /// agreed.
     pub fn end(&mut self, session: SessionId, error: Option<Error>) {
         self.start_end(session, error, false);
     }
@@ -216,7 +216,7 @@ impl Connection {
         }
     }
 
-    /// Ends a session because the peer broke a rule.
+    /// Ends a session because the peer violated the protocol.
     pub(super) fn fail_session(&mut self, session: SessionId, error: Error) {
         let Some(found) = self.sessions.get(session) else { return };
         if found.state.is_ending() {
@@ -257,7 +257,7 @@ impl Connection {
         }
     }
 
-    /// The wanted channel if it is free, since that is what most peers expect; or the first that is.
+    /// The wanted channel if it is free, because most peers expect that; otherwise the first free one.
     fn free_channel(&self, wanted: Option<u16>) -> Option<u16> {
         let is_free =
             |channel: &u16| *channel <= self.peer_channel_max && self.channels_out.get(*channel).is_none();

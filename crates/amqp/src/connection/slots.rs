@@ -1,17 +1,17 @@
-//! A place for each session and each link, and keys that never mean another one; and a table of the
-//! numbers that peers choose.
+//! Generational slots for sessions and links, whose keys are never reused; and a table of the channel numbers
+//! that peers choose.
 //!
-//! Channels and handles are used again as soon as they are free, by some peers at once. A key has the
-//! number of its place and of its tenant, so that an owner who comes late finds nothing instead of the
-//! next tenant.
+//! Channels and handles are reused as soon as they are free, by some peers at once. A key has an index and a
+//! generation ("tenant"), so that a late command of the owner finds nothing instead of the next session or
+//! link.
 
 use std::collections::BTreeMap;
 
-/// Names one session of a connection, for good.
+/// Identifies one session of a connection; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(Key);
 
-/// Names one link of a connection, for good.
+/// Identifies one link of a connection; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(Key);
 
@@ -50,7 +50,7 @@ struct Slot<T> {
     value: Option<T>,
 }
 
-/// Values of one kind, each in its place.
+/// Values of one kind, by key.
 pub(super) struct Slots<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
@@ -101,12 +101,12 @@ impl<T> Slots<T> {
     }
 }
 
-/// The numbers below this lie in a row. Nearly all peers begin at 0.
+/// Numbers below this are in a vector. Nearly all peers begin at 0.
 const IN_A_ROW: u16 = 256;
-/// More numbers beyond are not remembered after their time.
+/// The number of higher channels beyond which ended ones are forgotten.
 const MOST_BEYOND: usize = 256;
 
-/// Values by the numbers of channels. One high number does not make room for all below it.
+/// Values by channel number. A high number does not allocate room for all lower ones.
 pub(super) struct Table<T> {
     low: Vec<Option<T>>,
     high: BTreeMap<u16, T>,
@@ -146,7 +146,7 @@ impl<T: Copy> Table<T> {
         }
     }
 
-    /// Forgets high numbers whose time is over, once there are many.
+    /// Forgets high numbers whose sessions have ended, once there are many.
     pub(super) fn forget_many(&mut self, is_over: impl Fn(T) -> bool) {
         if self.high.len() > MOST_BEYOND {
             self.high.retain(|_, value| !is_over(*value));

@@ -1,4 +1,4 @@
-//! Counts the work that a flow leads to: it concerns its own session, however many others wait.
+//! Tests that a flow leads to work for its own session only, however many others wait.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn tell(server: &mut Connection, bytes: &[u8]) -> Vec<Event> {
     std::iter::from_fn(|| server.next_event()).collect()
 }
 
-/// Lets messages come on link 0.
+/// A flow that grants credit for link 0.
 fn first_flow() -> Flow {
     Flow {
         next_incoming_id: Some(1),
@@ -32,7 +32,7 @@ fn first_flow() -> Flow {
     }
 }
 
-/// Lets so many frames come after the first `seen`, and messages on link 0.
+/// A flow that allows `window` frames after the first `seen`, and grants credit for link 0.
 fn flow(channel: u16, seen: u32, window: u32) -> Vec<u8> {
     let flow = Flow { next_incoming_id: Some(1 + seen), incoming_window: window, ..first_flow() };
     said(channel, |into| flow.write(into))
@@ -70,7 +70,7 @@ fn read_all(server: &mut Connection) -> usize {
 #[test]
 fn a_flow_is_worth_as_much_work_as_its_own_session_whoever_else_waits() {
     let (mut server, links) = server();
-    // Each has a window for the first of three frames: all of them wait for the rest of theirs.
+    // Each has a window for the first of three frames, so all of them wait with the rest.
     for link in &links {
         assert!(matches!(server.send(*link, 0, true, &[&[7; 150_000]]), Sent::Sent(_)));
         assert_eq!(server.obstacle(*link, true), Some(Sent::Blocked(Blocked::Window)));
@@ -78,13 +78,13 @@ fn a_flow_is_worth_as_much_work_as_its_own_session_whoever_else_waits() {
     }
     server.looked_at = 0;
     for seen in 0..100 {
-        // Says nothing new about the first session, and lets one frame more come of the second.
+        // Repeats the state of the first session, and allows one more frame of the second.
         tell(&mut server, &flow(0, 0, 1));
         tell(&mut server, &flow(1, 1 + seen.min(1), 1));
         read_all(&mut server);
     }
     assert!(server.looked_at <= 100 * 6, "{} sessions were looked at", server.looked_at);
-    // The second has all of its delivery, and its session is open for the next one.
+    // The second has its whole delivery, and its session can send the next one.
     let events = tell(&mut server, &flow(1, 3, 1));
     assert!(events.iter().any(|event| matches!(event, Event::Credit { .. })), "{events:?}");
     assert_eq!(server.obstacle(links[1], true), None);
@@ -143,7 +143,8 @@ fn whoever_was_refused_because_of_others_hears_it_again_before_it_has_read_its_m
     assert_eq!(may_send(&mut server, &links[1..]), 0, "they would read their messages for nothing");
     read_all(&mut server);
     for gone in 0..3 {
-        // All are told that the rest is gone. The first who comes takes what is free, and the others hear that.
+        // All are notified that the rest is gone. The first to send takes the free memory, and the others are
+        // blocked again.
         let events = tell(&mut server, &said(gone, |into| End { error: None }.write(into)));
         let told = events.iter().filter(|event| matches!(event, Event::Window { .. })).count();
         let next = usize::from(gone) + 1;
@@ -152,14 +153,14 @@ fn whoever_was_refused_because_of_others_hears_it_again_before_it_has_read_its_m
         assert_eq!(may_send(&mut server, &links[next + 1..]), 0);
         read_all(&mut server);
     }
-    // A window for all of it is enough as well.
+    // A window for the whole message is enough as well.
     let events = tell(&mut server, &flow(9, 0, 100));
     assert!(events.iter().any(|event| matches!(event, Event::Window { .. })), "{events:?}");
     assert_eq!(server.obstacle(links[9], true), None);
     assert!(matches!(server.send(links[9], 0, true, &[large]), Sent::Sent(_)));
 }
 
-/// The first session keeps a rest that takes nearly all of the memory there is for rests; the others have a window.
+/// The first session holds a rest that takes nearly all of the memory for rests; the others have a window.
 fn server_with_a_rest() -> (Connection, Vec<LinkId>) {
     let (mut server, links) = server();
     server.config.limits.incomplete = 100_000;
@@ -193,7 +194,7 @@ fn a_message_that_is_larger_than_the_output_goes_out_whatever_others_keep() {
     let large = vec![7; 2 * server.config.limits.output];
     let sent = server.send(links[1], 0, true, &[&large]);
     assert!(matches!(sent, Sent::Sent(_)), "{sent:?}");
-    // One of them at a time: the peer may close its window midway.
+    // One of them at a time, because the peer may close its window midway.
     tell(&mut server, &flow(1, 0, 0));
     read_all(&mut server);
     assert_eq!(server.send(links[2], 0, true, &[&large]), Sent::Blocked(Blocked::Window));
@@ -206,7 +207,7 @@ fn a_message_that_is_larger_than_the_output_goes_out_whatever_others_keep() {
     let told = |event: &Event| matches!(event, Event::Window { session } if Some(*session) == concerned);
     assert!(events.iter().any(told), "{events:?}");
     assert!(matches!(server.send(links[2], 0, true, &[&large]), Sent::Sent(_)));
-    // It goes away midway, and the next one takes its turn.
+    // It is ended midway, and the next one takes its turn.
     tell(&mut server, &said(2, |into| End { error: None }.write(into)));
     while server.has_output() {
         read_all(&mut server);
@@ -219,7 +220,7 @@ fn a_flow_for_a_link_that_is_gone_still_opens_the_window() {
     let (mut server, links) = server();
     assert!(matches!(server.send(links[0], 0, true, &[&[7; 10]]), Sent::Sent(_)));
     assert_eq!(server.send(links[0], 0, true, &[&[7; 10]]), Sent::Blocked(Blocked::Window));
-    // A second link of the session comes and goes.
+    // A second link of the session is attached and detached.
     let other = Attach { handle: 1, ..Attach::receiver("other", "a") };
     tell(&mut server, &said(0, |into| other.write(into)));
     tell(&mut server, &said(0, |into| Detach { handle: 1, closed: true, error: None }.write(into)));
@@ -259,7 +260,7 @@ fn whoever_was_refused_because_too_much_is_unsettled_hears_when_another_link_was
     let events = tell(&mut server, &said(0, |into| accepted.write(into)));
     assert!(events.iter().any(|event| matches!(event, Event::Window { .. })), "{events:?}");
     assert!(matches!(server.send(*other, 0, false, &[&[7; 10]]), Sent::Sent(_)));
-    // The same if the link goes with what is unsettled.
+    // The same if the link with the unsettled delivery is detached.
     assert_eq!(server.send(links[0], 0, false, &[&[7; 10]]), Sent::Blocked(Blocked::Unsettled));
     let detach = Detach { handle: 1, closed: true, error: None };
     let events = tell(&mut server, &said(0, |into| detach.write(into)));

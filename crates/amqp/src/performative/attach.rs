@@ -1,4 +1,4 @@
-//! `attach`: a link between a source and a target.
+//! `attach`: attaches a link between a source and a target.
 
 use super::descriptor;
 use super::fields::{FieldWriter, Fields};
@@ -6,7 +6,7 @@ use super::terminus::{Source, Target};
 use crate::encoded::Encoded;
 use crate::performative::BadPerformative;
 
-/// What a side of a link does.
+/// The role of one side of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It sends messages.
@@ -16,7 +16,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// What the other side does.
+    /// The role of the other side.
     pub fn other(self) -> Self {
         match self {
             Self::Sender => Self::Receiver,
@@ -29,7 +29,7 @@ impl Role {
     }
 }
 
-/// Whether a sender sends settled.
+/// The settlement mode of a sender: whether it sends messages settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SenderSettles {
@@ -37,17 +37,17 @@ pub enum SenderSettles {
     Unsettled = 0,
     /// Always.
     Settled = 1,
-    /// As it likes.
+    /// It decides for each message.
     Mixed = 2,
 }
 
-/// When a receiver settles.
+/// The settlement mode of a receiver: when it settles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ReceiverSettles {
-    /// On its own.
+    /// Without waiting for the sender.
     First = 0,
-    /// After the sender did.
+    /// After the sender has settled.
     Second = 1,
 }
 
@@ -56,32 +56,32 @@ pub enum ReceiverSettles {
 pub struct Attach {
     /// The name of the link.
     pub name: String,
-    /// The number by which further frames name it. A connection chooses it.
+    /// The number that identifies the link in further frames. A connection chooses it.
     pub handle: u32,
-    /// What the sender of this frame does.
+    /// The role of the sender of this frame.
     pub role: Role,
-    /// Whether messages are sent settled.
+    /// The settlement mode of the sender.
     pub sender_settles: Option<SenderSettles>,
-    /// When messages are settled.
+    /// The settlement mode of the receiver.
     pub receiver_settles: Option<ReceiverSettles>,
-    /// Where messages come from.
+    /// The node that messages come from.
     pub source: Option<Source>,
-    /// Where they go.
+    /// The node that they go to.
     pub target: Option<Target>,
-    /// The number of the first delivery. Has to be there if the role is sender.
+    /// The number of the first delivery. Mandatory if the role is sender.
     pub initial_delivery_count: Option<u32>,
     /// The largest message that the sender of this frame takes.
     pub max_message_size: Option<u64>,
-    /// Symbols.
+    /// An array of symbols.
     pub offered_capabilities: Option<Encoded>,
-    /// Symbols.
+    /// An array of symbols.
     pub desired_capabilities: Option<Encoded>,
     /// A map.
     pub properties: Option<Encoded>,
 }
 
 impl Attach {
-    /// With a name and a role, and nothing else.
+    /// An attach with a name and a role, and nothing else.
     pub fn new(name: impl Into<String>, role: Role) -> Self {
         Self {
             name: name.into(),
@@ -118,8 +118,8 @@ impl Attach {
         }
     }
 
-    /// The answer that accepts it as it is: name, modes, source and target are those asked for.
-    /// Capabilities, properties and the size of messages are left to whoever answers.
+    /// The answer that accepts the link as it was asked for: name, modes, source and target are the same.
+    /// Capabilities, properties and the message size are left to the caller.
     pub fn answer(&self) -> Self {
         let role = self.role.other();
         Self {
@@ -153,7 +153,7 @@ impl Attach {
         };
         attach.source = Source::read(fields.any()?)?;
         attach.target = Target::read(fields.any()?)?;
-        // Nothing is resumed here, so what a peer thinks unsettled says nothing.
+        // Links are not resumed here, so the peer's unsettled deliveries are ignored.
         let _unsettled = fields.any()?;
         let _incomplete_unsettled = fields.any()?;
         attach.initial_delivery_count = fields.uint("initial-delivery-count")?;
@@ -164,7 +164,7 @@ impl Attach {
         Ok(attach)
     }
 
-    /// Writes it.
+    /// Encodes it.
     pub fn write(&self, into: &mut Vec<u8>) {
         FieldWriter::new(into, descriptor::ATTACH)
             .string(&*self.name)

@@ -1,4 +1,4 @@
-//! `begin`: a session on a channel.
+//! `begin`: begins a session on a channel.
 
 use super::descriptor;
 use super::fields::{FieldWriter, Fields};
@@ -8,19 +8,19 @@ use crate::performative::BadPerformative;
 /// The first frame on a channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Begin {
-    /// In an answer: the channel that is answered.
+    /// In an answer: the channel of the session that is answered.
     pub remote_channel: Option<u16>,
     /// The number of the first transfer that will be sent.
     pub next_outgoing_id: u32,
-    /// How many transfers are taken before the next flow.
+    /// The number of transfers that are accepted before the next flow.
     pub incoming_window: u32,
-    /// How many transfers are sent before the next flow.
+    /// The number of transfers that are sent before the next flow.
     pub outgoing_window: u32,
     /// The highest handle that may be used; without it, any.
     pub handle_max: Option<u32>,
-    /// Symbols.
+    /// An array of symbols.
     pub offered_capabilities: Option<Encoded>,
-    /// Symbols.
+    /// An array of symbols.
     pub desired_capabilities: Option<Encoded>,
     /// A map.
     pub properties: Option<Encoded>,
@@ -44,7 +44,7 @@ impl Begin {
         })
     }
 
-    /// Writes it.
+    /// Encodes it.
     pub fn write(&self, into: &mut Vec<u8>) {
         FieldWriter::new(into, descriptor::BEGIN)
             .ushort(self.remote_channel)

@@ -1,4 +1,4 @@
-//! `disposition`: what became of deliveries.
+//! `disposition`: the outcome of deliveries.
 
 use super::attach::Role;
 use super::descriptor;
@@ -9,31 +9,31 @@ use crate::encode;
 use crate::performative::BadPerformative;
 use crate::value::Value;
 
-/// What became of a delivery in the end.
+/// The final outcome of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was taken.
+    /// It was processed.
     Accepted,
-    /// It is no good, and will not be taken by anybody.
+    /// It is invalid, and cannot be processed.
     Rejected(Option<Error>),
-    /// It was not looked at, and may be delivered again.
+    /// It was not processed, and may be delivered again.
     Released,
     /// It may be delivered again, with changes.
     Modified {
-        /// Whether this counts as a failed attempt.
+        /// True if this counts as a failed attempt.
         delivery_failed: bool,
-        /// Whether it must not come back to the same receiver.
+        /// True if it must not be delivered to the same receiver again.
         undeliverable_here: bool,
     },
 }
 
 impl Outcome {
-    /// Rejected, with this error.
+    /// A rejection with this error.
     pub fn rejected(error: Error) -> Self {
         Self::Rejected(Some(error))
     }
 
-    /// `None` for null, and for a state that is no outcome.
+    /// `None` for null, and for a state that is not an outcome.
     pub(super) fn read(value: Value<'_>) -> Result<Option<Self>, BadPerformative> {
         let Value::Encoded(bytes) = value else { return Ok(None) };
         let mut reader = Reader::new(bytes);
@@ -73,18 +73,18 @@ impl Outcome {
     }
 }
 
-/// What became of a row of deliveries.
+/// The outcome of a range of deliveries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disposition {
-    /// What the sender of this frame is to those deliveries.
+    /// The role of the sender of this frame for those deliveries.
     pub role: Role,
     /// The first of them.
     pub first: u32,
-    /// The last; without it, there is one.
+    /// The last of them; `None` if there is only one.
     pub last: Option<u32>,
-    /// Whether the sender of this frame has forgotten them.
+    /// True if the sender of this frame has settled them.
     pub settled: bool,
-    /// What became of them.
+    /// Their outcome.
     pub outcome: Option<Outcome>,
 }
 
@@ -101,7 +101,7 @@ impl Disposition {
         })
     }
 
-    /// Writes it.
+    /// Encodes it.
     pub fn write(&self, into: &mut Vec<u8>) {
         FieldWriter::new(into, descriptor::DISPOSITION)
             .bool(self.role == Role::Receiver)

@@ -1,4 +1,4 @@
-//! The numbers and names by which peers know a performative (AMQP 1.0, parts 2 and 5).
+//! The numbers and names of performatives (AMQP 1.0, parts 2 and 5).
 
 #![allow(missing_docs, reason = "the names are those of the specification and say all there is")]
 
@@ -25,7 +25,7 @@ pub const SASL_CHALLENGE: u8 = 0x42;
 pub const SASL_RESPONSE: u8 = 0x43;
 pub const SASL_OUTCOME: u8 = 0x44;
 
-/// The number that belongs to a name; `None` if it belongs to nothing that is read here.
+/// The number for a name; `None` for an unknown name.
 pub(super) fn of_name(name: &str) -> Option<u8> {
     Some(match name {
         "amqp:open:list" => OPEN,

@@ -1,4 +1,4 @@
-//! `detach`, `end` and `close`: the end of a link, a session and the connection.
+//! `detach`, `end` and `close`: end a link, a session and the connection.
 
 use super::descriptor;
 use super::error::Error;
@@ -8,11 +8,11 @@ use crate::performative::BadPerformative;
 /// The end of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detach {
-    /// Which link.
+    /// The handle of the link.
     pub handle: u32,
-    /// Whether it is over, and not only out of use for a while.
+    /// True if the link is closed for good, and not only suspended.
     pub closed: bool,
-    /// Why.
+    /// The reason, unless the end is regular.
     pub error: Option<Error>,
 }
 
@@ -26,7 +26,7 @@ impl Detach {
         })
     }
 
-    /// Writes it.
+    /// Encodes it.
     pub fn write(&self, into: &mut Vec<u8>) {
         FieldWriter::new(into, descriptor::DETACH)
             .uint(self.handle)
@@ -39,12 +39,12 @@ impl Detach {
 /// The end of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Why.
+    /// The reason, unless the end is regular.
     pub error: Option<Error>,
 }
 
 impl End {
-    /// Writes it.
+    /// Encodes it.
     pub fn write(&self, into: &mut Vec<u8>) {
         FieldWriter::new(into, descriptor::END).error(self.error.as_ref()).end();
     }
@@ -53,12 +53,12 @@ impl End {
 /// The end of the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Close {
-    /// Why.
+    /// The reason, unless the end is regular.
     pub error: Option<Error>,
 }
 
 impl Close {
-    /// Writes it.
+    /// Encodes it.
     pub fn write(&self, into: &mut Vec<u8>) {
         FieldWriter::new(into, descriptor::CLOSE).error(self.error.as_ref()).end();
     }

@@ -1,4 +1,4 @@
-//! Why a link, a session or a connection ended, or a delivery was rejected.
+//! `error`: the reason why a link, a session or a connection ended, or a delivery was rejected.
 
 use std::borrow::Cow;
 
@@ -31,24 +31,24 @@ pub mod condition {
     pub const TRANSFER_LIMIT_EXCEEDED: &str = "amqp:link:transfer-limit-exceeded";
 }
 
-/// A condition that programs can tell apart, and a description for people.
+/// A condition for programs, and a description for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// A symbol, such as one of [`condition`].
     pub condition: Cow<'static, str>,
-    /// What happened.
+    /// A text for people.
     pub description: Option<String>,
-    /// More about it, a map.
+    /// More information, a map.
     pub info: Option<Encoded>,
 }
 
 impl Error {
-    /// With a description.
+    /// An error with a description.
     pub fn new(condition: impl Into<Cow<'static, str>>, description: impl Into<String>) -> Self {
         Self { condition: condition.into(), description: Some(description.into()), info: None }
     }
 
-    /// The description, or nothing.
+    /// The description, or an empty text.
     pub fn description(&self) -> &str {
         self.description.as_deref().unwrap_or_default()
     }

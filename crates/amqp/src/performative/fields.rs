@@ -1,9 +1,9 @@
-//! The fields of a performative, one after the other: reading and writing.
+//! Decodes and encodes the fields of a performative, one after the other.
 //!
-//! Reading is lenient where that costs nothing: fields that are left out at the end are null, fields
-//! that the specification does not know are passed over, and a number may be written wider than it has
-//! to be. Writing is not: every field is written, null or not, because Azure's Python SDK finds fields by
-//! their place and fails on a list that is cut short.
+//! Decoding is lenient where that costs nothing: fields that are left out at the end are null, fields that
+//! the specification does not have are ignored, and a number may be encoded wider than necessary. Encoding is
+//! not: every field is written, null or not, because Azure's Python SDK finds fields by their position and
+//! fails on a list that is cut short.
 
 use crate::decode::{Items, Reader};
 use crate::encode::{self, Begun};
@@ -11,19 +11,19 @@ use crate::encoded::Encoded;
 use crate::performative::{BadPerformative, Error, descriptor};
 use crate::value::Value;
 
-/// Fields that are being read.
+/// The fields of a performative that is being decoded.
 pub(crate) struct Fields<'a> {
     items: Items<'a>,
     of: &'static str,
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of the list that is next in `reader`.
+    /// The fields of the next list in `reader`.
     pub(crate) fn of(reader: &mut Reader<'a>, of: &'static str) -> Result<Self, BadPerformative> {
         Ok(Self { items: reader.list()?, of })
     }
 
-    /// The fields of a described list that stands in a field.
+    /// The fields of a described list inside of a field.
     pub(crate) fn inside(
         encoded: &'a [u8],
         wanted: u8,
@@ -36,7 +36,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The next field, whatever it is.
+    /// The next field, of any type.
     pub(crate) fn any(&mut self) -> Result<Value<'a>, BadPerformative> {
         Ok(self.items.next()?.unwrap_or(Value::Null))
     }
@@ -81,7 +81,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A field that is kept as it came, checked inside and out.
+    /// A field that is kept in its encoding, after a check of everything in it.
     pub(crate) fn encoded(&mut self) -> Result<Option<Encoded>, BadPerformative> {
         match self.any()? {
             Value::Null => Ok(None),
@@ -126,7 +126,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Reads a descriptor; `None` for one that is not known here.
+/// Reads a descriptor; `None` for an unknown one.
 pub(crate) fn read_descriptor(reader: &mut Reader<'_>) -> Result<Option<u8>, BadPerformative> {
     if reader.byte()? != crate::code::DESCRIBED {
         return Err(BadPerformative::NotDescribed);
@@ -138,7 +138,7 @@ pub(crate) fn read_descriptor(reader: &mut Reader<'_>) -> Result<Option<u8>, Bad
     })
 }
 
-/// Fields that are being written.
+/// Encodes the fields of a performative.
 pub(crate) struct FieldWriter<'a> {
     into: &'a mut Vec<u8>,
     begun: Begun,
@@ -152,7 +152,7 @@ impl<'a> FieldWriter<'a> {
         Self { into, begun, count: 0 }
     }
 
-    /// The next field: `write` writes exactly one value.
+    /// Writes the next field; `write` has to write exactly one value.
     pub(crate) fn one(mut self, write: impl FnOnce(&mut Vec<u8>)) -> Self {
         write(self.into);
         self.count += 1;

@@ -1,4 +1,4 @@
-//! `flow`: how much may be sent, of a session and of a link.
+//! `flow`: the windows of a session, and the credit of a link.
 
 use super::descriptor;
 use super::fields::{FieldWriter, Fields};
@@ -7,25 +7,25 @@ use crate::performative::BadPerformative;
 /// The state of a session and, with a handle, of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
-    /// The number of the next transfer that its sender expects; without it, it saw no `begin` yet.
+    /// The number of the next transfer that its sender expects; `None` if it has not received `begin` yet.
     pub next_incoming_id: Option<u32>,
-    /// How many it takes from there.
+    /// The number of transfers that it accepts from there.
     pub incoming_window: u32,
     /// The number of the next transfer that its sender will send.
     pub next_outgoing_id: u32,
-    /// How many it may send from there.
+    /// The number of transfers that it may send from there.
     pub outgoing_window: u32,
-    /// The link that the following is about.
+    /// The link that the following fields are for.
     pub handle: Option<u32>,
-    /// How many deliveries there were.
+    /// The number of deliveries so far.
     pub delivery_count: Option<u32>,
-    /// How many more there may be.
+    /// The number of further deliveries that are allowed.
     pub link_credit: Option<u32>,
-    /// How many a sender has ready.
+    /// The number of messages that a sender has ready.
     pub available: Option<u32>,
-    /// Whether a sender is to use up its credit now or give it back.
+    /// True if a sender has to use up its credit now, or return it.
     pub drain: Option<bool>,
-    /// Whether an answer is wanted.
+    /// True if a flow is wanted in return.
     pub echo: bool,
 }
 
@@ -49,7 +49,7 @@ impl Flow {
         })
     }
 
-    /// Writes it.
+    /// Encodes it.
     pub fn write(&self, into: &mut Vec<u8>) {
         FieldWriter::new(into, descriptor::FLOW)
             .uint(self.next_incoming_id)

@@ -1,16 +1,16 @@
-//! Performatives: what peers say to each other, one a frame (AMQP 1.0, part 2, section 2.7).
+//! Performatives: the bodies of frames, one for each frame (AMQP 1.0, part 2, section 2.7).
 //!
-//! | performative | says | fields |
+//! | performative | content | fields |
 //! |---|---|---|
-//! | [`Open`] | who I am, and how large frames may be | 10 |
+//! | [`Open`] | the peer's name, and its largest frame | 10 |
 //! | [`Begin`] | a session on this channel | 8 |
 //! | [`Attach`] | a link on this handle, with its [`Source`] and [`Target`] | 14 |
-//! | [`Flow`] | how much may be sent, of a session and of a link | 11 |
+//! | [`Flow`] | the windows of a session, and the credit of a link | 11 |
 //! | [`Transfer`] | a message, or a part of it | 11 |
-//! | [`Disposition`] | what became of deliveries | 6 |
+//! | [`Disposition`] | the outcome of deliveries | 6 |
 //! | [`Detach`], [`End`], [`Close`] | the end of a link, a session, the connection | 3, 1, 1 |
 //!
-//! Written, each has all its fields. Read, it may have fewer.
+//! All fields are written. Performatives with fewer fields can be read.
 
 mod attach;
 mod begin;
@@ -40,39 +40,39 @@ pub(crate) use transfer::{MAX_TRANSFER_HEAD, TransferHead, write_transfer_head};
 use crate::decode::{Malformed, Reader};
 use fields::{Fields, read_descriptor};
 
-/// Bytes that are no performative.
+/// Bytes that are not a performative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadPerformative {
-    /// Not even values.
+    /// The bytes are not even AMQP values.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// A value without a descriptor.
+    /// The value has no descriptor.
     #[error("a frame's body has to begin with a described list")]
     NotDescribed,
-    /// A descriptor that says nothing to us.
+    /// The descriptor is unknown, or not allowed here.
     #[error("not the descriptor of a performative that is allowed here")]
     Unknown,
-    /// A field of a type that it cannot have.
+    /// A field has the wrong type or value.
     #[error("{performative}: {field} has to be {wanted}")]
     Field {
-        /// Whose field.
+        /// The performative.
         performative: &'static str,
-        /// Which field.
+        /// The field.
         field: &'static str,
-        /// What it has to be.
+        /// The type or value that it has to have.
         wanted: &'static str,
     },
-    /// A field that has to be there and is not.
+    /// A mandatory field is missing.
     #[error("{performative}: {field} is missing")]
     Missing {
-        /// Whose field.
+        /// The performative.
         performative: &'static str,
-        /// Which field.
+        /// The field.
         field: &'static str,
     },
 }
 
-/// Any performative but those of SASL.
+/// Any performative except those of SASL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is documented as the type that it holds")]
 pub enum Performative<'a> {
@@ -88,8 +88,8 @@ pub enum Performative<'a> {
 }
 
 impl<'a> Performative<'a> {
-    /// Reads the performative at the start of a frame's body, and says where it ends: what follows is
-    /// the payload of a transfer.
+    /// Decodes the performative at the start of a frame's body, and returns the index after it: the payload
+    /// of a transfer follows there.
     pub fn read(body: &'a [u8]) -> Result<(Self, usize), BadPerformative> {
         let mut reader = Reader::new(body);
         let found = read_descriptor(&mut reader)?.ok_or(BadPerformative::Unknown)?;
@@ -112,7 +112,7 @@ impl<'a> Performative<'a> {
         Ok((performative, end))
     }
 
-    /// Its name, for descriptions of errors.
+    /// The name, for error descriptions.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Open(_) => "open",

@@ -1,4 +1,4 @@
-//! `open`: who a peer is, and how large frames may be.
+//! `open`: the first frame of a connection: the peer's name and its limits.
 
 use super::descriptor;
 use super::fields::{FieldWriter, Fields};
@@ -8,19 +8,20 @@ use crate::performative::BadPerformative;
 /// The first frame of each side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Open {
-    /// The name of the peer.
+    /// The container id of the peer.
     pub container_id: String,
-    /// The host that the client wants.
+    /// The host name that the client wants to reach.
     pub hostname: Option<String>,
-    /// The largest frame that the sender of this takes; without it, any.
+    /// The largest frame that the sender of this frame takes; without it, any size.
     pub max_frame_size: Option<u32>,
     /// The highest channel that may be used; without it, 65535.
     pub channel_max: Option<u16>,
-    /// After how many milliseconds without a frame the sender of this loses patience.
+    /// The idle timeout of the sender of this frame, in milliseconds: it closes the connection if no frame
+    /// comes.
     pub idle_time_out: Option<u32>,
-    /// Symbols.
+    /// An array of symbols.
     pub offered_capabilities: Option<Encoded>,
-    /// Symbols.
+    /// An array of symbols.
     pub desired_capabilities: Option<Encoded>,
     /// A map: product, version and the like.
     pub properties: Option<Encoded>,
@@ -47,7 +48,7 @@ impl Open {
         })
     }
 
-    /// Writes it.
+    /// Encodes it.
     pub fn write(&self, into: &mut Vec<u8>) {
         FieldWriter::new(into, descriptor::OPEN)
             .string(&*self.container_id)

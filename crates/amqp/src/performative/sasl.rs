@@ -13,7 +13,7 @@ use crate::performative::BadPerformative;
 pub struct Secret(Vec<u8>);
 
 impl Secret {
-    /// Keeps these bytes to itself.
+    /// Wraps these bytes.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
         Self(bytes.into())
     }
@@ -30,40 +30,40 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What a server offers.
+/// The mechanisms that a server offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SaslMechanisms {
-    /// The names.
+    /// Their names.
     pub names: Vec<String>,
 }
 
-/// What a client chose.
+/// The mechanism that a client chose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SaslInit {
-    /// The name.
+    /// Its name.
     pub mechanism: String,
-    /// What the mechanism says first.
+    /// The first message of the mechanism, such as name and password.
     pub initial_response: Option<Secret>,
-    /// The host that the client wants.
+    /// The host name that the client wants to reach.
     pub hostname: Option<String>,
 }
 
-/// How it went.
+/// The result of the authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SaslCode {
-    /// Welcome.
+    /// Authenticated.
     Ok = 0,
-    /// Not with these credentials.
+    /// The credentials were refused.
     Auth = 1,
-    /// Not now, and no wrong of the client's.
+    /// The server failed; the credentials are not the reason.
     System = 2,
 }
 
-/// How it went.
+/// The result of the authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SaslOutcome {
-    /// What of it; whatever a peer says that is not 0 is not [`SaslCode::Ok`].
+    /// Any code that is neither 0 nor 1 is read as [`SaslCode::System`].
     pub code: SaslCode,
 }
 
@@ -77,7 +77,8 @@ pub enum Sasl {
 }
 
 impl Sasl {
-    /// Reads one. Challenges and responses are not known here: no mechanism of the service's needs them.
+    /// Decodes a frame. Challenges and responses are not supported, because no mechanism of the service needs
+    /// them.
     pub fn read(body: &[u8]) -> Result<Self, BadPerformative> {
         let mut reader = Reader::new(body);
         match read_descriptor(&mut reader)? {
@@ -111,7 +112,7 @@ impl Sasl {
         }
     }
 
-    /// Writes it.
+    /// Encodes it.
     pub fn write(&self, into: &mut Vec<u8>) {
         match self {
             Self::Mechanisms(SaslMechanisms { names }) => {

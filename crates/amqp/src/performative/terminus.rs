@@ -1,4 +1,4 @@
-//! The two ends of a link: where messages come from and where they go.
+//! The two ends of a link: the source and the target of its messages.
 
 use super::descriptor;
 use super::fields::{FieldWriter, Fields};
@@ -7,40 +7,40 @@ use crate::encoded::Encoded;
 use crate::performative::BadPerformative;
 use crate::value::Value;
 
-/// Where messages come from.
+/// The node that messages come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source {
-    /// The name of the node.
+    /// The address of the node.
     pub address: Option<String>,
-    /// What of it is kept: 0 nothing, 1 that it is, 2 also what is unsettled.
+    /// The durability of the terminus: 0 none, 1 its configuration, 2 also its unsettled deliveries.
     pub durable: Option<u32>,
-    /// When it is forgotten.
+    /// The event that starts the expiry of the terminus.
     pub expiry_policy: Option<String>,
-    /// How many seconds after that.
+    /// The time from that event to the expiry, in seconds.
     pub timeout: Option<u32>,
-    /// Whether the peer is to make up a node and its name.
+    /// True if the peer is to create a node and choose its address.
     pub dynamic: Option<bool>,
-    /// What the node has to be like, a map.
+    /// The properties that the created node should have, a map.
     pub dynamic_node_properties: Option<Encoded>,
-    /// Whether messages are moved or copied.
+    /// `move` or `copy`: what becomes of the messages of the node.
     pub distribution_mode: Option<String>,
-    /// Which messages, a map from names to described filters; see [`Self::filter`].
+    /// The filters for messages, a map from names to described filters; see [`Self::filter`].
     pub filter: Option<Encoded>,
-    /// What becomes of a message of which nothing is said.
+    /// The outcome of a message that is settled without one.
     pub default_outcome: Option<Encoded>,
-    /// What may become of a message, symbols.
+    /// The outcomes that are possible, an array of symbols.
     pub outcomes: Option<Encoded>,
-    /// Symbols.
+    /// An array of symbols.
     pub capabilities: Option<Encoded>,
 }
 
 impl Source {
-    /// With this address.
+    /// A source with this address.
     pub fn from(address: impl Into<String>) -> Self {
         Self { address: Some(address.into()), ..Self::default() }
     }
 
-    /// The value of a filter, without the descriptor that should stand before it: peers disagree on it.
+    /// The value of a filter, without its descriptor: peers disagree on the descriptor.
     pub fn filter(&self, name: &str) -> Option<Value<'_>> {
         let value = self.filter.as_ref()?.get(name)?;
         Some(value.described().map_or(value, |(_, inner)| inner))
@@ -81,27 +81,27 @@ impl Source {
     }
 }
 
-/// Where messages go.
+/// The node that messages go to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// The name of the node.
+    /// The address of the node.
     pub address: Option<String>,
-    /// What of it is kept: 0 nothing, 1 that it is, 2 also what is unsettled.
+    /// The durability of the terminus: 0 none, 1 its configuration, 2 also its unsettled deliveries.
     pub durable: Option<u32>,
-    /// When it is forgotten.
+    /// The event that starts the expiry of the terminus.
     pub expiry_policy: Option<String>,
-    /// How many seconds after that.
+    /// The time from that event to the expiry, in seconds.
     pub timeout: Option<u32>,
-    /// Whether the peer is to make up a node and its name.
+    /// True if the peer is to create a node and choose its address.
     pub dynamic: Option<bool>,
-    /// What the node has to be like, a map.
+    /// The properties that the created node should have, a map.
     pub dynamic_node_properties: Option<Encoded>,
-    /// Symbols.
+    /// An array of symbols.
     pub capabilities: Option<Encoded>,
 }
 
 impl Target {
-    /// With this address.
+    /// A target with this address.
     pub fn to(address: impl Into<String>) -> Self {
         Self { address: Some(address.into()), ..Self::default() }
     }
@@ -135,8 +135,8 @@ impl Target {
 
 /// The fields of a source or a target; `None` for null.
 ///
-/// A target may also be a coordinator of transactions. There are none here, and whoever asks for one is
-/// told that its target is not understood.
+/// A target may also be a coordinator of transactions. Transactions are not supported, and such an attach is
+/// refused as one with an invalid target.
 fn fields<'a>(value: Value<'a>, wanted: u8, of: &'static str) -> Result<Option<Fields<'a>>, BadPerformative> {
     let wrong = BadPerformative::Field { performative: "attach", field: of, wanted: "a source or a target" };
     match value {

@@ -1,30 +1,30 @@
-//! `transfer`: a message, or a part of it.
+//! `transfer`: carries a message, or a part of it.
 //!
-//! One is read and one is written for every message, so both are done by hand: nothing is allocated, and
-//! the head is put together on the stack.
+//! One is decoded and one is encoded for every message, so both are written by hand: nothing is allocated,
+//! and the head is built on the stack.
 
 use super::descriptor;
 use super::fields::Fields;
 use crate::code;
 use crate::performative::BadPerformative;
 
-/// What stands before a payload.
+/// The fields before a payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transfer<'a> {
-    /// On which link.
+    /// The handle of the link.
     pub handle: u32,
     /// The number of the delivery, in the session. The first transfer of a delivery has it.
     pub delivery_id: Option<u32>,
-    /// What tells the delivery from other unsettled ones of the link. Nothing is resumed, so that nobody
-    /// looks at it here.
+    /// Identifies the delivery among the unsettled ones of the link. It is not used here, because links are
+    /// not resumed.
     pub delivery_tag: Option<&'a [u8]>,
-    /// What the payload is; 0 is a message as the specification has it.
+    /// The format of the payload; 0 is a message as specified.
     pub message_format: Option<u32>,
-    /// Whether the sender has forgotten it already.
+    /// True if the sender has settled it already.
     pub settled: Option<bool>,
-    /// Whether more of the same delivery follows.
+    /// True if more of the same delivery follows.
     pub more: bool,
-    /// Whether the delivery is given up, and what came of it is to be thrown away.
+    /// True if the delivery is aborted, and the parts that have come have to be discarded.
     pub aborted: bool,
 }
 
@@ -47,8 +47,8 @@ impl<'a> Transfer<'a> {
         Ok(transfer)
     }
 
-    /// Reads a transfer in the form that nearly everyone writes, and says where its payload begins.
-    /// `None` for any other form, and for anything else: then [`super::Performative::read`] is asked.
+    /// Decodes a transfer in the form that nearly all peers write, and returns the index of its payload.
+    /// `None` for any other form, and for any other performative; then use [`super::Performative::read`].
     #[inline]
     pub(crate) fn read_plain(body: &'a [u8]) -> Option<(Self, usize)> {
         let [code::DESCRIBED, code::SMALL_ULONG, descriptor::TRANSFER, list, ..] = *body else { return None };
@@ -123,18 +123,18 @@ fn plain_binary<'a>(bytes: &'a [u8], at: &mut usize) -> Option<Option<&'a [u8]>>
     })
 }
 
-/// A field that nobody looks at, if it is a single byte.
+/// Skips a field that is not used, if it is a single byte.
 #[inline]
 fn plain_nothing(bytes: &[u8], at: &mut usize) -> Option<()> {
     matches!(take(bytes, at, 1)?, [code::NULL | code::TRUE | code::FALSE]).then_some(())
 }
 
-/// What is written before a payload.
+/// The fields that are written before a payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TransferHead {
     pub(crate) channel: u16,
     pub(crate) handle: u32,
-    /// Number and format of a delivery that begins; its tag is its number.
+    /// Number and format, in the first frame of a delivery; its tag is its number.
     pub(crate) begins: Option<(u32, u32)>,
     pub(crate) settled: bool,
     pub(crate) more: bool,
@@ -143,8 +143,8 @@ pub(crate) struct TransferHead {
 /// The most bytes that [`write_transfer_head`] writes.
 pub(crate) const MAX_TRANSFER_HEAD: usize = 48;
 
-/// Writes everything of a frame before its payload, all eleven fields, and says how long it is. The size
-/// in it is that of the whole frame.
+/// Writes the frame header and all eleven fields of a transfer, and returns their length. The size in the
+/// header is that of the whole frame.
 #[inline]
 pub(crate) fn write_transfer_head(
     buffer: &mut [u8; MAX_TRANSFER_HEAD],
@@ -190,7 +190,7 @@ pub(crate) fn write_transfer_head(
         code::FALSE,
     ]);
     at += 7;
-    // After the frame's header stand descriptor (3), format code, and the size of what comes after it.
+    // The frame header is followed by the descriptor (3 bytes), the format code, and the size of the rest.
     buffer[FRAME + 4] = (at - FRAME - 5) as u8;
     buffer[..4].copy_from_slice(&((at + payload) as u32).to_be_bytes());
     at

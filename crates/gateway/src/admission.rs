@@ -1,8 +1,8 @@
 //! Limits the number of connections, and evicts unauthenticated ones when there are too many.
 //!
 //! ```text
-//! Connected ─► Greeted ─► Opened ─► Attached ─► admitted (at most so many)
-//! └── waiting: at most so many; beyond it the oldest of the largest crowd goes ──► leaving ─► gone
+//! Connected ─► Greeted ─► Opened ─► Attached ─► admitted (at most `most_admitted`)
+//! └── waiting: at most `most_waiting`; beyond it the oldest of the most crowded stage ─► leaving ─► gone
 //! ```
 //!
 //! A flood of connections evicts its own oldest members. Unauthenticated peers that only connect are in one

@@ -1,8 +1,8 @@
 //! Limits the memory of all connections together, with back-pressure and eviction.
 //!
 //! ```text
-//! connection ─ how much it keeps ─► Budget ─ all is used up, and it has more than its part ─► it waits
-//!                                      └── its deliveries have been unended for longest ────► it goes
+//! connection ─ bytes that it uses ─► Budget ─ used up, and it has more than its part ─────► it waits
+//!                                      └──── and it has the oldest unended delivery ──────► it is closed
 //! ```
 //!
 //! Most of what a connection buffers shrinks by itself: events reach the disk, and output is read, or the

@@ -6,14 +6,14 @@
 //! `receiving.rs`).
 //!
 //! ```text
-//! loop: told to go? ─ a token ran out? ─ sends that are done ─ news of receivers ─ the peer
-//!       └─ after each turn: how much is kept, and whether the peer is read from ─┘
+//! loop: shutdown, eviction ─ timer (expired tokens) ─ finished sends ─ events of receivers ─ the peer
+//!       └─ after each turn: memory is reported, and reading from the peer is paused or resumed ─┘
 //! ```
 //!
-//! That is the order in which the loop polls. Outcomes come before more work. News of receivers (*events* of
-//! theirs) comes before the peer because waiting output bounds it: when the peer does not read, receivers are
-//! not polled, and the peer's turn comes. While too much is on its way to the disk, nothing is read from the
-//! peer; output and heartbeats still go out.
+//! That is the order in which the loop polls. Outcomes of sends come before more work. Events of receivers
+//! ([`News`]) come before the peer because waiting output bounds them: when the peer does not read, receivers
+//! are not polled, and the peer's turn comes. While too much is on its way to the disk, nothing is read from
+//! the peer; output and heartbeats still go out.
 //!
 //! | file | owns |
 //! |---|---|

@@ -4,7 +4,7 @@
 //!                            ┌─ not in memory: reads the log ─┐
 //!                            ▼                                │
 //! Away (opening) ─► Idle ─► Away (waits for events) ─► Here (sends them) ─┐
-//!                     ▲         ▲                       │ no room: waits in line
+//!                     ▲         ▲                       │ no room: is queued
 //!                     │         └────── all sent ───────┤◄─────────────────┘
 //!                     └── no credit, no window ─────────┘ the rest is given back
 //! ```

@@ -1,10 +1,10 @@
 //! Authentication of a peer: limits before and after its first valid token, and expiry of tokens.
 //!
 //! ```text
-//! stranger ─ a token that counts ─► let in ─ the last token ran out ─► stranger ─ none in time ─► closed
+//! unauthenticated ─ a valid token ─► admitted ─ the last one expired ─► unauthenticated ─ none in time ─► closed
 //! ```
 //!
-//! An unauthenticated peer ("stranger") gets the resources that it takes to put a token, and not much more:
+//! An unauthenticated peer (`stranger`) gets the resources that it takes to put a token, and not much more:
 //! all of them together can make the gateway buffer at most their number times [`of_a_stranger`].
 
 use ephor_amqp::limits::Limits;

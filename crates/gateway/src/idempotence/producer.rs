@@ -1,8 +1,8 @@
 //! One idempotent producer, shared by all its links, and the claim of a batch on its numbers.
 //!
 //! ```text
-//!   claimed ─► waits for room in the hub's queue ─► queued ─► stored: acknowledged, also to whoever repeats it
-//!                  └─ dropped: taken back             └─ failed: taken back; all who wait for it hear why
+//!   claimed ─► waits for room in the hub's queue ─► queued ─► stored: acknowledged, also to deliveries that repeat it
+//!                  └─ dropped: taken back             └─ failed: taken back; all that wait for it get the error
 //! ```
 //!
 //! A [`Claim`] owns the numbers. It travels with the batch: it belongs to the connection until the batch is

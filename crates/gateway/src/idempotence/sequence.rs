@@ -1,7 +1,7 @@
-//! Tracks the sequence numbers of one producer: stored, in flight ("on its way"), and next.
+//! Tracks the sequence numbers of one producer: stored, in flight, and next.
 //!
 //! ```text
-//!   stored, in a row │ on its way │ on its way │   gap   │ stored │ on its way │
+//!   stored, in a row │ in flight  │ in flight  │   gap   │ stored │ in flight  │
 //!                   end                        expected
 //! ```
 //!

@@ -1,4 +1,4 @@
-//! What a message costs: encoding, decoding, and both through the state machines, without a socket.
+//! Measures the cost of a message: encoding, decoding, and both through the state machines, without a socket.
 //!
 //! `cargo run --release -p ephor-amqp --example transfer_cost`
 
@@ -20,7 +20,7 @@ fn carry(from: &mut Connection, to: &mut Connection) {
     from.wrote(length);
 }
 
-/// A sender with all the credit there is, and its receiver.
+/// A sender with the largest possible credit, and its receiver.
 fn linked() -> (Connection, LinkId, Connection) {
     let mut client = Connection::client(Config::new("c"), ClientSasl::Skip, Duration::ZERO);
     let mut server = Connection::server(Config::new("s"), ServerSasl::default(), Duration::ZERO);
@@ -89,7 +89,7 @@ fn main() {
     }
 }
 
-/// What other processes do to a few batches does not count.
+/// The median, so that a few batches that other processes delay do not count.
 fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]

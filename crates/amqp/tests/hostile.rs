@@ -1,11 +1,11 @@
-//! Whatever the bytes are, reading them ends, without a panic, and inside of them.
+//! Tests that decoding any bytes ends, without a panic, and never reads beyond them.
 
 use ephor_amqp::check::check;
 use ephor_amqp::decode::MAX_NESTING;
 use ephor_amqp::{Malformed, Reader, Sections, Value};
 use proptest::prelude::*;
 
-/// Bytes that look like AMQP more often than chance would have it.
+/// Bytes that look like AMQP more often than random ones.
 fn almost_amqp() -> impl Strategy<Value = Vec<u8>> {
     const CODES: &[u8] = &[
         0x00, 0x40, 0x45, 0x53, 0x56, 0x70, 0x73, 0x74, 0x75, 0x77, 0x80, 0x98, 0xa0, 0xa1, 0xa3, 0xb0, 0xb1,
@@ -15,7 +15,7 @@ fn almost_amqp() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(byte, 0..64)
 }
 
-/// Reads everything that can be reached.
+/// Decodes everything that can be reached.
 fn read_all(bytes: &[u8]) -> Result<(), Malformed> {
     let mut reader = Reader::new(bytes);
     while !reader.is_empty() {
@@ -38,7 +38,7 @@ fn read_all(bytes: &[u8]) -> Result<(), Malformed> {
 #[test]
 fn descriptors_in_one_another_are_followed_as_far_by_all() {
     for depth in 0..100 {
-        // A value, and as many descriptors, each of which is described itself.
+        // `depth` descriptors, each of which is described itself, and their values.
         let bytes = [vec![0x00; depth], vec![0x40; depth + 1]].concat();
         assert_eq!(check(&bytes).is_ok(), depth < MAX_NESTING, "{depth}");
         assert_eq!(read_all(&bytes), check(&bytes));

@@ -1,4 +1,4 @@
-//! What is said to peers, byte for byte, and what is understood of what they say.
+//! Tests performatives: encoding byte for byte, and decoding.
 
 use ephor_amqp::encode::{self};
 use ephor_amqp::performative::*;
@@ -10,7 +10,7 @@ fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     bytes
 }
 
-/// How many fields a performative has in its list, which has to be of the short form.
+/// The number of fields in the list of a performative, which has to be in the short form.
 fn fields(bytes: &[u8]) -> u8 {
     assert_eq!([bytes[0], bytes[1]], [0x00, 0x53], "a descriptor of two bytes");
     match bytes[3] {
@@ -216,7 +216,7 @@ fn capabilities_are_one_name_or_an_array_of_them() {
 
 #[test]
 fn fields_left_out_at_the_end_are_null() {
-    // open with a container only; begin with four fields; end as an empty list and as list0.
+    // `open` with a container id only; `begin` with four fields; `end` as an empty list and as list0.
     let open = [0x00, 0x53, 0x10, 0xc0, 4, 1, 0xa1, 1, b'c'];
     assert_eq!(
         read(&open),

@@ -1,4 +1,4 @@
-//! Messages, and how their sections are found.
+//! Tests that the sections of messages are found.
 
 use ephor_amqp::message::{BodyKind, Section};
 use ephor_amqp::{Malformed, Sections};

@@ -1,4 +1,5 @@
-//! Every section of a message is validated, and of an invalid message the valid part can be kept.
+//! Tests that every section of a message is validated, and that the valid part of an invalid message can be
+//! kept.
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
 
 use ephor_amqp::validate::{keep_valid, validate};
@@ -6,7 +7,7 @@ use ephor_amqp::{Sections, Value, encode};
 
 const DATA: &[u8] = b"\x00\x53\x75\xa0\x03abc";
 
-/// A section that holds this value.
+/// A section with this value.
 fn section(descriptor: u8, value: &[u8]) -> Vec<u8> {
     [&[0x00, 0x53, descriptor][..], value].concat()
 }
@@ -30,12 +31,12 @@ fn map(pairs: &[(Value<'_>, Value<'_>)]) -> Vec<u8> {
     bytes
 }
 
-/// Lists in lists.
+/// Nested lists.
 fn nested(levels: usize) -> Vec<u8> {
     (0..levels).fold(vec![0x45], |inside, _| list(&[Value::Encoded(&inside)]))
 }
 
-/// The section where it belongs, before or after a body of bytes.
+/// The section in its place, before or after a body of bytes.
 fn around_a_body(section: &[u8]) -> Vec<u8> {
     if section[2] == 0x78 { [DATA, section].concat() } else { [section, DATA].concat() }
 }
@@ -79,7 +80,7 @@ fn properties_have_thirteen_fields_of_their_types_or_null() {
         Value::String("reply-to"),
         Value::Ulong(9),
         Value::Symbol("text/plain"),
-        // Some libraries write a string, where the specification says symbol.
+        // Some libraries write a string where the specification demands a symbol.
         Value::String("gzip"),
         Value::Timestamp(1),
         Value::Timestamp(2),
@@ -134,7 +135,7 @@ fn values_in_maps_and_bodies_are_looked_into() {
         }
         assert_eq!(validate(&section(0x77, &value)).unwrap_err().what, what);
     }
-    // A list in a list of a body in a sequence.
+    // Nested lists in an amqp-sequence body.
     assert_eq!(validate(&section(0x76, &nested(40))).unwrap_err().what, "nested too deeply");
     validate(&section(0x76, &nested(20))).unwrap();
 }

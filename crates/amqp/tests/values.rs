@@ -1,17 +1,17 @@
-//! Every type, byte for byte as the specification writes it (AMQP 1.0, part 1, section 1.6).
+//! Tests every type, byte for byte as in the specification (AMQP 1.0, part 1, section 1.6).
 
 use ephor_amqp::check::check;
 use ephor_amqp::decode::MAX_NESTING;
 use ephor_amqp::{Malformed, Reader, Value, encode};
 
-/// What `write` writes.
+/// The bytes that `write` writes.
 fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = Vec::new();
     write(&mut bytes);
     bytes
 }
 
-/// Reads one value, which has to be all there is.
+/// Decodes one value, which has to take all bytes.
 fn read(bytes: &[u8]) -> Result<Value<'_>, Malformed> {
     let mut reader = Reader::new(bytes);
     let value = reader.value()?;
@@ -21,7 +21,7 @@ fn read(bytes: &[u8]) -> Result<Value<'_>, Malformed> {
     Ok(value)
 }
 
-/// `value` is written as `bytes`, and read from them.
+/// Checks that `value` is encoded as `bytes`, and decoded from them.
 fn golden(bytes: &[u8], value: Value<'_>, write: impl FnOnce(&mut Vec<u8>)) {
     assert_eq!(written(write), bytes, "writing {value:?}");
     assert_eq!(read(bytes), Ok(value));
@@ -234,7 +234,7 @@ fn values_that_are_described_again_and_again_are_nested_too() {
 
 #[test]
 fn the_descriptor_of_an_array_hides_nothing() {
-    // A list in its place whose inside is no value.
+    // A list as its descriptor, whose content is not a value.
     let hidden = [0xe0, 7, 1, 0x00, 0xc0, 2, 1, 0x47, 0x40];
     assert_eq!(check(&hidden).unwrap_err().what, "an array whose descriptor is neither a number nor a name");
 }
@@ -258,7 +258,7 @@ fn the_inside_of_compound_values_is_checked_where_asked() {
         assert_eq!(check(bytes).map_err(|malformed| malformed.what), Err(what), "{bytes:02x?}");
     }
     assert_eq!(check(&[0x40, 0x40]), Err(Malformed::new(1, "bytes after the last item")));
-    // What stands in a list may not reach beyond it, though there are bytes.
+    // An item of a list may not extend beyond the list, though there are more bytes.
     assert!(check(&[0xc0, 2, 1, 0xa0, 0x40, 0x40]).is_err());
 }
 

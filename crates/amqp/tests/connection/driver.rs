@@ -1,4 +1,4 @@
-//! A connection on a transport that cuts, holds back and breaks.
+//! Tests a connection on a transport that splits, delays and breaks.
 #![allow(clippy::disallowed_methods, reason = "time is the runtime's, which is virtual here")]
 
 use std::io;
@@ -24,7 +24,7 @@ fn client(stream: DuplexStream) -> Driver<DuplexStream> {
     Driver::new(stream, Connection::client(config("c"), ClientSasl::Anonymous, Duration::ZERO))
 }
 
-/// Takes everything, and says how many messages that were.
+/// Receives everything, and returns the number of messages.
 async fn take_all(mut driver: Driver<DuplexStream>) -> usize {
     let mut count = 0;
     while let Some(event) = driver.next().await {
@@ -47,7 +47,7 @@ async fn take_all(mut driver: Driver<DuplexStream>) -> usize {
     count
 }
 
-/// Sends so many messages and closes when all are settled.
+/// Sends this many messages, and closes when all are settled.
 async fn send_all(mut driver: Driver<DuplexStream>, messages: u32) {
     let mut settled = 0;
     let mut sender = None;
@@ -197,9 +197,9 @@ async fn a_receiver_that_never_reads_is_given_up_and_costs_little() {
     assert!(start.elapsed() >= Duration::from_secs(60) && start.elapsed() < Duration::from_secs(70));
 }
 
-/// A transport that takes every byte and then does not let go of it: an end is found when it is flushed, or never.
+/// A transport that takes every byte and then does not flush it: the end is noticed at a flush, or never.
 struct Stuck {
-    /// How often a flush has to be waited for before it fails.
+    /// The number of flushes that are pending before one fails.
     flushes: usize,
 }
 
@@ -258,7 +258,7 @@ async fn a_runtime_that_blocks_for_minutes_costs_no_living_peer_its_connection()
     assert!(matches!(driver.next().await, Some(Event::Opened(_))));
     assert!(tokio::time::timeout(Duration::from_secs(1), driver.next()).await.is_err());
     for _ in 0..3 {
-        // Meanwhile the peer goes on, and nobody asks.
+        // Meanwhile the peer goes on, and the driver is not polled.
         ours.write_all(&HEARTBEAT).await.unwrap();
         tokio::time::advance(Duration::from_secs(600)).await;
         let event = tokio::time::timeout(Duration::from_secs(1), driver.next()).await;

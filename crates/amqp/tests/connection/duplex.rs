@@ -1,4 +1,4 @@
-//! Large messages in both directions on one connection, over a transport that holds little.
+//! Tests large messages in both directions on one connection, over a transport with a small buffer.
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
 
 use std::time::Duration;
@@ -20,18 +20,18 @@ fn config(message: usize) -> Config {
     Config { limits, ..Config::new("peer") }
 }
 
-/// What one side has sent and got.
+/// The messages that one side has sent and received.
 #[derive(Default)]
 struct Side {
     out: Option<LinkId>,
     sent: usize,
     settled: usize,
     got: usize,
-    /// The most that its output held.
+    /// The highest length of its output.
     most_output: usize,
 }
 
-/// Sends messages of this size and takes those of the peer, until both have all.
+/// Sends messages of this size and receives those of the peer, until both have all.
 async fn exchange(mut driver: Driver<DuplexStream>, asks: bool, bytes: usize) -> Side {
     let mut side = Side::default();
     let message = vec![7; bytes];
@@ -88,7 +88,7 @@ async fn large_messages_go_both_ways_at_once_however_little_the_transport_holds(
         );
         // Time is virtual: it passes while nothing else can happen.
         assert_eq!(began.elapsed(), Duration::ZERO, "both stopped, {bytes} bytes each, {width} on the way");
-        // What may wait, and a frame.
+        // The limit of waiting output, and a frame.
         let most = Limits::default().output + Limits::default().frame_out as usize + 1_000;
         assert!(one.most_output.max(other.most_output) <= most, "{} {}", one.most_output, other.most_output);
     }

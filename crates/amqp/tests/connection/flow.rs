@@ -1,4 +1,4 @@
-//! Credit, drain, windows, and peers that do not read.
+//! Tests credit, drain, windows, and peers that do not read.
 
 use ephor_amqp::connection::{Blocked, Config, Event, Sent};
 use ephor_amqp::frame::Protocol;
@@ -16,7 +16,7 @@ fn nothing_is_sent_without_credit() {
     linked.pair.pump();
     assert_eq!(linked.pair.client.credit(link), 2);
     assert_eq!(linked.pair.client.send(link, 0, true, &[b"x"]), Sent::Sent(0));
-    // Granted while the message is on its way: the client knows that it does not count.
+    // Granted while the message is in flight: the client subtracts it.
     linked.pair.server.grant(linked.server_link, 2);
     linked.pair.pump();
     assert_eq!(linked.pair.client.credit(link), 1);
@@ -129,7 +129,7 @@ fn ten_times_the_window_goes_through_it() {
     }
 }
 
-/// A peer with a window of one and a huge credit, as a server sees it.
+/// A server whose peer has a window of one and a huge credit.
 fn miser(config: Config) -> (ephor_amqp::Connection, ephor_amqp::connection::LinkId) {
     let begin = Begin { incoming_window: 1, outgoing_window: 1, ..Begin::default() };
     let begin = raw::amqp(0, |into| begin.write(into));

@@ -1,4 +1,4 @@
-//! Headers, SASL, open and close.
+//! Tests protocol headers, SASL, open and close.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
-//! A conversation with everything in it, recorded, and an owner that says yes to everything.
+//! A recorded conversation with all kinds of frames, and an owner that accepts everything.
 //!
-//! Mutations of such conversations are played by `ephor-fuzz`, for both sides; what came of them is here.
+//! `ephor-fuzz` plays mutations of such conversations, for both sides; the bugs that it found are tested
+//! here.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use ephor_amqp::performative::{Attach, Error, Outcome, Role, Sasl, SaslInit};
 use crate::pair::{Pair, config, linked};
 use crate::raw;
 
-/// What the client says in a conversation with everything in it.
+/// The bytes of a client in a conversation with all kinds of frames.
 pub(crate) fn conversation(seed: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut small = config("s");
@@ -64,7 +65,7 @@ pub(crate) fn conversation(seed: u64) -> Vec<u8> {
     }
 }
 
-/// Says yes to everything: accepts, grants, settles, and sends back a little.
+/// Accepts everything: accepts links, grants credit, settles, and sends back a little.
 pub(crate) struct Owner {
     pub(crate) connection: Connection,
     told: Vec<Event>,
@@ -76,7 +77,7 @@ impl Owner {
         Self { connection, told: Vec::new() }
     }
 
-    /// Hears the bytes in pieces, and returns all events.
+    /// Feeds the bytes in pieces, and returns all events.
     pub(crate) fn hear(mut self, mut bytes: &[u8], piece: &mut dyn FnMut() -> usize) -> Vec<Event> {
         while !bytes.is_empty() {
             let (now, later) = bytes.split_at(piece().min(bytes.len()));

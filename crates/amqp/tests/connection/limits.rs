@@ -1,4 +1,4 @@
-//! Every limit is kept, and says its name.
+//! Tests that every limit is enforced, and named in the error.
 
 use ephor_amqp::Connection;
 use ephor_amqp::connection::{Blocked, Closed, Config, Event, Sent};
@@ -23,7 +23,7 @@ fn closed(events: &[Event]) -> &Error {
     }
 }
 
-/// A huge size is refused by its header: nobody waits for the rest, or makes room for it.
+/// A huge size is refused by its header: the rest is neither awaited nor allocated.
 #[test]
 fn a_frame_larger_than_allowed_is_refused_by_its_first_bytes() {
     let huge = [0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0];
@@ -73,7 +73,7 @@ fn sessions_are_limited_and_limits_can_be_raised() {
         limits.sessions = 2;
     });
     let mut server = raw::server(config, &[&raw::header(Protocol::Amqp), &raw::open()]).0;
-    // High channels are as good as low ones, and one that is free again can be used again.
+    // High channels work like low ones, and a channel that is free can be used again.
     let events = raw::tell(&mut server, &[&raw::begin(4_999), &raw::begin(0), &raw::end(4_999)]);
     assert!(
         matches!(events[..], [Event::Begun { .. }, Event::Begun { .. }, Event::Ended { .. }]),
@@ -124,7 +124,7 @@ fn links_are_limited() {
     assert_eq!(server.links(), 0);
 }
 
-/// A link that announces 1,000 bytes; 64 KiB are added to that.
+/// A server with a link that announces 1,000 bytes; 64 KiB are added to that.
 fn small_link() -> Connection {
     let mut server = raw::begun(limited(|limits| limits.incomplete = 70_000));
     let events = raw::tell(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "b"))]);
@@ -140,7 +140,7 @@ const TOO_LARGE: &str = "exceeds the limit (66536 bytes) currently allowed on th
 #[test]
 fn a_message_that_is_too_large_is_rejected_and_the_link_goes_on() {
     let mut server = small_link();
-    // Far more than may be incomplete: nothing of it is kept.
+    // Far more than may be incomplete, but none of it is kept.
     let part = |more| raw::transfer(1, 0, 0, more, &[0; 60_000]);
     for _ in 0..10 {
         assert_eq!(raw::tell(&mut server, &[&part(true)]), []);
@@ -177,7 +177,7 @@ fn a_message_that_grows_without_an_end_costs_its_link() {
 fn a_message_that_is_too_large_and_wants_no_answer_costs_its_link() {
     let mut server = small_link();
     let mut part = raw::transfer(1, 0, 0, true, &[0; 60_000]);
-    // The field that says so, behind handle, number, tag and format.
+    // The `settled` field, after handle, number, tag and format.
     assert_eq!(std::mem::replace(&mut part[22], 0x41), 0x42);
     assert_eq!(raw::tell(&mut server, &[&part]), []);
     let events = raw::tell(&mut server, &[&part]);
@@ -226,7 +226,7 @@ fn limits_that_cannot_work_say_so() {
 
 #[test]
 fn nesting_and_counts_of_a_hundred_thousand_are_refused() {
-    // Lists in lists, in the properties of an open, as deep as a frame has room for.
+    // Nested lists, in the properties of an open, as deep as fits into a frame.
     let mut nested = Vec::new();
     let mut depth = vec![0x45];
     while depth.len() < 8_000 {
@@ -244,7 +244,7 @@ fn nesting_and_counts_of_a_hundred_thousand_are_refused() {
     nested.extend(&depth);
     let (_, events) = raw::server(config("s"), &[&raw::header(Protocol::Amqp), &raw::frame(0, 0, &nested)]);
     assert_eq!(closed(&events).condition, condition::DECODE_ERROR);
-    // Descriptors of descriptors, 100,000 of them, in a large frame.
+    // Nested descriptors, 100,000 of them, in a large frame.
     let config = limited(|limits| limits.frame = 1 << 20);
     let described = raw::frame(0, 0, &[0x00; 100_000]);
     let (_, events) = raw::server(config, &[&raw::header(Protocol::Amqp), &raw::open(), &described]);

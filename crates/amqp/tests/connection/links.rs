@@ -1,4 +1,4 @@
-//! Sessions and links: how they begin, are refused, and end.
+//! Tests how sessions and links begin, are refused, and end.
 
 use ephor_amqp::connection::{Closed, Event};
 use ephor_amqp::frame::Protocol;
@@ -21,7 +21,7 @@ fn a_refused_link_is_attached_to_nothing_and_then_detached() {
     let (Performative::Detach(detach), _) = Performative::read(&frames[1].1).unwrap() else { panic!() };
     assert!(detach.closed && detach.handle == 4);
     assert_eq!(detach.error.unwrap().description(), "no such hub");
-    // The peer agrees; what it sent in between is passed over.
+    // The peer agrees; frames that it sent in between are ignored.
     let agreed = raw::amqp(1, |into| Detach { handle: 4, closed: true, error: None }.write(into));
     let events = raw::tell(&mut server, &[&raw::transfer(1, 4, 0, false, b"x"), &agreed]);
     assert!(events.is_empty() && server.links() == 0, "{events:?}");

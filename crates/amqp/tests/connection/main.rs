@@ -1,4 +1,4 @@
-//! Two ends of a connection, in memory and on virtual time.
+//! Tests of the two ends of a connection, in memory and on virtual time.
 
 mod driver;
 mod duplex;

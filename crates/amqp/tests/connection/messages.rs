@@ -1,4 +1,4 @@
-//! Messages, in one frame and in many, and what becomes of them.
+//! Tests messages, in one frame and in many, and their outcomes.
 
 use ephor_amqp::connection::{Blocked, Config, Delivery, Event, Sent};
 use ephor_amqp::limits::Limits;
@@ -227,7 +227,7 @@ fn too_much_unsettled_waits() {
     assert_eq!(client.send(link, 0, true, &[b"x"]), Sent::Sent(2));
 }
 
-/// The end of a delivery that does not arrive.
+/// A transfer that aborts a delivery.
 fn aborted(id: u8) -> Vec<u8> {
     let mut aborted = raw::transfer(1, 0, id, false, b"");
     let at = aborted.len() - 2;
@@ -267,7 +267,7 @@ fn links_that_go_with_messages_that_nobody_settled_leave_nothing_behind() {
             let events = raw::tell(&mut server, &[&raw::transfer(1, 0, id, false, b"x")]);
             assert!(matches!(events[..], [Event::Delivery(_)]), "{round}: {events:?}");
         }
-        // Some are settled before, and some too late.
+        // Some are settled before the detach, and some too late.
         server.settle(*link, 0, 19, &Outcome::Accepted);
         let detach = raw::amqp(1, |into| Detach { handle: 0, closed: true, error: None }.write(into));
         raw::tell(&mut server, &[&detach]);

@@ -1,4 +1,4 @@
-//! A client and a server, back to back.
+//! A client and a server, connected back to back.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ pub(crate) struct Pair {
     pub(crate) server: Connection,
 }
 
-/// What each side was told.
+/// The events of each side.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     pub(crate) client: Vec<Event>,
     pub(crate) server: Vec<Event>,
 }
 
-/// A pair with one link: what it is called on each side.
+/// A pair with one link, and its id on each side.
 pub(crate) struct Linked {
     pub(crate) pair: Pair,
     pub(crate) session: SessionId,
@@ -47,7 +47,7 @@ impl Pair {
         pair
     }
 
-    /// Moves bytes and collects events until both are quiet.
+    /// Moves bytes and collects events until nothing happens on either side.
     pub(crate) fn pump(&mut self) -> Told {
         let mut told = Told::default();
         loop {
@@ -62,7 +62,7 @@ impl Pair {
     }
 }
 
-/// Moves all output of one side to the other, and says how many bytes that were.
+/// Moves all output of one side to the other, and returns the number of bytes.
 pub(crate) fn carry(from: &mut Connection, to: &mut Connection) -> usize {
     let bytes = from.output().to_vec();
     to.input().extend_from_slice(&bytes);

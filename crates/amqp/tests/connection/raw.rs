@@ -1,4 +1,4 @@
-//! A peer that writes its frames by hand, and reads those of a connection.
+//! A test peer that writes its frames by hand, and reads those of a connection.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ pub(crate) fn transfer(channel: u16, handle: u8, id: u8, more: bool, payload: &[
     frame(0, channel, &body)
 }
 
-/// A server that has been told this, and what it made of it.
+/// A server that has received these bytes, and its events.
 pub(crate) fn server(config: Config, bytes: &[&[u8]]) -> (Connection, Vec<Event>) {
     let mut server = Connection::server(config, ServerSasl::default(), Duration::ZERO);
     let events = tell(&mut server, bytes);
@@ -76,7 +76,7 @@ pub(crate) fn begun(config: Config) -> Connection {
     server(config, &[&header(Protocol::Amqp), &open(), &begin(1)]).0
 }
 
-/// A client that has been told this, and what it made of it.
+/// A client that has received these bytes, and its events.
 pub(crate) fn client(config: Config, bytes: &[&[u8]]) -> (Connection, Vec<Event>) {
     let mut client = Connection::client(config, ClientSasl::Skip, Duration::ZERO);
     let events = tell(&mut client, bytes);
@@ -88,7 +88,7 @@ pub(crate) fn tell(connection: &mut Connection, bytes: &[&[u8]]) -> Vec<Event> {
     std::iter::from_fn(|| connection.next_event()).collect()
 }
 
-/// Takes the output and splits it into frames: channel, body.
+/// Takes the output and splits it into frames: channel and body.
 pub(crate) fn frames(connection: &mut Connection) -> Vec<(u16, Vec<u8>)> {
     let output = connection.output().to_vec();
     connection.wrote(output.len());
@@ -105,12 +105,12 @@ pub(crate) fn frames(connection: &mut Connection) -> Vec<(u16, Vec<u8>)> {
     frames
 }
 
-/// What a body says, in the form of `Debug`.
+/// The performative of a body, in the form of `Debug`.
 pub(crate) fn said(body: &[u8]) -> String {
     format!("{:?}", Performative::read(body).expect("a performative").0)
 }
 
-/// What everything says that a connection has to say.
+/// The performatives of all output, in the form of `Debug`.
 pub(crate) fn all_said(connection: &mut Connection) -> Vec<String> {
     frames(connection).iter().filter(|(_, body)| !body.is_empty()).map(|(_, body)| said(body)).collect()
 }

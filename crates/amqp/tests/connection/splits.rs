@@ -1,4 +1,4 @@
-//! However bytes are cut on their way, they mean the same.
+//! Tests that bytes lead to the same events however they are split.
 
 use proptest::prelude::*;
 

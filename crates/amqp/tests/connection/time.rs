@@ -1,4 +1,4 @@
-//! Heartbeats, and patience that ends.
+//! Tests heartbeats and timeouts.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A server whose peer wants to hear something every so often.
+/// A server whose peer has this idle timeout.
 fn heartbeats(config: Config, idle_time_out: Option<u32>) -> Connection {
     let open = Open { container_id: "raw".into(), idle_time_out, ..Open::default() };
     let open = raw::amqp(0, |into| open.write(into));
@@ -198,7 +198,8 @@ fn pauses_do_not_give_a_delivery_its_whole_time_again() {
     let mut ended = [None, None];
     for second in 1..2_000 {
         server.on_time(seconds(second));
-        // A second of pause in each half minute; of the second delivery something comes each time.
+        // Reading is paused for a second in each half minute; parts of the second delivery come in each of
+        // them.
         server.pause_reading(second % 30 == 0);
         let part = raw::transfer(1, 1, 1, true, b"x");
         let events =
@@ -214,7 +215,7 @@ fn pauses_do_not_give_a_delivery_its_whole_time_again() {
     for (ended, (after, why)) in ended.into_iter().zip(expected) {
         let (second, said) = ended.expect("it was never given up");
         assert!(said.contains(why), "{said}");
-        // Looked through a few times within the time that they have.
+        // Deliveries are checked only a few times within their time.
         assert!((after..=after + 60).contains(&second), "{why}: after {second} s, not {after}");
     }
 }
@@ -240,14 +241,15 @@ fn bytes_that_came_are_a_sign_of_life_before_anybody_looks_into_them() {
 fn whoever_has_not_looked_for_a_minute_looks_before_it_judges() {
     let patience = Config { idle_time_out: Some(seconds(10)), ..config("s") };
     let mut server = heartbeats(patience.clone(), None);
-    // Nobody called for five times as long as the peer may be silent: the process was stopped, say.
+    // `on_time` was not called for five times as long as the peer may be silent, for example because the
+    // process was suspended.
     server.on_time(seconds(100));
     assert!(server.is_open(), "what the peer said meanwhile has not been read yet");
     assert_eq!(server.next_deadline(), Some(seconds(105)));
     raw::tell(&mut server, &[&HEARTBEAT]);
     server.on_time(seconds(100));
     assert_eq!(server.next_deadline(), Some(seconds(120)));
-    // One that has said nothing is found all the same.
+    // A peer that has sent nothing is detected all the same.
     let mut server = heartbeats(patience, None);
     server.on_time(seconds(100));
     server.on_time(seconds(105));
@@ -295,6 +297,6 @@ fn a_delivery_that_goes_on_by_a_byte_now_and_then_is_given_up_as_well() {
             break;
         }
     }
-    // Looked through a few times within the time that they have.
+    // Deliveries are checked only a few times within their time.
     assert!(ended.is_some_and(|second| (600..=660).contains(&second)), "{ended:?}");
 }

@@ -8,10 +8,10 @@
 //! Most of what a connection buffers shrinks by itself: events reach the disk, and output is read, or the
 //! peer that does not read it is closed. A connection that buffers more than its part of a used-up budget has
 //! to wait: nothing more is read from it until there is room, and nothing more is put into its output.
-//! Deliveries whose last transfer has not come (*unended*) shrink only when the peer goes on, and that may
-//! never happen. So when the budget is used up and they take at least half of it, the connection with the
-//! oldest one is closed, among those whose unended deliveries take at least their part. A connection that
-//! buffers little is never closed and never waits.
+//! Deliveries that have not ended, in either direction, and answers that the peer does not take (*unended*)
+//! shrink only when the peer goes on, and that may never happen. So when the budget is used up and they take
+//! at least half of it, the connection with the oldest one is closed, among those whose unended deliveries
+//! and answers take at least their part. A connection that buffers little is never closed and never waits.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -226,8 +226,8 @@ pub(crate) struct Share {
     evicted: Arc<Notify>,
     /// It buffers too much.
     waits: bool,
-    /// The bytes that the first refused request to buffer wanted. It is woken first, so the connection waits
-    /// until there is room for that much; 0 if nothing was refused.
+    /// The bytes that the first refused call of [`Self::admit`] wanted; 0 if none was refused. The connection
+    /// waits until there is room for that much, because the receiver that was refused first continues first.
     wanted: usize,
 }
 

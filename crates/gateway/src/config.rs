@@ -5,35 +5,35 @@ use std::time::Duration;
 use ephor_wire::connection_string::{DEVELOPMENT_KEY, DEVELOPMENT_KEY_NAME};
 use ephor_wire::sas::{Claims, Key, SharedKey};
 
-/// [`GatewayLimits::connections`].
+/// Default of [`GatewayLimits::connections`].
 pub const DEFAULT_CONNECTIONS: usize = 4096;
-/// [`GatewayLimits::unauthenticated`].
+/// Default of [`GatewayLimits::unauthenticated`].
 pub const DEFAULT_UNAUTHENTICATED: usize = 256;
-/// [`GatewayLimits::time_to_open`].
+/// Default of [`GatewayLimits::time_to_open`].
 pub const DEFAULT_TIME_TO_OPEN: Duration = Duration::from_secs(10);
-/// [`GatewayLimits::time_to_authorize`]: the service closes connections without a link after the same time.
+/// Default of [`GatewayLimits::time_to_authorize`]: the service closes connections without a link after the same time.
 pub const DEFAULT_TIME_TO_AUTHORIZE: Duration = Duration::from_secs(60);
-/// [`GatewayLimits::links`]: one host may read every partition of the largest hub, and query its properties.
+/// Default of [`GatewayLimits::links`]: one host may read every partition of the largest hub, and query its properties.
 pub const DEFAULT_LINKS: usize = 2048;
-/// [`GatewayLimits::bytes_in_flight`].
+/// Default of [`GatewayLimits::bytes_in_flight`].
 pub const DEFAULT_BYTES_IN_FLIGHT: usize = 8 << 20;
-/// [`GatewayLimits::buffered_bytes`]: 32 connections at their limit of [`GatewayLimits::bytes_in_flight`].
+/// Default of [`GatewayLimits::buffered_bytes`]: 32 connections at their limit of [`GatewayLimits::bytes_in_flight`].
 pub const DEFAULT_BUFFERED_BYTES: usize = 32 * DEFAULT_BYTES_IN_FLIGHT;
 /// The minimum of [`GatewayLimits::buffered_bytes`]: two messages of the largest size that a hub may take.
 pub const MIN_BUFFERED_BYTES: usize = 2 * ephor_hub::config::MAX_MAX_EVENT_BYTES as usize;
-/// [`GatewayLimits::time_to_finish`].
+/// Default of [`GatewayLimits::time_to_finish`].
 pub const DEFAULT_TIME_TO_FINISH: Duration = Duration::from_secs(60);
-/// [`GatewayLimits::time_to_read`].
+/// Default of [`GatewayLimits::time_to_read`].
 pub const DEFAULT_TIME_TO_READ: Duration = Duration::from_secs(60);
-/// [`GatewayLimits::tokens`]: SDKs put one for each link, or one for all.
+/// Default of [`GatewayLimits::tokens`]: SDKs put one for each link, or one for all.
 pub const DEFAULT_TOKENS: usize = DEFAULT_LINKS;
-/// [`GatewayLimits::total_links`]: 32 connections at their limit of links, about 200 MB of receivers.
+/// Default of [`GatewayLimits::total_links`]: 32 connections at their limit of links, about 200 MB of receivers.
 pub const DEFAULT_TOTAL_LINKS: usize = 32 * DEFAULT_LINKS;
-/// [`GatewayLimits::total_sessions`]: most SDKs begin one for each link.
+/// Default of [`GatewayLimits::total_sessions`]: most SDKs begin one for each link.
 pub const DEFAULT_TOTAL_SESSIONS: usize = DEFAULT_TOTAL_LINKS;
-/// [`GatewayLimits::total_tokens`]: SDKs put one for each link, or one for all.
+/// Default of [`GatewayLimits::total_tokens`]: SDKs put one for each link, or one for all.
 pub const DEFAULT_TOTAL_TOKENS: usize = DEFAULT_TOTAL_LINKS;
-/// [`GatewayLimits::time_to_stop`].
+/// Default of [`GatewayLimits::time_to_stop`].
 pub const DEFAULT_TIME_TO_STOP: Duration = Duration::from_secs(5);
 
 /// Links of a connection without a token. Refused links count until the peer has answered the `detach`.

@@ -113,7 +113,8 @@ pub(super) struct ReceiverLink {
     pub(super) draining: bool,
     /// The bytes that it holds of what was read from the log.
     pub(super) held: Charge,
-    /// Tells whether the hub's receiver has reached the end of the log; `None` until it is open.
+    /// Tells whether the hub's receiver waits: it has reached the end of the log, or is idle. `None` until it
+    /// is open.
     pub(super) lookout: Option<Lookout>,
 }
 

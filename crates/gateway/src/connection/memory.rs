@@ -1,5 +1,5 @@
-//! Reports the memory of a connection to the budget of all connections, and applies back-pressure when that
-//! is used up.
+//! Reports the memory of a connection, for both directions, to the budget of all connections, and applies
+//! back-pressure when that is used up.
 
 use ephor_amqp::connection::{Blocked, Sent};
 use ephor_amqp::performative::{Error, condition};

@@ -17,19 +17,19 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `standing.rs` | authentication: limits before and after the first valid token; expiry of tokens |
-//! | `attach.rs` | the purpose of a link, and the checks before it is accepted |
+//! | `standing.rs` | both directions: authentication: limits before and after the first valid token; expiry of tokens |
+//! | `attach.rs` | both directions: the purpose of a link, and the checks before it is accepted |
 //! | `sending.rs` | inbound (peer → hub): deliveries on their way to the hub, and their outcomes |
 //! | `receiving.rs` | outbound (hub → peer): events on their way to the peer: credit, windows, room in the output |
 //! | `log_reads.rs` | outbound: limits how many receivers read the log at a time |
 //! | `draining.rs` | outbound: receivers whose peer drains its credit |
 //! | `lines.rs` | outbound: FIFO queues of receivers that wait for room or a window |
-//! | `tally.rs` | sums of bytes that are held |
-//! | `memory.rs` | reports the connection's memory to the budget, and applies back-pressure |
+//! | `tally.rs` | outbound: sums of bytes that are read and held |
+//! | `memory.rs` | both directions: reports the connection's memory to the budget, and applies back-pressure |
 //! | `requests.rs` | inbound: requests to `$cbs` and `$management` |
 //! | `answers.rs` | outbound: their answers, until the peer takes them |
 //! | `ending.rs` | inbound: senders whose hub was closed or deleted |
-//! | `link.rs` | the state of a link |
+//! | `link.rs` | both directions: the state of a link |
 
 mod answers;
 mod attach;
@@ -258,7 +258,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let waits = self.share.waits();
         tokio::select! {
             biased;
-            // A dropped sender means the same.
+            // The same if the sender of the signal was dropped.
             _ = stopped.wait_for(|stopped| *stopped) => Turn::Stop,
             () = self.ticket.evicted(), if !admitted => Turn::Evicted,
             () = self.share.evicted() => Turn::Hoards,

@@ -303,7 +303,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         self.stand_in_line(link, obstacle);
         let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
         let Reading::Here { batch, sent, receiver, .. } = &found.state else { return };
-        // The frame is kept whole; as long as more of it lies ahead it is counted there.
+        // A batch keeps its whole frame in memory; while more of the frame lies ahead, `ahead_bytes` counts it.
         let (before, bytes) = (found.held.get(), receiver.ahead_bytes().max(batch.memory()));
         let fits = self.held.get() - before + bytes <= HELD_BYTES && !self.share.waits();
         if matches!(obstacle, Sent::Blocked(Blocked::Room)) && fits {

@@ -1,4 +1,5 @@
-//! Serves requests to `$cbs` and `$management`: inbound on one link, answered on another.
+//! Serves requests to `$cbs` and `$management`: inbound (peer → hub) on one link, answered outbound (hub →
+//! peer) on another.
 //!
 //! An answer is sent on the link of the same session whose source is the requested node, when that link has
 //! credit: some SDKs grant one credit at a time. The request is settled first.
@@ -145,7 +146,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 _ => None,
             })
         };
-        // The link that the request names, or else the newest one: not all SDKs name it correctly.
+        // The link that the request names, or else the last that fits: not all SDKs name it correctly.
         let found = replies().find(|(_, link)| named(link)).or_else(|| replies().next_back());
         let Some((id, _)) = found else {
             return tracing::debug!(peer = %self.peer, node = ?reply.node, "nobody takes the answer to a request");

@@ -1,4 +1,4 @@
-//! Authentication of a peer: limits before and after its first valid token, and expiry of tokens.
+//! Authentication of a peer, for both directions: limits before and after its first valid token, and expiry of tokens.
 //!
 //! ```text
 //! unauthenticated ─ a valid token ─► admitted ─ the last one expired ─► unauthenticated ─ none in time ─► closed

@@ -1,4 +1,4 @@
-//! A shared sum of bytes, to which each [`Charge`] adds until it is dropped.
+//! Outbound (hub → peer): a shared sum of bytes, to which each [`Charge`] adds until it is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! How calls of the user's code end, and what the host makes of that: limits, failures, skips, and the words of the host
-//! about them.
+//! Checks how calls of user code end and how the host reacts: limits, failures, skips, and its reports about
+//! them.
 
 use std::time::Duration;
 
@@ -11,22 +11,23 @@ use super::store_side::next_of;
 use super::{Caller, Docket, Judge, Promise, Span};
 use crate::executor::Machine;
 
-/// A call is given up within this time after its limit.
+/// A call ends at most this long after its limit.
 const LIMIT_GRACE: Duration = Duration::from_secs(1);
-/// A call that is blocked for so long beyond its limit was noticed, and no renewal is on its way any more.
+/// A call that is blocked for this long beyond its limit has been noticed, and no renewal for it is in
+/// flight.
 const STUCK_GRACE: Duration = Duration::from_secs(20);
-/// What was sent over a bad way to the store has landed after this time, or never does.
+/// A write sent over a bad connection to the store is carried out within this time, or never.
 const LATEST_WRITE: Duration = Duration::from_secs(90);
-/// No planned change of owner gives up a call that is younger than this.
+/// No handover cancels a call that is younger than this.
 const A_DRAIN_WAITS: Duration = Duration::from_secs(5);
-/// Who had nothing to complain of for so long is well: a handover's time twice.
+/// A machine without faults for this long is healthy: twice the time of a handover.
 const WELL: Duration = Duration::from_secs(60);
-/// What waits for its turn is written within this time after it.
+/// A deferred checkpoint is written at most this long after it is due.
 const TURN_GRACE: Duration = Duration::from_secs(3);
-/// A batch that runs into its limit so often in a row is somebody else's turn.
+/// A batch that times out this often in a row is to be given to another host.
 const MOST_TIMEOUTS: u32 = 3;
 
-/// Who is told of a failed call.
+/// The receiver of a report about a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     /// The host's error handler.
@@ -36,14 +37,14 @@ pub enum Told {
 }
 
 impl Judge {
-    /// A processor is open, and will be closed one day.
+    /// Notes that a processor is open, and must be closed one day.
     pub fn serves(&self, caller: &Caller) {
         let mut docket = self.docket();
         let case = docket.cases.entry(caller.partition).or_default();
         case.serving.insert(caller.epoch, caller.host.clone());
     }
 
-    /// The call under way panics: its processor is not to be used again, not even closed.
+    /// Notes that the call in flight panics. Its processor must not be used again, not even closed.
     pub fn panics(&self, caller: &Caller, span: Option<Span>) {
         let mut docket = self.docket();
         let case = docket.cases.entry(caller.partition).or_default();
@@ -52,7 +53,7 @@ impl Judge {
         case.trouble.timeouts = 0;
     }
 
-    /// A call returned an error.
+    /// Notes that a call returned an error.
     pub fn failed(&self, caller: &Caller, span: Option<Span>) {
         let mut docket = self.docket();
         let case = docket.cases.entry(caller.partition).or_default();
@@ -60,7 +61,11 @@ impl Judge {
         case.trouble.timeouts = 0;
     }
 
-    /// A call was dropped before it returned.
+    /// Checks a call that was dropped before it returned: it has reached its limit, or it had at least 5 s
+    /// and, in a stop, the promised time (`Judge::cut_short_by_a_stop` lists its own exemptions).
+    ///
+    /// Exempt from the 5 s: a host that has lost the partition or has stopped, and a machine that is not
+    /// healthy (`Judge::is_well`). A host whose process is gone is not checked at all.
     pub fn dropped(&self, caller: &Caller, span: Option<Span>) {
         let objection = {
             let mut docket = self.docket();
@@ -71,7 +76,7 @@ impl Judge {
             let cut_short = self.cut_short_by_a_stop(&docket, caller, span);
             let case = docket.cases.entry(caller.partition).or_default();
             let Some(call) = case.call.filter(|call| call.machine == caller.machine) else {
-                // Somebody else, who has stood still, called in between: how long this one took is not known.
+                // Another host, which had stood still, made a call meanwhile: the age of this one is unknown.
                 if caller.epoch == case.epoch {
                     case.trouble.again(caller, span);
                 }
@@ -94,7 +99,9 @@ impl Judge {
         }
     }
 
-    /// A `close` was dropped before it returned: whoever is well and closes in order to give away keeps its lease so long.
+    /// Checks a `close` that was dropped before it returned: a healthy host that closes in order to give a
+    /// partition away keeps its lease until it has closed. `Judge::ran_out_in_good_health` lists the
+    /// exemptions.
     pub fn close_was_dropped(&self, caller: &Caller) {
         let objection = {
             let docket = self.docket();
@@ -109,7 +116,7 @@ impl Judge {
         }
     }
 
-    /// A processor hears of something that went wrong.
+    /// Notes that a processor is told of an error.
     pub fn hears(&self, caller: &Caller, error: &PartitionError) {
         match error {
             PartitionError::Processing { .. } => self.tells_of_failure(caller.partition, Told::Processor),
@@ -118,14 +125,15 @@ impl Judge {
         }
     }
 
-    /// Somebody is told that a call failed.
+    /// Notes that a receiver is told that a call failed.
     pub fn tells_of_failure(&self, partition: PartitionId, told: Told) {
         let mut docket = self.docket();
         let case = docket.cases.entry(partition).or_default();
         case.trouble.untold.retain(|untold| *untold != told);
     }
 
-    /// Whatever failed before was told, and is not tried for ever.
+    /// Returns a violation if an earlier failure was not reported before the next call, or if a batch that
+    /// keeps timing out is tried again.
     pub(super) fn after_trouble(
         &self,
         docket: &mut Docket,
@@ -149,7 +157,8 @@ impl Judge {
         })
     }
 
-    /// A call that goes on although its limit is over.
+    /// Returns a violation if a call goes on beyond its limit and 1 s. Exempt: a machine whose clock jumped
+    /// or stood still since the call began.
     pub(super) fn beyond_its_limit(&self, docket: &Docket, caller: &Caller) -> Option<(Promise, String)> {
         let limit = docket.seats.get(&caller.host)?.style.process_timeout?;
         let call = docket.cases.get(&caller.partition)?.call?;
@@ -161,7 +170,12 @@ impl Judge {
         })
     }
 
-    /// Whose call blocks its thread far beyond its limit has its lease run out, so that another host goes on.
+    /// Returns a violation if a lease is renewed although its call has blocked its thread far (20 s) beyond
+    /// its limit. Such a lease must run out, so that another host can take over.
+    ///
+    /// Exempt: a machine with another fault at the same time, one that woke up less than 20 s ago, and one
+    /// that did not reach the store all the time from 90 s before the call began, because a renewal may land
+    /// late.
     pub(super) fn renewed_while_stuck(
         &self,
         docket: &Docket,
@@ -172,11 +186,11 @@ impl Judge {
         let call = docket.cases.get(&token.partition)?.call?;
         let same = (call.machine, call.epoch) == (seat.machine, token.epoch);
         let (now, age) = (self.handle.now(), self.reading(seat.machine).since(call.reading));
-        // Nothing else is wrong with the machine.
+        // True if nothing else is wrong with the machine.
         let file = docket.machines.get(&seat.machine).copied().unwrap_or_default();
         let alone = file.disturbed_until <= call.blocked_until
             && file.stood_until <= call.blocked_until
-            // Whoever has slept looks twice before it calls anything stuck.
+            // A host that has slept checks twice before it calls anything stuck.
             && file.woke_at.is_none_or(|woke| now.since(woke) > STUCK_GRACE)
             && docket.reached_the_store(seat.machine, call.begun.before(LATEST_WRITE));
         (same && alone && now < call.blocked_until && age > limit + STUCK_GRACE).then(|| {
@@ -185,7 +199,8 @@ impl Judge {
         })
     }
 
-    /// The failure policy gives up on an event: by right?
+    /// Returns what is wrong with a skipped event: it was not the next one, the policy skips nothing, or the
+    /// event did not fail by itself as often as the policy says. Exempt: an owner of an older epoch.
     pub(super) fn skipped_by_right(
         &self,
         docket: &Docket,
@@ -195,7 +210,7 @@ impl Judge {
         let policy = docket.seats.get(&caller.host)?.style.failure;
         let case = docket.cases.get(&caller.partition)?;
         if case.epoch != caller.epoch {
-            // Whoever has lost it without knowing skips nothing for anybody.
+            // An owner that has lost the partition without knowing it skips nothing for others.
             return None;
         }
         let trouble = &case.trouble;
@@ -212,7 +227,8 @@ impl Judge {
             .then(|| format!("{sequence:?} is skipped after {failures} failures of its own, not {attempts}"))
     }
 
-    /// The host says how a checkpoint by hand up to this event ended.
+    /// Checks the host's answer to a manual checkpoint up to this event. Exempt: a host that has lost the
+    /// partition, and a machine that is not healthy (`Judge::is_well`).
     pub fn was_told(&self, caller: &Caller, next: SequenceNumber, answer: &Checkpointed) {
         let objection = {
             let mut docket = self.docket();
@@ -248,7 +264,8 @@ impl Judge {
         }
     }
 
-    /// A checkpoint that waited for its turn is still not written.
+    /// Returns a violation if a deferred checkpoint is still not written 3 s after it is due. Exempt: a
+    /// machine that a fault affected since it was deferred.
     pub(super) fn turn_is_overdue(&self, docket: &Docket, caller: &Caller) -> Option<(Promise, String)> {
         let spacing = docket.seats.get(&caller.host)?.style.checkpoint.spacing;
         let owed = docket.cases.get(&caller.partition)?.readings.get(&caller.epoch)?.owed?;
@@ -259,7 +276,9 @@ impl Judge {
         })
     }
 
-    /// Whether the reason for which a processor is closed is true, and it was told to give up in time.
+    /// Checks that the reason for which a processor is closed is true, and that it was cancelled before if
+    /// its lease is lost. Exempt from the check of seeks: every run in which the store was restored, until
+    /// its end.
     pub fn closes_by_right(&self, caller: &Caller, reason: CloseReason, cancelled: bool) {
         let objection = {
             let mut docket = self.docket();
@@ -269,7 +288,7 @@ impl Judge {
             let case = docket.cases.entry(caller.partition).or_default();
             case.serving.remove(&caller.epoch);
             case.gives_away = reason.still_owner().then_some(caller.epoch);
-            // What somebody has taken and given back already looks the same from afar.
+            // A partition that another host has taken and given back already looks the same here.
             let moved = case.sought_in > caller.epoch || case.owner.is_none();
             let stop = |what: &str| Some((Promise::StopMeansStopped, what.to_owned()));
             if !reason.still_owner() && !cancelled {
@@ -285,7 +304,8 @@ impl Judge {
         }
     }
 
-    /// Whether nothing has happened to this machine for a while that could explain anything.
+    /// True if this machine is healthy: no fault affected it, and the store was good for it, for 60 s
+    /// (`WELL`), and the store was not restored within 60 s.
     pub(super) fn is_well(&self, docket: &Docket, machine: Machine) -> bool {
         let now = self.handle.now();
         docket.undisturbed(machine, now.before(WELL)) && !docket.in_amnesty(now)
@@ -293,7 +313,7 @@ impl Judge {
 }
 
 impl Trouble {
-    /// One more failure of this batch, which nobody was told of yet.
+    /// Counts one more failure of this batch, which is not yet reported.
     fn again(&mut self, caller: &Caller, span: Option<Span>) {
         if !self.is_of(caller) || self.span != span {
             let of = Some((caller.host.clone(), caller.epoch));
@@ -311,7 +331,8 @@ impl Trouble {
 }
 
 impl Case {
-    /// Processors that were opened and neither closed nor gone with their process, of other epochs than the present one.
+    /// Processors that were opened and not closed although their epoch is over: a newer one has begun, or
+    /// nobody owns the partition. Processors that panicked are not among them.
     pub(super) fn left_open(&self) -> impl Iterator<Item = (&ephor::Epoch, &ephor::HostId)> {
         self.serving.iter().filter(|(epoch, _)| **epoch != self.epoch || self.owner.is_none())
     }

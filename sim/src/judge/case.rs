@@ -1,4 +1,4 @@
-//! What the judge knows of one partition.
+//! The facts that the judge keeps of one partition (`Case`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -11,62 +11,62 @@ use super::calls::Told;
 use super::code_side::Span;
 use crate::executor::Machine;
 
-/// Where the stored checkpoint says that reading goes on.
+/// The position at which the stored checkpoint lets reading resume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
-    /// In which life of the hub's log.
+    /// The generation of the hub's log: the number of logs before it.
     pub(super) life: usize,
     /// The next event to read.
     pub(super) next: SequenceNumber,
 }
 
-/// When the store last granted an epoch the lease's full time.
+/// The time at which the store last granted an epoch the full duration of its lease.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Grant {
-    /// In virtual time.
+    /// The virtual time.
     pub(super) at: Monotonic,
-    /// By the owner's own clock.
+    /// The reading of the owner's own clock.
     pub(super) reading: Monotonic,
-    /// Where the owner runs.
+    /// The owner's machine.
     pub(super) machine: Option<Machine>,
 }
 
-/// How one epoch reads.
+/// The reading progress of one epoch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reading {
-    /// The next event that it has not finished, and in which life of the log; none as long as it
-    /// has not begun.
+    /// The next unfinished event, and the log that it is in. `None` until the epoch has begun.
     pub(super) next: Option<Standing>,
-    /// It said that its position does not exist, and will write down where it goes on.
+    /// True after the host reported that its position does not exist; it will store the position at which it
+    /// resumes.
     pub(super) moving: bool,
-    /// Where it said that reading should go on, if it has finished nothing since.
+    /// The position that the host reported as gone, if it has finished nothing since.
     pub(super) said_at: Option<SequenceNumber>,
-    /// Since when something is finished and not saved, and how many events that is.
+    /// The time since which finished events are not saved, and their number.
     pub(super) unsaved: Option<(Monotonic, u64)>,
-    /// What its processor has asked for, and was told to wait for.
+    /// The checkpoint that the processor asked for and that the host deferred.
     pub(super) owed: Option<Owed>,
 }
 
-/// A checkpoint by hand that waits for its turn.
+/// A manual checkpoint that the host deferred.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owed {
-    /// It is up to here.
+    /// The checkpoint covers the events before this one.
     pub(super) next: SequenceNumber,
-    /// Since when one has been waiting.
+    /// The time since which one has been waiting.
     pub(super) since: Monotonic,
 }
 
-/// A batch that fails.
+/// A batch that fails, perhaps repeatedly.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trouble {
-    /// Whose, and in which epoch.
+    /// The host that runs it, and its epoch.
     pub(super) of: Option<(HostId, Epoch)>,
     pub(super) span: Option<Span>,
-    /// How often in a row.
+    /// The number of failures in a row.
     pub(super) failures: u32,
-    /// How often in a row because its time was over.
+    /// The number of failures in a row that were timeouts.
     pub(super) timeouts: u32,
-    /// Who has not been told of the last time.
+    /// The receivers that have not been told of the last failure.
     pub(super) untold: Vec<Told>,
 }
 
@@ -74,23 +74,23 @@ pub(super) struct Trouble {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
     pub(super) machine: Machine,
-    /// Of the host, on that machine.
+    /// The incarnation of the host on that machine.
     pub(super) incarnation: Incarnation,
     pub(super) epoch: Epoch,
-    /// Since when, in virtual time.
+    /// The virtual time at which it began.
     pub(super) begun: Monotonic,
-    /// And by its own clock.
+    /// The same time by the machine's own clock.
     pub(super) reading: Monotonic,
-    /// It blocks its thread until then.
+    /// The time until which it blocks its thread.
     pub(super) blocked_until: Monotonic,
 }
 
-/// What a log of the hub had lost when it was deleted.
+/// The events that a former log of the hub had lost when it was deleted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EarlierLog {
-    /// The oldest event that was kept.
+    /// The oldest event that it kept.
     pub(super) kept: SequenceNumber,
-    /// Numbers whose events were lost, or never were.
+    /// Numbers of lost events, and numbers that were never assigned.
     pub(super) passed_over: Vec<Range<SequenceNumber>>,
 }
 
@@ -115,13 +115,13 @@ pub(super) struct Case {
     pub(super) displaced_by: BTreeMap<Machine, Epoch>,
     /// Epochs whose processor is open.
     pub(super) open: BTreeSet<Epoch>,
-    /// When a processor was opened last, and in which epoch.
+    /// The time at which a processor was last opened, and its epoch.
     pub(super) opened_at: Option<(Epoch, Monotonic)>,
-    /// Epochs whose processor has opened and is to be closed, and whose it is.
+    /// Epochs whose processor has opened and must be closed, with their hosts.
     pub(super) serving: BTreeMap<Epoch, HostId>,
     /// The batch that failed last.
     pub(super) trouble: Trouble,
-    /// Who gave it away last, and whether as settled.
+    /// The host that gave it away last, and true if it did so as settled: everything finished was saved.
     pub(super) given: Option<(HostId, bool)>,
     /// The epoch whose processor was closed last.
     pub(super) closing: Option<Epoch>,
@@ -133,25 +133,27 @@ pub(super) struct Case {
     pub(super) done: BTreeSet<SequenceNumber>,
     /// The oldest event of the present log that is kept.
     pub(super) kept: SequenceNumber,
-    /// Numbers of the present log whose events are lost, or never were.
+    /// Numbers of the present log whose events are lost, and numbers that were never assigned.
     pub(super) passed_over: Vec<Range<SequenceNumber>>,
-    /// The logs that the hub had before, by their life.
+    /// The former logs of the hub, by their generation.
     pub(super) earlier: BTreeMap<usize, EarlierLog>,
-    /// Where a person has moved it, until the store carries it out.
+    /// The position to which an operator's seek moves it, until the store carries the seek out.
     pub(super) sought: Option<SequenceNumber>,
-    /// The epoch that the last seek took: what older ones finish counts for nothing.
+    /// The epoch that the last seek took. Events finished by older epochs do not count.
     pub(super) sought_in: Epoch,
-    /// Everything before this event may be missing, by right.
+    /// Events before this one may be missing: an operator's seek passed over them, or reading began here.
     pub(super) excused: SequenceNumber,
 }
 
 impl Case {
-    /// Whether nobody can finish this event any more, through no fault of a host's.
+    /// True if nobody can finish this event any more, through no fault of a host: retention removed it, or
+    /// the hub lost it or never assigned its number.
     pub(super) fn is_gone(&self, event: SequenceNumber) -> bool {
         event < self.kept || self.passed_over.iter().any(|range| range.contains(&event))
     }
 
-    /// Everything before this event is done, by a person's will or because reading began there.
+    /// Counts every event before this one as done, because an operator's seek passed over them or reading
+    /// began here.
     pub(super) fn excuse_before(&mut self, next: SequenceNumber) {
         self.excused = self.excused.max(next);
         self.done.extend((0..next.0).map(SequenceNumber));

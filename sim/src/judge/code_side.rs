@@ -1,4 +1,4 @@
-//! What the user's code was called with, and when.
+//! Checks the calls of user code: order of events, one call at a time, and valid leases.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{Docket, Judge, Promise, Turn};
 use crate::events::life_of;
 use crate::executor::Machine;
 
-/// Who calls: a processor, on behalf of an epoch.
+/// A processor that is called, on behalf of an epoch.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The partition.
@@ -19,25 +19,25 @@ pub struct Caller {
     pub epoch: Epoch,
     /// The host that serves it.
     pub host: HostId,
-    /// Where that runs.
+    /// The machine of that host.
     pub machine: Machine,
 }
 
-/// A run of events.
+/// A range of consecutive events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Of which life of the hub's log.
+    /// The generation of the hub's log.
     pub life: usize,
-    /// The first of them.
+    /// The first event.
     pub first: SequenceNumber,
-    /// The last of them.
+    /// The last event.
     pub last: SequenceNumber,
-    /// Whether none in between is missing, and all are of one log.
+    /// True if no event in between is missing, and all are of one log.
     pub whole: bool,
 }
 
 impl Span {
-    /// These events.
+    /// The range of these events; `None` if there are none.
     pub fn of(events: &[Event]) -> Option<Self> {
         let (first, last) = (events.first()?, events.last()?);
         let life = life_of(first);
@@ -52,11 +52,11 @@ impl Span {
     }
 }
 
-/// What a policy asks for is written within this time, if nothing is in the way.
+/// A checkpoint that the policy asks for is written within this time, if no fault prevents it.
 const CHECKPOINT_GRACE: Duration = Duration::from_secs(2);
 
 impl Judge {
-    /// A processor is opened.
+    /// Notes that a processor is opened.
     pub fn opened(&self, caller: &Caller) {
         let Caller { partition, epoch, host, .. } = caller;
         self.history.tell(format_args!("{} opens {partition:?} in {epoch:?}", host.name));
@@ -68,7 +68,8 @@ impl Judge {
         // A restored store may give an epoch out again.
         case.close_failed.take_if(|failed| failed == epoch);
         if let Some(grant) = case.granted.get_mut(epoch) {
-            // It may have learned of its lease only after its clock had jumped: then its time counts from there.
+            // The host may have learned of its lease only after its clock had jumped: then its time counts
+            // from there.
             let learned = self.reading(caller.machine).before(self.handle.now().since(grant.at));
             grant.reading = grant.reading.max(learned);
         }
@@ -76,7 +77,7 @@ impl Judge {
         self.runs(caller);
     }
 
-    /// A processor is closed.
+    /// Notes that a processor is closed.
     pub fn closed(&self, caller: &Caller, reason: &str) {
         let Caller { partition, epoch, host, .. } = caller;
         self.history.tell(format_args!("{} closes {partition:?} in {epoch:?}: {reason}", host.name));
@@ -87,12 +88,12 @@ impl Judge {
         case.closing = Some(*epoch);
     }
 
-    /// A processor could not close: nobody may vouch for what it did.
+    /// Notes that a processor failed to close: its events must not be saved as finished.
     pub fn did_not_close(&self, caller: &Caller) {
         self.docket().cases.entry(caller.partition).or_default().close_failed = Some(caller.epoch);
     }
 
-    /// A call begins, with these events.
+    /// Checks a call that begins with these events.
     pub fn begins(&self, caller: &Caller, span: Option<Span>) {
         let Caller { partition, epoch, host, .. } = caller;
         if let Some(Span { first, last, .. }) = span {
@@ -139,7 +140,14 @@ impl Judge {
         self.runs(caller);
     }
 
-    /// Two calls at a time, where both could know better.
+    /// Returns a violation if two calls run at a time.
+    ///
+    /// Exempt:
+    /// - the other call's machine is paused now;
+    /// - the other call blocks its thread, and belongs to another run of a host;
+    /// - one of the two machines is `Docket::misled` (its clock stood still, until its next renewal) or
+    ///   `Docket::was_overtaken` (the store's clock was set, 60 s);
+    /// - the first 60 s after the store was restored (`Docket::in_amnesty`).
     fn overlaps(&self, docket: &Docket, caller: &Caller) -> Vec<(Promise, String)> {
         let Some(case) = docket.cases.get(&caller.partition) else { return vec![] };
         let Some(call) = case.call else { return vec![] };
@@ -160,8 +168,8 @@ impl Judge {
         vec![(Promise::OneOwner, what)]
     }
 
-    /// A call past the deadline: by the machine's own clock in any case, and by true time unless
-    /// its clock has stood still.
+    /// Returns a violation if a call begins after the deadline of its lease: by the machine's own clock in
+    /// any case, and by true time unless its clock has stood still (`Docket::misled`).
     fn comes_too_late(&self, docket: &Docket, caller: &Caller) -> Option<(Promise, String)> {
         let lease = docket.seats.get(&caller.host)?.style.manager_options();
         let grant = docket.cases.get(&caller.partition)?.granted.get(&caller.epoch)?;
@@ -178,7 +186,11 @@ impl Judge {
         })
     }
 
-    /// A call begins although the policy has been asking for a checkpoint since long before.
+    /// Returns a violation if a call begins although a checkpoint of the policy has been due for more than 2
+    /// s.
+    ///
+    /// Exempt: a machine that a fault affected since the first unsaved event was finished, and events of
+    /// which the first unsaved one was finished before a restore of the store or within 60 s after it.
     fn checkpoint_is_overdue(&self, docket: &Docket, caller: &Caller) -> Option<(Promise, String)> {
         let policy = &docket.seats.get(&caller.host)?.style.checkpoint;
         let reading = docket.cases.get(&caller.partition)?.readings.get(&caller.epoch)?;
@@ -187,7 +199,7 @@ impl Judge {
         let due = [by_count, policy.every].into_iter().flatten().min()?;
         let age = self.handle.now().since(since);
         let late = age > due.max(policy.spacing) + CHECKPOINT_GRACE;
-        // What was saved before a copy was restored is saved no more, and the host does not know.
+        // A checkpoint saved before the restore is lost with it, and the host does not know.
         let restored = docket.in_amnesty(since);
         (late && !restored && docket.undisturbed(caller.machine, since)).then(|| {
             let what = format!("no checkpoint for {age:?}, although the policy asks for one");
@@ -195,7 +207,11 @@ impl Judge {
         })
     }
 
-    /// User code of this epoch is running at this moment.
+    /// Checks that user code of this epoch may run at this moment.
+    ///
+    /// Exempt from the check of epochs: the first 60 s after the store was restored, and a machine that is
+    /// `Docket::misled` or `Docket::was_overtaken`. Exempt from "runs after it has stopped": partitions
+    /// that the stopped host reported as abandoned.
     pub fn runs(&self, caller: &Caller) {
         let now = self.handle.now();
         let objection = {
@@ -238,7 +254,7 @@ impl Judge {
         }
     }
 
-    /// The call under way blocks its thread for so long.
+    /// Notes that the call in flight blocks its thread for this long.
     pub fn blocks(&self, caller: &Caller, duration: Duration) {
         self.history.tell(format_args!(
             "{} blocks on {:?} in {:?} for {duration:?}",
@@ -253,7 +269,7 @@ impl Judge {
         }
     }
 
-    /// A call returned `Ok`.
+    /// Notes that a call returned `Ok`.
     pub fn finished(&self, caller: &Caller, span: Span) {
         let now = self.handle.now();
         let (Caller { partition, epoch, host, .. }, Span { first, last, .. }) = (caller, span);
@@ -273,7 +289,7 @@ impl Judge {
         let reading = if another { &mut of_another } else { readings.entry(caller.epoch).or_default() };
         reading.next = Some(Standing { life: span.life, next: span.last.next() });
         reading.said_at = None;
-        // A processor that checkpoints by hand has saved what it returns from.
+        // A processor that checkpoints manually may have saved these events already.
         let saved = case.standing.is_some_and(|it| (it.life, it.next) >= (span.life, span.last.next()));
         if !saved {
             let (since, unsaved) = *reading.unsaved.get_or_insert((now, 0));
@@ -283,7 +299,8 @@ impl Judge {
         docket.figures.repeated += total - fresh;
     }
 
-    /// The processor is about to checkpoint up to this event, and so says that it is done.
+    /// Notes that the processor is about to checkpoint up to this event, which means that these events are
+    /// done.
     pub fn vouches(&self, caller: &Caller, span: Span) {
         let mut docket = self.docket();
         let present = docket.life();
@@ -293,7 +310,7 @@ impl Judge {
         }
     }
 
-    /// The failure policy gave up on an event.
+    /// Checks and notes that the failure policy skipped an event.
     pub fn skipped(&self, caller: &Caller, sequence: SequenceNumber) {
         let Caller { partition, epoch, .. } = caller;
         self.history.tell(format_args!("{partition:?} skips {sequence:?} in {epoch:?}"));
@@ -314,7 +331,7 @@ impl Judge {
         }
     }
 
-    /// A call is over, or was dropped.
+    /// Notes that a call has returned or was dropped.
     pub fn ended(&self, caller: &Caller) {
         let mut docket = self.docket();
         let case = docket.cases.entry(caller.partition).or_default();
@@ -325,7 +342,8 @@ impl Judge {
 }
 
 impl Docket {
-    /// A restored store may give an epoch out again, and this is not who has it now.
+    /// Exempts a host whose epoch a restored store has given to another host, too, for 60 s after the
+    /// restore: its calls are not compared with the progress of the present owner.
     fn has_it_from_another_time(&self, caller: &Caller, now: Monotonic) -> bool {
         let case = self.cases.get(&caller.partition);
         let again =
@@ -334,13 +352,13 @@ impl Docket {
     }
 }
 
-/// A call goes on at the next unfinished event.
+/// Returns a violation if a call does not begin at the next unfinished event.
 fn out_of_order(case: &mut Case, epoch: Epoch, span: Span) -> Option<(Promise, String)> {
     let kept = case.kept;
     let reading = case.readings.entry(epoch).or_default();
     let expected = match reading.next {
         Some(standing) if standing.life == span.life => standing.next,
-        // Without a checkpoint: at the oldest event there was when it began.
+        // Without a checkpoint, reading begins at the oldest event that there was at that time.
         None => span.first.min(kept),
         Some(_) => {
             let what = format!("{epoch:?} went on in another log without a word, at {:?}", span.first);

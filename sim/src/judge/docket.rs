@@ -1,4 +1,5 @@
-//! What the judge knows: of partitions, hosts and machines, and of what was done to the store and the hub.
+//! The state of the judge: facts about partitions, hosts and machines, and about faults of the store and the
+//! hub.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,62 +16,64 @@ use super::{Figures, Turn, Violation};
 use crate::executor::Machine;
 use crate::scenario::Style;
 
-/// How long owners may take to find out that the store has forgotten them: the longest lease.
+/// The grace after a restored copy, or after the store's clock was set: the longest lease. Within it, owners
+/// find out that the store has forgotten them.
 const AMNESTY: Duration = Duration::from_secs(60);
 
-/// One run of a host's process, as it introduced itself.
+/// The facts about one host: one run of its process.
 #[derive(Clone, Debug)]
 pub(super) struct Seat {
     pub(super) machine: Machine,
     pub(super) style: Style,
-    /// Its process is gone.
+    /// True once its process is gone.
     pub(super) dead: bool,
-    /// It has stopped in good order, and abandoned these.
+    /// Set once it has stopped gracefully: the partitions that it abandoned.
     pub(super) stopped: Option<BTreeSet<PartitionId>>,
-    /// It was told to stop.
+    /// Set once it was told to stop.
     pub(super) stopping: Option<Stopping>,
-    /// What it asks for, and since when.
+    /// Its requests for partitions, and the times at which they first appeared.
     pub(super) wants: Vec<(Want, Monotonic)>,
-    /// What it answers, and since when.
+    /// Its answers to requests, and the times at which they first appeared.
     pub(super) answers: Vec<(Answer, Monotonic)>,
-    /// What it has said of partitions that it gives away, also if nobody asks any more.
+    /// Its announcements for partitions that it gives away, kept even if nobody asks any more.
     pub(super) draining: BTreeMap<PartitionId, Draining>,
 }
 
-/// What the judge knows of a machine.
+/// The facts about a machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MachineFile {
-    /// Its way to the store is bad at the moment.
+    /// True while its connection to the store is bad.
     pub(super) store_is_bad: bool,
-    /// Since when that is so.
+    /// The time since which `store_is_bad` has its present value.
     pub(super) store_changed_at: Monotonic,
-    /// Until when its time did not pass as it should: it stood still, or jumped.
+    /// The time until which its clock could not be relied on: the machine stood still, slept or blocked its
+    /// thread, or its clock jumped or drifted.
     pub(super) stood_until: Monotonic,
-    /// Until when it was last disturbed in any way.
+    /// The time until which a fault of any kind, sleep included, last affected it.
     pub(super) disturbed_until: Monotonic,
-    /// The same, but that it slept.
+    /// The same without sleep.
     pub(super) troubled_until: Monotonic,
-    /// When it last woke up.
+    /// The time at which it last woke up.
     pub(super) woke_at: Option<Monotonic>,
-    /// When its clock last stood still; what it believed then is worth nothing.
+    /// The time until which its clock last stood still. Its conclusions from before then are void.
     pub(super) clock_stood_until: Option<Monotonic>,
 }
 
-/// Everything that the judge knows.
+/// The whole state of the judge.
 pub(super) struct Docket {
     pub(super) turns: Vec<Turn>,
     pub(super) cases: BTreeMap<PartitionId, Case>,
     pub(super) seats: BTreeMap<HostId, Seat>,
     pub(super) machines: BTreeMap<Machine, MachineFile>,
-    /// Whether the store is bad for all, and since when that is so.
+    /// True while the store is bad for all hosts, and the time since which that value holds.
     pub(super) common: (bool, Monotonic),
-    /// Partitions that a person holds, and on which machine.
+    /// Partitions that an operator holds, and on which machine.
     pub(super) held: BTreeSet<(PartitionId, Machine)>,
-    /// The logs that the hub has had, in order; the last one is its present one.
+    /// The logs that the hub has had, in order; the last one is the present one.
     pub(super) logs: Vec<Option<LogId>>,
-    /// When the store's clock was last set.
+    /// The time at which the store's clock was last set.
     pub(super) store_set_at: Option<Monotonic>,
-    /// When the store was last restored from a copy.
+    /// The time at which the store was last restored from a copy.
     pub(super) restored_at: Option<Monotonic>,
     pub(super) violation: Option<Violation>,
     pub(super) figures: Figures,
@@ -78,7 +81,7 @@ pub(super) struct Docket {
 }
 
 impl MachineFile {
-    /// Something happens to it, until then.
+    /// Notes a fault other than sleep, until then.
     pub(super) fn is_disturbed(&mut self, until: Monotonic) {
         self.disturbed_until = self.disturbed_until.max(until);
         self.troubled_until = self.troubled_until.max(until);
@@ -86,7 +89,7 @@ impl MachineFile {
 }
 
 impl Docket {
-    /// Nothing is known yet but the hub's log.
+    /// A state that knows only the hub's log.
     pub(super) fn new(log: Option<LogId>) -> Self {
         Self {
             turns: vec![],
@@ -104,51 +107,69 @@ impl Docket {
         }
     }
 
-    /// Whether a person holds a partition where it is.
+    /// True if an operator holds a partition on its owner's machine.
     pub(super) fn is_held(&self, partition: PartitionId, case: &Case) -> bool {
         let seat = case.owner.as_ref().and_then(|owner| self.seats.get(owner));
         seat.is_some_and(|seat| self.held.contains(&(partition, seat.machine)))
     }
 
-    /// The present life of the hub's log.
+    /// The generation of the hub's present log.
     pub(super) fn life(&self) -> usize {
         self.logs.len() - 1
     }
 
-    /// Whether nothing has kept this machine from the store for so long.
+    /// True if no fault has affected this machine since then, and the store has been good for it and for all.
+    ///
+    /// Without it, checks that need a machine free of faults are skipped, because what is due may come late.
+    /// The exemption ends when the last fault lies before `since`.
     pub(super) fn undisturbed(&self, machine: Machine, since: Monotonic) -> bool {
         let file = self.machines.get(&machine).copied().unwrap_or_default();
         let (bad_for_all, changed_at) = self.common;
         !file.store_is_bad && !bad_for_all && file.disturbed_until.max(changed_at) <= since
     }
 
-    /// Whether this machine's time has passed as it should for so long.
+    /// True if this machine's clock has run normally since then: the machine did not stand still, sleep or
+    /// block its thread, and its clock did not jump or drift.
+    ///
+    /// Without it, checks of deadlines are skipped, because the host could not measure time. The exemption
+    /// ends when the last such fault lies before `since`.
     pub(super) fn in_time(&self, machine: Machine, since: Monotonic) -> bool {
         self.machines.get(&machine).copied().unwrap_or_default().stood_until <= since
     }
 
-    /// Whether this machine has had a good way to the store for so long.
+    /// True if this machine's connection to the store has been good since then, and the store good for all.
+    ///
+    /// Without it, checks of reads, renewals and answers are skipped, because they may not have got through.
+    /// The exemption ends when the last outage lies before `since`.
     pub(super) fn reached_the_store(&self, machine: Machine, since: Monotonic) -> bool {
         let file = self.machines.get(&machine).copied().unwrap_or_default();
         let (bad_for_all, changed_at) = self.common;
         !file.store_is_bad && !bad_for_all && file.store_changed_at.max(changed_at) <= since
     }
 
-    /// Whether what this machine believes of a lease granted at this time is worth nothing: its
-    /// clock has stood still since, and it could not notice.
+    /// Exempts a machine whose clock stood still after this grant of its lease: user code may run, or overlap
+    /// with the next owner's, after the lease is over by true time.
+    ///
+    /// The machine cannot notice that time passed. The exemption ends with its next renewal. A call after the
+    /// deadline by its own clock is a violation all the same.
     pub(super) fn misled(&self, machine: Machine, granted: Monotonic) -> bool {
         let stood = self.machines.get(&machine).and_then(|file| file.clock_stood_until);
         stood.is_some_and(|until| granted <= until)
     }
 
-    /// Whether this machine could not know that it was taken for dead: the store's clock was set,
-    /// somebody who came later believed it, and the machine did not reach the store.
+    /// Exempts a machine that could not know that its lease was claimed as expired: user code may overlap
+    /// with the next owner's.
+    ///
+    /// The store's clock was set less than 60 s ago, a host that came later believed it, and a fault affected
+    /// the machine, or kept it from the store, within the last 60 s. The exemption ends 60 s after the clock
+    /// was set.
     pub(super) fn was_overtaken(&self, machine: Machine, now: Monotonic) -> bool {
         let set = self.store_set_at.is_some_and(|at| now.since(at) < AMNESTY);
         set && !self.undisturbed(machine, now.before(AMNESTY))
     }
 
-    /// After a restored copy, owners may go on until they look again.
+    /// Exempts all owners for 60 s (the longest lease) after the store was restored from a copy: they may act
+    /// on what the store has forgotten until they read it again.
     pub(super) fn in_amnesty(&self, now: Monotonic) -> bool {
         self.restored_at.is_some_and(|at| now.since(at) < AMNESTY)
     }

@@ -1,4 +1,5 @@
-//! What owners have said of partitions that they give away: until when that may take, and how long calls in flight have.
+//! Tracks the handover deadlines that owners announce: the time until a partition is given away, and the time
+//! that is left for its call in flight.
 
 use std::time::Duration;
 
@@ -9,21 +10,23 @@ use ephor_core::time::{Clock, Monotonic, Timestamp};
 use super::Judge;
 use super::docket::Docket;
 
-/// What closing and the last two calls of the store take at most, behind the call in flight: an owner promises that on top.
+/// The most that closing and the last two store calls take after the call in flight. An owner adds it to the
+/// deadline that it announces.
 const TO_GIVE_AWAY: Duration = Duration::from_secs(13);
-/// Who answers has seen the store's clock at most this long before.
+/// A host that answers has seen the store's clock within this time.
 const SEEN_WITHIN: Duration = Duration::from_secs(60);
 
-/// An owner's word that it gives a partition away.
+/// An owner's announcement that it gives a partition away.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draining {
-    /// In which epoch.
+    /// The epoch of the owner.
     pub(super) epoch: Epoch,
-    /// Until when, by the store's clock.
+    /// The announced deadline, by the store's clock.
     until: Timestamp,
-    /// Since when it names this time.
+    /// The time at which it first announced this deadline.
     pub(super) told_at: Monotonic,
-    /// Until when the call in flight has time, by the owner's own clock. None: the store's clock was set before it was told.
+    /// The deadline of the call in flight, by the owner's own clock. `None` if the store's clock was set
+    /// within 60 s before the announcement: the deadline is then unknown, and the call is not checked.
     pub(super) call_until: Option<Monotonic>,
 }
 
@@ -33,7 +36,7 @@ impl Judge {
         self.handle.clock(self.store_clock).wall()
     }
 
-    /// Notes what a host says that it gives away.
+    /// Notes the partitions that a host announces to give away.
     pub(super) fn note_draining(&self, docket: &mut Docket, record: &HostRecord) {
         let (now, store_now) = (self.handle.now(), self.store_time());
         let set = docket.store_set_at.is_some_and(|at| now.since(at) < SEEN_WITHIN);
@@ -45,7 +48,7 @@ impl Judge {
             let epoch = cases.get(&answer.partition).map(|case| case.epoch).unwrap_or_default();
             let known = seat.draining.get(&answer.partition).filter(|known| known.epoch == epoch).copied();
             let left = until.since(store_now).saturating_sub(TO_GIVE_AWAY);
-            // A drain's end is never put off: what was told first counts.
+            // A drain's deadline is never extended: the first announcement counts.
             let call_until = known.map_or((!set).then(|| own + left), |known| known.call_until);
             let told_at = known.filter(|known| known.until == until).map_or(now, |known| known.told_at);
             seat.draining.insert(answer.partition, Draining { epoch, until, told_at, call_until });
@@ -54,7 +57,7 @@ impl Judge {
 }
 
 impl Docket {
-    /// What a host has said of a partition that it gives away in this epoch.
+    /// A host's announcement for a partition that it gives away in this epoch.
     pub(super) fn draining(&self, host: &HostId, partition: PartitionId, epoch: Epoch) -> Option<Draining> {
         let draining = self.seats.get(host)?.draining.get(&partition)?;
         (draining.epoch == epoch).then_some(*draining)

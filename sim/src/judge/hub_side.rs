@@ -1,4 +1,4 @@
-//! What hosts say to the hub, and are told by it: readers and their epochs.
+//! Checks the exchange between hosts and the hub: readers and their epochs.
 
 use ephor::{Epoch, PartitionId};
 use ephor_core::history::OwnershipChange;
@@ -8,9 +8,12 @@ use super::{Docket, Judge, Promise};
 use crate::executor::Machine;
 
 impl Judge {
-    /// A host begins to read a partition of the hub.
+    /// Checks the epoch with which a host begins to read a partition.
+    ///
+    /// Exempt from "no higher epoch than the store gave out": the first 60 s after the store was restored,
+    /// and a machine whose clock stands still or has just jumped.
     pub fn reads(&self, machine: Machine, request: &OpenRequest) {
-        // Whether the group exists is asked without an epoch, and reads nothing.
+        // A probe checks that the group exists; it has no epoch and reads nothing.
         if request.receiver.ends_with("-probe") {
             return;
         }
@@ -26,15 +29,16 @@ impl Judge {
         }
     }
 
-    /// The hub tells a host that somebody else reads a partition, in this epoch.
+    /// Notes that the hub disconnects a host because another reader reads the partition in this epoch.
     pub fn displaced(&self, machine: Machine, partition: PartitionId, epoch: Epoch) {
         let mut docket = self.docket();
         docket.cases.entry(partition).or_default().displaced_by.insert(machine, epoch);
     }
 }
 
-/// Who claims against another reader does so above it: else it is refused again. Unless that reader came with an
-/// epoch that nobody follows.
+/// Returns a violation if a host claims a partition back from a foreign reader without going above that
+/// reader's epoch: it would be refused again. Exempt: a reader above `Epoch::MAX_FOREIGN`, which hosts do
+/// not follow.
 pub(super) fn beneath_the_stranger(docket: &Docket, change: &OwnershipChange) -> Option<(Promise, String)> {
     let machine = docket.seats.get(change.to.as_ref()?)?.machine;
     let stranger = *docket.cases.get(&change.partition)?.displaced_by.get(&machine)?;
@@ -44,8 +48,8 @@ pub(super) fn beneath_the_stranger(docket: &Docket, change: &OwnershipChange) ->
     })
 }
 
-/// However high a stranger goes, hosts do not use up the epochs that are left: from the last epoch that they follow on
-/// they count by themselves, and never so far in one run.
+/// Returns a violation if a foreign reader makes hosts use up the remaining epochs. Above
+/// `Epoch::MAX_FOREIGN` hosts count by themselves, and never by a million in one run.
 pub(super) fn far_from_its_own(change: &OwnershipChange) -> Option<(Promise, String)> {
     const MOST_CHANGES: u64 = 1_000_000;
     (change.epoch.get() > Epoch::MAX_FOREIGN.get() + MOST_CHANGES).then(|| {

@@ -1,4 +1,5 @@
-//! What hosts report as gone: it is gone, and it is what they would have read next.
+//! Checks hosts' reports of lost positions: the events are gone, and they are the ones that the host would
+//! have read next.
 
 use ephor::{LostGround, OnInvalidPosition, PartitionId, SequenceNumber};
 
@@ -7,7 +8,7 @@ use super::{Judge, Promise};
 use crate::executor::Machine;
 
 impl Judge {
-    /// A host reports that a position does not exist any more.
+    /// Checks a host's report that a position does not exist any more.
     pub fn lost_ground(&self, machine: Machine, partition: PartitionId, ground: &LostGround) {
         self.history.tell(format_args!("{} says of {partition:?}: {ground}", self.handle.name_of(machine)));
         let objection = {
@@ -15,7 +16,7 @@ impl Judge {
             let present = docket.life();
             let amnesty = docket.in_amnesty(self.handle.now());
             let case = docket.cases.entry(partition).or_default();
-            // Somebody may have lost it without knowing yet.
+            // The host may have lost the partition without knowing it yet: its own last epoch counts.
             let own = case.granted.iter().filter(|(_, grant)| grant.machine == Some(machine));
             let Some(epoch) = own.max_by_key(|(_, grant)| grant.at).map(|(epoch, _)| *epoch) else { return };
             let oldest_instead = self.on_invalid == OnInvalidPosition::Earliest;
@@ -33,7 +34,8 @@ impl Judge {
             };
             let mut reading = case.readings.entry(epoch).or_default();
             let mut expected = reading.next.filter(|standing| standing.life == present).map(|it| it.next);
-            // A restored store may have given its epoch to another host, too: then where this one reads, only it knows.
+            // Exempt for 60 s after a restore: the store may have given this epoch to another host, too, and
+            // then the position of this one is unknown.
             let mut of_another = Reading::default();
             if let LostGround::Overtaken { wanted, .. } = ground
                 && amnesty
@@ -44,14 +46,15 @@ impl Judge {
             reading.moving = !oldest_instead;
             let (next, true_word) = match ground {
                 LostGround::Overtaken { wanted, oldest } => {
-                    // More may be gone by the time that it says so again.
+                    // A repeated report may name more events, because more may be gone by then.
                     let again = expected == Some(*oldest) || reading.said_at == Some(*wanted);
                     reading.said_at = Some(*wanted);
                     (*oldest, gone && (again || expected.is_none_or(|expected| expected == *wanted)))
                 }
                 LostGround::AnotherLog { .. } => {
                     let read_on = reading.unsaved.is_some();
-                    // It may have read its checkpoint right before an old copy of the store was put back.
+                    // Exempt for 60 s after a restore: it may have read its checkpoint right before the old
+                    // copy was put back.
                     let had_one = standing.is_some_and(|standing| standing.life < present) || amnesty;
                     (kept, had_one && !read_on)
                 }
@@ -69,8 +72,11 @@ impl Judge {
     }
 }
 
-/// Whether this is true of a log that the hub had before: who is in the middle of what it fetched does not know yet
-/// that the hub was made anew.
+/// True if the report is right about a former log of the hub. A host that still works through events that it
+/// fetched before does not know yet that the hub was deleted and created again.
+///
+/// Exempt by this, as long as the host has finished nothing of the present log: a report that would be wrong
+/// there.
 fn still_of_an_earlier_log(
     case: &Case,
     reading: &mut Reading,
@@ -85,7 +91,7 @@ fn still_of_an_earlier_log(
             .is_some_and(|log| (wanted.0..oldest.0).all(|event| log.is_gone(SequenceNumber(event))))
     };
     match reading.next {
-        // It has not finished anything: which log it reads, only it knows.
+        // The epoch has no known position, so it may read any of the former logs.
         None => case.earlier.keys().any(gone),
         Some(Standing { life, next }) => {
             let said = reading.said_at == Some(*wanted) || next == *wanted || next == *oldest;

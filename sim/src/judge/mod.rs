@@ -1,18 +1,35 @@
-//! The judge: asserts the promises after every step.
+//! Checks the promises of the host after every step of a simulated run.
 //!
-//! It hears of everything from four sides: of what the store carried out
-//! (`store_side`), of what the user's code was called with (`code_side`), of
-//! what hosts and the hub say to each other (`hub_side`), and of what the
-//! director of the play did to whom. It believes neither the host nor its words.
+//! The judge learns facts from four sides: the steps that the store carried out (`store_side`), the calls of
+//! user code (`code_side`, `calls`), the exchange between hosts and the hub (`hub_side`, `lost_ground`), and
+//! the faults that `crate::acts` injected. It trusts no host's own account: reports and answers of hosts are
+//! checked against these facts. `docket` holds the state of the judge, `case` the facts of one partition.
 //!
 //! | promise | how it is judged |
 //! |---|---|
-//! | one owner | an epoch is never used twice; no save under an older epoch than the newest; no user code of an older epoch runs once a newer one has begun; no two calls at a time; no call after the lease, less its margin, is over by its machine's own clock; nobody is declared expired who is not; only silence permits theft |
-//! | at least once, in order | each epoch goes on right behind the checkpoint that stood when it began; each call at the next unfinished event; what is passed over was said, and is gone; no checkpoint covers what nobody finished; the policy's checkpoints are written in time; in the end everything is finished |
+//! | one owner | an epoch is never used twice; no save under an older epoch than the newest; no user code of an older epoch runs once a newer one has begun; no two calls at a time; no call after the lease, less its margin, is over by its machine's own clock; no lease is claimed as expired too early; only an unresponsive owner's lease may be stolen |
+//! | at least once, in order | each epoch resumes right after the checkpoint that was stored when it began; each call begins at the next unfinished event; events that are passed over were reported, and are gone; no checkpoint covers an unfinished event; the policy's checkpoints are written in time; in the end everything is finished |
 //! | checkpoints never move back | as the store carries them out |
-//! | stop means stopped | what was given away as settled has its checkpoint at the last finished event; who has stopped owns nothing and runs nothing; what is held is not delivered; how calls and processors end (`calls`) |
-//! | balanced and then still | after the trouble: everything owned, evenly, and nothing moves |
-//! | the loop never dies | every host goes on scanning; limits of calls, and who is told of failures (`calls`) |
+//! | stop means stopped | a partition given away as settled has its checkpoint at the last finished event; a stopped host owns nothing and runs nothing; a held partition gets no calls; how calls and processors end (`calls`) |
+//! | balanced and then still | after the faults: everything is owned, evenly, and nothing moves |
+//! | the loop never dies | every host goes on scanning; limits of calls, and reports of failures (`calls`) |
+//!
+//! A check is skipped where no host could know better. Each exemption is a predicate that says what it
+//! exempts, why, and for how long:
+//!
+//! | exemption | reason | bound |
+//! |---|---|---|
+//! | `Docket::in_amnesty` | the store was restored from an old copy, and owners do not know yet | 60 s |
+//! | `Docket::was_restored_lately` | the same, for leases that run out | 120 s |
+//! | `Docket::has_it_from_another_time` | a restored store gave the same epoch to another host | 60 s |
+//! | `Docket::misled` | the machine's clock stood still, so it cannot see that its lease is over | until its next renewal |
+//! | `Docket::was_overtaken` | the store's clock was set, and a fault affected the machine or kept it from the store | 60 s |
+//! | `Docket::in_time` | the machine stood still, slept or blocked its thread, or its clock jumped or drifted | until that ended |
+//! | `Docket::undisturbed` | a fault hit the machine, or the store was bad for it | until that ended |
+//! | `Docket::reached_the_store` | the store was bad for the machine | until that ended |
+//! | `Judge::is_well` | any of these faults, and the time to recover from it | 60 s after its end |
+//!
+//! Saves are never exempt from fencing.
 
 mod calls;
 mod case;
@@ -70,37 +87,38 @@ pub struct Figures {
 /// A processor opened or closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// When.
+    /// The time at which it opened or closed.
     pub at: Monotonic,
-    /// Where.
+    /// The partition.
     pub partition: PartitionId,
-    /// Whether it opened; it closed otherwise.
+    /// True if it opened, false if it closed.
     pub opens: bool,
 }
 
-/// What the store said at one moment, to go back to.
+/// The judge's facts about the store at one moment, restored together with a copy of the store.
 #[derive(Clone, Debug)]
 pub struct JudgeCopy(BTreeMap<PartitionId, (Option<HostId>, ephor::Epoch, Option<Standing>)>);
 
-/// The judge of one run. Clones sit on the same bench.
+/// The judge of one run. Clones share one state.
 #[derive(Clone)]
 pub struct Judge {
     handle: Handle,
     history: History,
     initial: StartPosition,
-    /// How many partitions there were when the group began: others start at the earliest.
+    /// The number of partitions when the group was created. Partitions added later start at the earliest
+    /// event.
     founded: u32,
     on_invalid: OnInvalidPosition,
     epochless: bool,
-    /// The store can wake its users.
+    /// True if the store notifies hosts of changes.
     wakes: bool,
-    /// Whose clock the store goes by.
+    /// The machine whose clock the store uses.
     store_clock: Machine,
     docket: Arc<Mutex<Docket>>,
 }
 
 impl Judge {
-    /// A judge that knows nothing yet but what the hosts were told.
+    /// A judge that knows only the configuration of the hosts.
     pub fn new(
         handle: &Handle,
         history: &History,
@@ -121,7 +139,7 @@ impl Judge {
         }
     }
 
-    /// The store may be one that wakes nobody.
+    /// Expects no notifications from the store, as a user's own store may send none.
     pub fn without_wakes(self) -> Self {
         Self { wakes: false, ..self }
     }
@@ -145,12 +163,12 @@ impl Judge {
         self.docket().turns.clone()
     }
 
-    /// When ownership changed last.
+    /// The time of the last change of ownership.
     pub fn last_change(&self) -> Monotonic {
         self.docket().last_change
     }
 
-    /// Declares a promise broken. Only the first counts: what follows follows from it.
+    /// Records a violation. Only the first one counts, because later ones may follow from it.
     pub fn object(&self, promise: Promise, partition: Option<PartitionId>, what: String) {
         let mut docket = self.docket();
         if docket.violation.is_none() {
@@ -160,7 +178,7 @@ impl Judge {
         }
     }
 
-    /// In what state a partition is, for the table of coverage.
+    /// The state of a partition, for the coverage table.
     pub fn state_of(&self, partition: PartitionId) -> PartitionState {
         let docket = self.docket();
         match docket.cases.get(&partition) {
@@ -174,7 +192,7 @@ impl Judge {
         }
     }
 
-    /// The partitions that the store says a machine's hosts own, whatever their incarnation.
+    /// The partitions that the store assigns to the hosts of a machine, of any incarnation.
     pub fn owned_by(&self, machine: Machine) -> Vec<PartitionId> {
         let docket = self.docket();
         let sits = |host: &HostId| docket.seats.get(host).is_some_and(|seat| seat.machine == machine);
@@ -189,7 +207,7 @@ impl Judge {
         docket.seats.get(owner).map(|seat| seat.machine)
     }
 
-    /// A host says who it is with its first heartbeat, and what it asks and answers with each.
+    /// Notes a host's heartbeat: its identity, its requests for partitions and its answers to requests.
     pub fn meets(&self, record: &HostRecord, machine: Machine, style: &Style) {
         let now = self.handle.now();
         let mut docket = self.docket();
@@ -208,14 +226,15 @@ impl Judge {
         self.note_draining(&mut docket, record);
     }
 
-    /// Something happens to a machine, and goes on for so long: what is due may come late.
+    /// Notes a fault on a machine that lasts this long, so that actions of its host may be late.
     pub fn disturbed(&self, machine: Machine, lasting: Duration) {
         let until = self.handle.now() + lasting;
         let mut docket = self.docket();
         docket.machines.entry(machine).or_default().is_disturbed(until);
     }
 
-    /// A machine stands still for so long, or its clock jumps.
+    /// Notes that a machine stands still or blocks its thread for this long, or that its clock jumps or
+    /// drifts.
     pub fn stands(&self, machine: Machine, lasting: Duration) {
         let until = self.handle.now() + lasting;
         let mut docket = self.docket();
@@ -223,25 +242,25 @@ impl Judge {
         file.stood_until = file.stood_until.max(until);
     }
 
-    /// The store's clock was set.
+    /// Notes that the store's clock was set.
     pub fn store_clock_was_set(&self) {
         let now = self.handle.now();
         self.docket().store_set_at = Some(now);
     }
 
-    /// A machine's way to the store becomes bad, or good again.
+    /// Notes that a machine's connection to the store becomes bad, or good again.
     pub fn store_is_bad(&self, machine: Machine, bad: bool) {
         let now = self.handle.now();
         let mut docket = self.docket();
         let file = docket.machines.entry(machine).or_default();
-        // One kind of trouble that follows another makes it no younger.
+        // If one kind of trouble follows another, the time counts from the first.
         if !(bad && file.store_is_bad) {
             (file.store_is_bad, file.store_changed_at) = (bad, now);
         }
         file.is_disturbed(now);
     }
 
-    /// The store becomes bad for all, or good again.
+    /// Notes that the store becomes bad for all hosts, or good again.
     pub fn store_is_bad_for_all(&self, bad: bool) {
         let now = self.handle.now();
         let mut docket = self.docket();
@@ -250,7 +269,7 @@ impl Judge {
         }
     }
 
-    /// A machine's clock has stood still until now, while time passed.
+    /// Notes that a machine's clock stood still until now while time passed.
     pub fn clock_stood(&self, machine: Machine) {
         let now = self.handle.now();
         let mut docket = self.docket();
@@ -259,7 +278,7 @@ impl Judge {
         file.is_disturbed(now);
     }
 
-    /// A person holds a partition on a machine, or lets it go.
+    /// Notes that an operator holds a partition on a machine, or lets it go.
     pub fn holds(&self, partition: PartitionId, machine: Machine, held: bool) {
         let mut docket = self.docket();
         if held {
@@ -269,12 +288,12 @@ impl Judge {
         }
     }
 
-    /// All partitions that a person holds, and where.
+    /// All partitions that an operator holds, and on which machine.
     pub fn held(&self) -> Vec<(PartitionId, Machine)> {
         self.docket().held.iter().copied().collect()
     }
 
-    /// The process on this machine is gone, and what a person held in it is not held any more.
+    /// Notes that the process on this machine is gone. An operator's holds in it end with it.
     pub fn lets_go(&self, machine: Machine) {
         let mut docket = self.docket();
         docket.held.retain(|(_, on)| *on != machine);
@@ -291,24 +310,25 @@ impl Judge {
         self.docket().cases.get(&partition).map(|case| case.kept).unwrap_or_default()
     }
 
-    /// From this event on nothing of a partition is missing.
+    /// The first event of a partition from which on none is missing.
     pub fn whole_from(&self, partition: PartitionId) -> SequenceNumber {
         let docket = self.docket();
         let Some(case) = docket.cases.get(&partition) else { return SequenceNumber(0) };
         case.passed_over.iter().map(|range| range.end).fold(case.kept, SequenceNumber::max)
     }
 
-    /// Everything of a partition before this event may be missing, by a person's will or because reading began there.
+    /// Events of a partition before this one may be missing: an operator's seek passed over them, or reading
+    /// began here.
     pub fn excused_before(&self, partition: PartitionId) -> SequenceNumber {
         self.docket().cases.get(&partition).map(|case| case.excused).unwrap_or_default()
     }
 
-    /// How often the hub was made anew.
+    /// The number of times that the hub was deleted and created again.
     pub fn life(&self) -> usize {
         self.docket().life()
     }
 
-    /// The hub was made anew, as this log: what was in it is gone.
+    /// Notes that the hub was deleted and created again with this log. Its former events are gone.
     pub fn hub_was_made_anew(&self, log: Option<LogId>) {
         let mut docket = self.docket();
         let deleted = docket.life();
@@ -321,26 +341,26 @@ impl Judge {
         }
     }
 
-    /// The hub lost the events of these numbers, or will never give the numbers out.
+    /// Notes that the hub lost the events of these numbers, or will never assign the numbers.
     pub fn passed_over(&self, partition: PartitionId, numbers: Range<SequenceNumber>) {
         self.docket().cases.entry(partition).or_default().passed_over.push(numbers);
     }
 
-    /// Retention removed all events before this one.
+    /// Notes that retention removed all events before this one.
     pub fn removed_before(&self, partition: PartitionId, kept: SequenceNumber) {
         let mut docket = self.docket();
         let case = docket.cases.entry(partition).or_default();
         case.kept = case.kept.max(kept);
     }
 
-    /// What the store holds now, by the judge's files.
+    /// A copy of the judge's facts about the store.
     pub fn copy(&self) -> JudgeCopy {
         let docket = self.docket();
         let cases = docket.cases.iter();
         JudgeCopy(cases.map(|(id, case)| (*id, (case.owner.clone(), case.epoch, case.standing))).collect())
     }
 
-    /// The store was restored from a copy that was taken together with this one.
+    /// Notes that the store was restored from a copy taken together with this one.
     pub fn store_was_restored(&self, copy: &JudgeCopy) {
         let now = self.handle.now();
         let mut docket = self.docket();
@@ -351,20 +371,20 @@ impl Judge {
             let (owner, epoch, standing) = copy.0.get(partition).cloned().unwrap_or_default();
             (case.owner, case.epoch, case.begun, case.standing) = (owner, epoch, epoch, standing);
             case.sought_in = case.sought_in.min(epoch);
-            // A seek that the copy does not know of has never been.
+            // A seek that is newer than the copy is undone with it.
             if let Some(next) = standing.filter(|standing| standing.life == present).map(|it| it.next) {
                 case.excuse_before(next);
             }
         }
     }
 
-    /// How far a machine's own clock has come.
+    /// The present reading of a machine's own monotonic clock.
     fn reading(&self, machine: Machine) -> Monotonic {
         self.handle.clock(machine).now()
     }
 }
 
-/// Notes since when each of these has been said.
+/// Keeps the time at which each of these requests or answers first appeared.
 fn note<T: Clone>(noted: &mut Vec<(T, Monotonic)>, said: &[T], now: Monotonic, same: fn(&T, &T) -> bool) {
     noted.retain(|(old, _)| said.iter().any(|new| same(old, new)));
     for new in said {
@@ -375,7 +395,7 @@ fn note<T: Clone>(noted: &mut Vec<(T, Monotonic)>, said: &[T], now: Monotonic, s
     }
 }
 
-/// An answer stays the same, also if the time that it names is counted anew.
+/// True for the same kind of answer to the same host about the same partition, even if its deadline differs.
 fn same_answer(one: &Answer, other: &Answer) -> bool {
     (one.partition, &one.asker) == (other.partition, &other.asker)
         && std::mem::discriminant(&one.reply) == std::mem::discriminant(&other.reply)

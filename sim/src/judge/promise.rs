@@ -1,10 +1,10 @@
-//! What is promised, and a promise that was broken.
+//! The promises of the host, and violations of them.
 
 use std::fmt;
 
 use ephor::PartitionId;
 
-/// What the host promises.
+/// A promise of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Promise {
     /// One owner at a time.
@@ -37,11 +37,11 @@ impl fmt::Display for Promise {
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The broken promise.
     pub promise: Promise,
-    /// Where, if on one partition.
+    /// The partition, if it is about one.
     pub partition: Option<PartitionId>,
-    /// How.
+    /// A description of what went wrong.
     pub what: String,
 }
 

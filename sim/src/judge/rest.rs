@@ -1,4 +1,5 @@
-//! After the trouble: everything owned, evenly, finished, and at rest. And after each stop.
+//! Checks the final state after the faults: everything is owned, evenly, finished and at rest. Also checks
+//! each stop.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,25 +14,25 @@ use crate::scenario::SETTLE;
 /// A host that runs at the end.
 #[derive(Clone, Debug)]
 pub struct Alive {
-    /// Who.
+    /// The host.
     pub host: HostId,
-    /// It never owns more than this.
+    /// The most partitions that it may own.
     pub max: Option<u32>,
-    /// Whether it should own anything: it is neither drained nor unfit.
+    /// True if it should own partitions: it is neither drained nor unhealthy.
     pub takes_part: bool,
 }
 
-/// How things stand at the end.
+/// The state at the end of a run.
 #[derive(Clone, Debug)]
 pub struct Rest {
-    /// The newest event of each partition there is.
+    /// The newest event of each partition.
     pub ends: Vec<(PartitionId, Option<SequenceNumber>)>,
     /// The hosts that run.
     pub alive: Vec<Alive>,
 }
 
 impl Rest {
-    /// How many partitions nobody may own, because everyone is at its maximum.
+    /// The number of partitions that nobody may own, because every host is at its maximum.
     fn without_room(&self) -> usize {
         let takers = self.alive.iter().filter(|alive| alive.takes_part);
         let room: Option<u32> = takers.map(|alive| alive.max).sum();
@@ -40,7 +41,10 @@ impl Rest {
 }
 
 impl Judge {
-    /// A host has stopped, with this report.
+    /// Checks a host that has stopped, and its report.
+    ///
+    /// Exempt from owning and abandoning nothing: a machine that is not healthy (`Judge::is_well`). Exempt
+    /// from a true report: the first 60 s after the store was restored.
     pub fn stopped(&self, host: &HostId, report: &StopReport) {
         let now = self.handle.now();
         let mut objection = None;
@@ -84,7 +88,8 @@ impl Judge {
         }
     }
 
-    /// A stop that began then is over now, and should not have taken longer.
+    /// Checks that a stop that is over now took no longer than `longest`. Exempt: a machine whose clock
+    /// jumped or stood still since it began.
     pub fn stopped_in_time(&self, machine: Machine, begun: Monotonic, longest: Duration) {
         let took = self.handle.now().since(begun);
         let in_time = self.docket().in_time(machine, begun);
@@ -94,7 +99,7 @@ impl Judge {
         }
     }
 
-    /// Sums up: everything sent is done, nothing is owned by nobody, and the load is even.
+    /// Checks the final state: every event is finished, the load is even, and every processor was closed.
     pub fn closes_the_case(&self, rest: &Rest) {
         let objections = self.unfinished(rest).into_iter().chain(self.uneven(rest)).chain(self.left_open());
         let objections = objections.collect::<Vec<_>>();
@@ -103,7 +108,8 @@ impl Judge {
         }
     }
 
-    /// Processors that were never closed although their partition has gone to others.
+    /// Processors that were never closed although their epoch is over. Exempt: hosts that are dead or have
+    /// stopped.
     fn left_open(&self) -> Vec<(Promise, Option<PartitionId>, String)> {
         let docket = self.docket();
         let runs =
@@ -118,7 +124,8 @@ impl Judge {
         objections
     }
 
-    /// What was sent and never finished.
+    /// Events that were sent and never finished. Exempt: partitions that no host serves, if there is not room
+    /// for all.
     fn unfinished(&self, rest: &Rest) -> Vec<(Promise, Option<PartitionId>, String)> {
         let docket = self.docket();
         let mut objections = vec![];
@@ -126,7 +133,7 @@ impl Judge {
             let sent = last.map_or(0, |last| last.0 + 1);
             let case = docket.cases.get(partition);
             let alive = |owner: &HostId| rest.alive.iter().any(|alive| alive.host == *owner);
-            // A claim that landed late may stand there, and nobody has room for it.
+            // A late claim may have taken it for a host that has no room to serve it.
             let renewed = case.is_some_and(|case| {
                 case.granted.get(&case.epoch).is_some_and(|grant| self.handle.now().since(grant.at) < SETTLE)
             });
@@ -157,7 +164,7 @@ impl Judge {
         ends.iter().max_by_key(|(partition, last)| behind(partition, *last)).map(|(partition, _)| *partition)
     }
 
-    /// Whether the load is as even as the hosts' own limits allow.
+    /// Returns a violation for each way in which the load is less even than the hosts' maxima allow.
     pub fn uneven(&self, rest: &Rest) -> Vec<(Promise, Option<PartitionId>, String)> {
         let docket = self.docket();
         let mut owned: BTreeMap<&HostId, u32> = rest.alive.iter().map(|alive| (&alive.host, 0)).collect();
@@ -177,7 +184,7 @@ impl Judge {
         }
         let share = |alive: &&Alive| owned[&alive.host];
         for alive in &rest.alive {
-            // Who should own nothing may keep what nobody else has room for.
+            // A host that should own nothing may keep partitions that nobody else has room for.
             let surplus = u32::try_from(rest.without_room()).unwrap_or(u32::MAX);
             let limit = if alive.takes_part { alive.max } else { Some(surplus) };
             if limit.is_some_and(|limit| owned[&alive.host] > limit) {
@@ -187,7 +194,7 @@ impl Judge {
         }
         let takers: Vec<&Alive> = rest.alive.iter().filter(|alive| alive.takes_part).collect();
         let most = takers.iter().map(share).max().unwrap_or_default();
-        // Whoever has room has at most one less than whoever has most.
+        // A host with room has at most one partition less than the host with the most.
         let behind =
             |alive: &&&Alive| alive.max.is_none_or(|max| share(alive) < max) && share(alive) + 1 < most;
         if takers.iter().any(|alive| behind(&alive)) {

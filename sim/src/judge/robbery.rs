@@ -1,4 +1,4 @@
-//! Robbery: only silence permits it, and what the owner has said counts.
+//! Checks lease theft: only an unresponsive owner's lease may be stolen, and the owner's answers count.
 
 use std::time::Duration;
 
@@ -9,23 +9,25 @@ use ephor_core::time::{Monotonic, Timestamp};
 
 use super::{Docket, Judge, Promise};
 
-/// The time that a handover may take by default, less what clocks may run fast.
+/// The default time limit of a handover, less what clocks may run fast.
 const A_HANDOVER: Duration = Duration::from_secs(29);
-/// Who is well has looked at the store within this time.
+/// A healthy host has read the store within this time.
 const LONG_ENOUGH_TO_BE_SEEN: Duration = Duration::from_secs(12);
-/// A store whose clock was set lately tells wrong ages.
+/// For this long after the store's clock was set, the ages that it reports are wrong.
 const CLOCK_FORGOTTEN: Duration = Duration::from_secs(120);
-/// What a clock may run fast while an owner drains: two percent of the longest stop.
+/// The most that a clock gains while an owner drains: two percent of the longest stop.
 const RUNS_FAST: Duration = Duration::from_secs(3);
 
 impl Judge {
-    /// Only silence permits theft, and who is well does not stay silent.
+    /// Returns a violation if a lease is stolen as unresponsive while its owner and the taker are healthy.
+    ///
+    /// Exempt: an owner or a taker that is not healthy (`Judge::is_well`, 60 s), or whose process is gone.
     pub(super) fn robbed_in_good_health(
         &self,
         docket: &Docket,
         change: &OwnershipChange,
     ) -> Option<(Promise, String)> {
-        // Who is asked, and well, has answered and handed over within that time.
+        // A healthy owner that is asked has answered and handed over within that time.
         let well = |host: &Option<HostId>| {
             let seat = host.as_ref().and_then(|host| docket.seats.get(host));
             seat.is_some_and(|seat| !seat.dead && self.is_well(docket, seat.machine))
@@ -37,7 +39,16 @@ impl Judge {
         })
     }
 
-    /// Who robs has asked, has waited, and has no answer that forbids it.
+    /// Returns a violation if a thief has not asked, has not waited long enough, or has an answer that
+    /// forbids the theft.
+    ///
+    /// Exempt:
+    /// - a taker that is not healthy (`Judge::is_well`, 60 s): it may not have seen the answer;
+    /// - the first 120 s after the store's clock was set, because ages are wrong then;
+    /// - an answer of an owner that has stopped since, because it has left;
+    /// - an answer that is younger than 12 s, or whose owner has not reached the store all the time since,
+    ///   because the
+    ///   taker may not have seen it.
     pub(super) fn robbed_against_its_word(
         &self,
         docket: &Docket,
@@ -58,12 +69,12 @@ impl Judge {
             return Some((Promise::OneOwner, what));
         }
         if from.stopped.is_some() {
-            // Whatever it said, it has left.
+            // A stopped host has left: its answers count no more.
             return None;
         }
         let of_it = || from.answers.iter().filter(|(it, _)| it.partition == partition);
         let drains = || of_it().find(|(it, _)| matches!(it.reply, Reply::DrainingUntil(_)));
-        // Whoever drains for another drains.
+        // An owner that drains for another host drains for the taker, too.
         let answer = of_it().find(|(it, _)| it.asker == *taker).or_else(drains);
         let (answer, since) = answer.filter(|(_, since)| {
             let seen = now.since(*since) > LONG_ENOUGH_TO_BE_SEEN;
@@ -88,8 +99,11 @@ impl Judge {
         })
     }
 
-    /// Whether an owner that lives has said that it drains until then, and whoever takes the partition could know that
-    /// this time is not over.
+    /// True if a living owner has announced that it drains until then, and the taker could know that this
+    /// time is not over.
+    ///
+    /// Exempt: an announcement that is younger than 12 s, a taker whose clock jumped or stood still since the
+    /// answer, a store whose clock was set since, and the last 3 s before the announced end.
     fn is_still_draining(
         &self,
         docket: &Docket,

@@ -1,4 +1,4 @@
-//! A machine that sleeps, and wakes before its leases are over: it keeps them. And so does whoever is well.
+//! Checks that healthy hosts keep their leases, also after a machine slept for less than a lease.
 
 use std::time::Duration;
 
@@ -9,15 +9,16 @@ use ephor_core::time::Monotonic;
 use super::{Docket, Judge, Promise};
 use crate::executor::Machine;
 
-/// Who is awake for so long before its lease is over has renewed it.
+/// A host that is awake for this long before its lease is over renews it.
 const RENEWS_WITHIN: Duration = Duration::from_secs(5);
-/// Deadlines are looked at this exactly.
+/// The precision of deadlines.
 const MARGIN: Duration = Duration::from_secs(1);
-/// A store whose clock was set, or that was restored, tells wrong ages for so long.
+/// For this long after the store's clock was set, or after it was restored, the ages that it reports are
+/// wrong.
 const FORGOTTEN: Duration = Duration::from_secs(120);
 
 impl Judge {
-    /// A machine falls asleep.
+    /// Notes that a machine falls asleep.
     pub fn falls_asleep(&self, machine: Machine) {
         let now = self.handle.now();
         let mut docket = self.docket();
@@ -26,7 +27,7 @@ impl Judge {
         file.stood_until = file.stood_until.max(now);
     }
 
-    /// A machine that slept is awake again.
+    /// Notes that a machine wakes up.
     pub fn wakes_up(&self, machine: Machine) {
         let now = self.handle.now();
         let mut docket = self.docket();
@@ -36,13 +37,14 @@ impl Judge {
         file.woke_at = Some(now);
     }
 
-    /// Whether a machine is in a call of user code.
+    /// True if a call of user code runs on this machine.
     pub fn is_in_a_call(&self, machine: Machine) -> bool {
         let docket = self.docket();
         docket.cases.values().any(|case| case.call.is_some_and(|call| call.machine == machine))
     }
 
-    /// A lease is taken as expired whose owner serves it, and could have renewed it.
+    /// Returns a violation if a lease is claimed as expired although its owner serves it, or closes in order
+    /// to give it away, and could have renewed it.
     pub(super) fn expired_in_good_health(
         &self,
         docket: &Docket,
@@ -54,7 +56,17 @@ impl Judge {
         self.ran_out_in_good_health(docket, change.partition, owner, case.epoch)
     }
 
-    /// The lease of an owner to whom nothing happened, but that it slept for a while, is over.
+    /// Returns a violation if a lease has run out although no fault but sleep affected its owner.
+    ///
+    /// Exempt:
+    /// - an owner that is dead, stopped or paused now, or does not own the partition in this epoch any more;
+    /// - an owner whose stop has used up its time: it abandons what it could not release;
+    /// - an owner that another fault than sleep affected, or that did not reach the store, since the last
+    ///   renewal;
+    /// - the first 120 s after the store's clock was set or the store was restored, because ages are wrong
+    ///   then;
+    /// - an owner that was awake for less than 5 s of the time between that renewal and the end of the lease;
+    /// - an owner that opened the partition less than the renewal interval and 5 s before that end.
     pub(super) fn ran_out_in_good_health(
         &self,
         docket: &Docket,
@@ -68,7 +80,7 @@ impl Judge {
         if case.epoch != epoch || case.owner.as_ref() != Some(owner) || self.handle.is_paused(seat.machine) {
             return None;
         }
-        // What cannot be given up when a stop is over is abandoned.
+        // A host abandons what it could not release when the time of its stop is over.
         if seat.stopping.is_some() && self.stops_in_time(seat).is_none() {
             return None;
         }
@@ -79,12 +91,12 @@ impl Judge {
         let lease = seat.style.manager_options();
         let over = grant.at + (lease.lease_duration - lease.fence_margin);
         let awake_since = file.woke_at.map_or(grant.at, |woke| woke.max(grant.at));
-        // Who learns late of its lease renews it when it is the lease's turn.
+        // A host that learns late of its lease renews it with its next regular renewal.
         let opened = case.opened_at.filter(|(of, _)| *of == epoch).map_or(grant.at, |(_, at)| at);
         let could = over.since(awake_since) >= RENEWS_WITHIN
             && over.since(opened) >= lease.renew_interval + RENEWS_WITHIN;
         let age = now.since(grant.at);
-        // The answer to the last renewal may have come when its time was over.
+        // The answer to the last renewal may have come when the lease was over.
         let over = now + MARGIN >= over;
         (over && well && !set && !docket.was_restored_lately(now) && could).then(|| {
             let awake = now.since(awake_since);
@@ -97,7 +109,7 @@ impl Judge {
 }
 
 impl Docket {
-    /// Whether the store was restored from a copy not long ago.
+    /// Exempts leases that run out within 120 s after the store was restored from a copy.
     pub(super) fn was_restored_lately(&self, now: Monotonic) -> bool {
         self.restored_at.is_some_and(|at| now.since(at) < FORGOTTEN)
     }

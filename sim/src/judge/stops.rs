@@ -1,5 +1,5 @@
-//! A host that is told to stop: calls in flight get the time that it was given, nothing new begins, and nobody takes its
-//! partitions meanwhile.
+//! Checks graceful shutdown: calls in flight get the promised time, no new call begins, and nobody takes the
+//! host's partitions meanwhile.
 
 use std::time::Duration;
 
@@ -11,28 +11,29 @@ use super::docket::Seat;
 use super::{Caller, Docket, Judge, Promise, Span};
 use crate::executor::Machine;
 
-/// After a stop no call begins later than this, unless partitions are offered first.
+/// After a stop, no call begins later than this, unless the host offers its partitions first.
 const LAST_CALL: Duration = Duration::from_secs(3);
-/// So many calls of the store, one after the other, may be in vain before an offer ends.
+/// At most this many store calls in a row fail before a stopping host ends its offer.
 const OFFER_CALLS: u32 = 2;
-/// What was sent while the store was bad is answered within this time after it is good again, and perhaps nobody listens.
+/// A request sent while the store was bad is answered within this time after it is good again. Its caller may
+/// have given up by then.
 const UNHEARD: Duration = Duration::from_secs(6);
-/// Deadlines are looked at this exactly.
+/// The precision of deadlines.
 const MARGIN: Duration = Duration::from_secs(1);
 
 /// A host that was told to stop.
 #[derive(Clone, Debug)]
 pub(super) struct Stopping {
-    /// When.
+    /// The virtual time at which it was told.
     told: Monotonic,
-    /// And by its own clock.
+    /// The same time by its own clock.
     reading: Monotonic,
     /// The time for calls in flight.
     within: Duration,
 }
 
 impl Judge {
-    /// A host is told to stop, and to leave calls in flight so much time.
+    /// Notes that a host is told to stop, and to leave calls in flight this much time.
     pub fn told_to_stop(&self, host: &HostId, within: Duration) {
         let now = self.handle.now();
         let mut docket = self.docket();
@@ -42,14 +43,18 @@ impl Judge {
         self.history.tell(format_args!("{host} is told to stop within {within:?}"));
     }
 
-    /// How long ago a host was told to stop, if its time is not over; and which time it has.
+    /// The time since a host was told to stop, and the time that it has. `None` if it is not stopping, or
+    /// that time is over.
     pub(super) fn stops_in_time(&self, seat: &Seat) -> Option<(Duration, Duration)> {
         let stopping = seat.stopping.as_ref().filter(|_| !seat.dead && seat.stopped.is_none())?;
         let age = self.reading(seat.machine).since(stopping.reading);
         (age < stopping.within).then_some((age, stopping.within))
     }
 
-    /// A call that begins long after its host was told to stop.
+    /// Returns a violation if a call begins long after its host was told to stop.
+    ///
+    /// Exempt: a machine whose clock jumped or stood still since then, because its host could not measure the
+    /// time.
     pub(super) fn begins_after_a_stop(&self, docket: &Docket, caller: &Caller) -> Option<(Promise, String)> {
         let seat = docket.seats.get(&caller.host)?;
         let Stopping { told, reading, within, .. } = seat.stopping.as_ref()?;
@@ -61,8 +66,9 @@ impl Judge {
         })
     }
 
-    /// Where the store wakes nobody, a host goes on for half of its time as long as the store answers, so that others
-    /// can ask for what it leaves.
+    /// The latest time for a call after a stop if the store sends no notifications: half of the stop's time
+    /// and 3 s, so that other hosts can ask for the partitions. If the store is bad, two store timeouts and 3
+    /// s after it became bad, or after the stop if it was bad before, if that is sooner.
     fn latest_offer(&self, docket: &Docket, seat: &Seat, told: Monotonic, within: Duration) -> Duration {
         let longest = within / 2 + LAST_CALL;
         let file = docket.machines.get(&seat.machine).copied().unwrap_or_default();
@@ -75,7 +81,18 @@ impl Judge {
         longest.min(since.since(told) + in_vain + LAST_CALL)
     }
 
-    /// A call in flight that a stop gave less time than it had promised.
+    /// Returns a violation if a stop gives a call in flight less time than it promised.
+    ///
+    /// Exempt:
+    /// - a call at its own limit (`process_timeout`);
+    /// - a call whose handover was agreed before and ends sooner; it goes by the end of that handover, and is
+    ///   not
+    ///   checked at all if the store's clock was set right before that agreement;
+    /// - a call whose lease is lost, or is over within 1 s by the machine's own clock;
+    /// - a machine whose clock stood still since the last renewal, or that may not have received its answer;
+    /// - events of a log that the hub does not have any more;
+    /// - the first 120 s after the store was restored from a copy;
+    /// - a machine whose clock jumped or stood still since the call began.
     pub(super) fn cut_short_by_a_stop(
         &self,
         docket: &Docket,
@@ -88,7 +105,7 @@ impl Judge {
         let call = case.call.filter(|call| (call.machine, call.epoch) == (caller.machine, caller.epoch))?;
         let own = self.reading(caller.machine);
         let stop = *reading + *within;
-        // What was promised to another host before goes by the time of that handover, if it ends sooner.
+        // A handover that was agreed before the stop sets the deadline, if it ends sooner.
         let draining = docket.draining(&caller.host, caller.partition, caller.epoch);
         let until = draining.map_or(Some(stop), |draining| draining.call_until.map(|it| it.min(stop)))?;
         let (age, left) = (own.since(call.reading), until.since(own));
@@ -108,7 +125,7 @@ impl Judge {
         })
     }
 
-    /// What is told of a host that is robbed while it stops.
+    /// The part of a violation's text about a host whose lease is stolen while it stops.
     pub(super) fn while_stopping(&self, docket: &Docket, change: &OwnershipChange) -> String {
         let seat = change.from.as_ref().and_then(|from| docket.seats.get(from));
         let stops = seat.and_then(|seat| self.stops_in_time(seat));
@@ -119,7 +136,8 @@ impl Judge {
 }
 
 impl Docket {
-    /// Whether a machine has certainly had the store's answer of this time.
+    /// True if a machine has certainly received an answer that the store gave at this time: the store was
+    /// good for it from 6 s before the answer on, or became bad only 1 s or more after it.
     fn has_heard_of(&self, machine: Machine, answer: Monotonic) -> bool {
         let file = self.machines.get(&machine).copied().unwrap_or_default();
         let (bad_for_all, changed_at) = self.common;

@@ -1,4 +1,4 @@
-//! What the store carried out: ownership and checkpoints.
+//! Checks the steps that the store carried out: changes of ownership, renewals and checkpoints.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::hub_side::{beneath_the_stranger, far_from_its_own};
 use super::{Docket, Judge, Promise};
 
 impl Judge {
-    /// The store carried out a step.
+    /// Checks a step that the store carried out.
     pub fn store_did(&self, event: &StoreEvent) {
         match event {
             StoreEvent::Renewed { token } => {
@@ -33,12 +33,12 @@ impl Judge {
         }
     }
 
-    /// A person is about to move a partition's position.
+    /// Notes that an operator is about to move a partition's position.
     pub fn expects_seek(&self, partition: PartitionId, next: SequenceNumber) {
         self.docket().cases.entry(partition).or_default().sought = Some(next);
     }
 
-    /// A lease begins to run now.
+    /// A grant of a lease from now on.
     fn grant(&self, owner: &HostId) -> Grant {
         let machine = self.docket().seats.get(owner).map(|seat| seat.machine);
         let reading = machine.map_or(self.handle.now(), |it| self.reading(it));
@@ -77,7 +77,7 @@ impl Judge {
             reading.unsaved = None;
             let owed = reading.owed.take_if(|owed| owed.next <= next);
             if let Some(later) = &mut reading.owed {
-                // What was asked for meanwhile has the next turn.
+                // A checkpoint that was asked for meanwhile is due next.
                 later.since = self.handle.now();
             }
             if close_failed && well && owed.is_none() && goes_on {
@@ -85,11 +85,12 @@ impl Judge {
                     format!("a checkpoint up to {next:?} was written although the processor did not close");
                 objections.push((Promise::AtLeastOnceInOrder, what));
             }
-            // Beside processors that know no other words, a start is written down as if it had been reached.
-            // What had been finished before it moved may still be on its way.
+            // The checkpoints of other SDKs cannot express a start position: there, a start is stored as if
+            // it had been reached. A save of events finished before the move may still be in flight; it is
+            // not ahead of them.
             let ahead = reading.next.is_none_or(|reads| reads.life != life || next > reads.next);
             let in_their_words = self.epochless && ((reading.moving && ahead) || begins);
-            // A second try of the same may land late.
+            // A retry of the same save may land late.
             let repeated = case.standing == Some(Standing { life, next });
             if (matches!(checkpoint.position, Position::Start(_)) && !repeated) || in_their_words {
                 reading.next = Some(Standing { life, next });
@@ -157,7 +158,7 @@ impl Judge {
             if given && settled && !amnesty {
                 objections.extend(not_settled(case));
             }
-            // What was released because nobody served it may be settled all the same.
+            // A partition that was released because nobody served it may be settled all the same.
             let told = given && change.reason != ChangeReason::Released(ReleaseCause::Unserved);
             case.given = change.from.clone().filter(|_| told).map(|from| (from, settled));
             if !released {
@@ -180,22 +181,32 @@ impl Judge {
         }
     }
 
-    /// Whoever is declared dead must have had its time.
+    /// Returns a violation if a lease is claimed as expired before it is over.
+    ///
+    /// Half a lease is enough if the store's clock was set after the last renewal. Exempt:
+    /// - the first 60 s after the store was restored;
+    /// - a taker that a fault affected at any time since the store was restored, without a bound in time: the
+    ///   restored store counts versions from its copy on, so that a new version may look like one that the taker
+    ///   knows;
+    /// - a taker whose clock jumped or stood still after the last renewal, if the store's clock was set after
+    ///   it, too.
     fn taken_too_early(&self, docket: &Docket, change: &OwnershipChange) -> Option<(Promise, String)> {
         let now = self.handle.now();
         let case = docket.cases.get(&change.partition)?;
         let lease = docket.seats.get(change.from.as_ref()?)?.style.lease;
         let age = now.since(case.granted.get(&case.epoch)?.at);
         let granted = case.granted.get(&case.epoch)?.at;
-        // Who began to watch after the store's clock was set goes by half a lease without a renewal.
+        // A host that began to watch after the store's clock was set waits for half a lease without a
+        // renewal.
         let half = docket.store_set_at.is_some_and(|set| set >= granted);
         let lasts = if half { lease / 2 } else { lease };
-        // Clocks may run two percent fast, and the store's own counts whole milliseconds.
+        // Clocks may run two percent fast, and the store's clock counts whole milliseconds.
         let least = lasts.mul_f64(0.95).saturating_sub(Duration::from_millis(100));
-        // A restored store counts its versions anew: who did not look meanwhile may take a new one for the old one.
+        // A restored store assigns its version numbers again: a taker that read nothing meanwhile may take a
+        // new version for the one that it knows.
         let taker = docket.seats.get(change.to.as_ref()?)?.machine;
         let unaware = docket.restored_at.is_some_and(|at| !docket.undisturbed(taker, at));
-        // Both clocks that it could compare were set ahead since, by the same chance: nobody could know better.
+        // Both clocks that it could compare jumped since the renewal: no host could know better.
         let both = half && !docket.in_time(taker, granted);
         let excused = docket.in_amnesty(now) || unaware || both;
         (age < least && !excused).then(|| {
@@ -204,7 +215,11 @@ impl Judge {
         })
     }
 
-    /// Who is well saves what is finished before it gives a partition away, if the policy says so.
+    /// Returns a violation if a healthy host gives a partition away with finished events that are not saved,
+    /// although the policy asks for a checkpoint on close, or with a deferred checkpoint that is not written.
+    ///
+    /// Exempt: a machine that is not healthy (`Judge::is_well`), and a partition that nobody served. A
+    /// processor that failed to close is exempt from the checkpoint on close.
     fn unsettled_in_good_health(
         &self,
         docket: &Docket,
@@ -227,14 +242,14 @@ impl Judge {
 }
 
 impl Docket {
-    /// Which of the hub's logs a checkpoint belongs to.
+    /// The generation of the log that a checkpoint belongs to.
     fn life_of(&self, checkpoint: &Checkpoint) -> usize {
         let named = checkpoint.log.as_ref();
         self.logs.iter().rposition(|log| named.is_none() || log.as_ref() == named).unwrap_or_default()
     }
 }
 
-/// The next event to read behind this position.
+/// The next event to read after this position.
 pub(super) fn next_of(position: &Position, case: &Case) -> SequenceNumber {
     match position.start() {
         StartPosition::Sequence { number, inclusive } => {
@@ -248,7 +263,7 @@ pub(super) fn next_of(position: &Position, case: &Case) -> SequenceNumber {
     }
 }
 
-/// Everything that was finished is also saved, or it was not settled.
+/// Returns a violation if a partition was given away as settled with finished events that are not saved.
 fn not_settled(case: &Case) -> Option<(Promise, String)> {
     let finished = case.readings.get(&case.epoch)?.next?;
     let saved =
@@ -263,7 +278,7 @@ fn not_settled(case: &Case) -> Option<(Promise, String)> {
     })
 }
 
-/// A person has moved the position: what was finished behind it is to be done again.
+/// Carries out an operator's seek: events after the new position must be processed again.
 fn carry_out_seek(case: &mut Case, life: usize, epoch: Epoch) {
     let Some(next) = case.sought.take() else { return };
     case.standing = Some(Standing { life, next });
@@ -272,7 +287,7 @@ fn carry_out_seek(case: &mut Case, life: usize, epoch: Epoch) {
     case.excuse_before(next);
 }
 
-/// A word for the table of changes.
+/// The name of a reason in the table of changes.
 fn reason_word(reason: &ChangeReason) -> String {
     match reason {
         ChangeReason::Sought { .. } => "sought".into(),

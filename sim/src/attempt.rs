@@ -1,4 +1,4 @@
-//! A play that may go wrong in any way: a promise is broken, or the simulation or a host panics.
+//! Plays a run that may fail in any way: a promise is broken, or the simulation or a host panics.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -12,33 +12,33 @@ use crate::history::History;
 use crate::run::{Outcome, Run};
 use crate::scenario::Scenario;
 
-/// What went wrong in a run.
+/// A failure of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Broken {
-    /// Which promise. Two runs break the same one if these words are the same.
+    /// The kind of the failure. Two runs break the same promise if these words are the same.
     pub promise: String,
-    /// Where, if it is about one partition.
+    /// The partition, if it is about one.
     pub partition: Option<u32>,
-    /// What happened, in the words of the judge or of the panic.
+    /// The description, in the words of the judge or of the panic.
     pub what: String,
 }
 
-/// A run, however it ended.
+/// The result of a run, however it ended.
 pub struct Attempt {
-    /// What went wrong, if something did.
+    /// The failure, if there was one.
     pub broken: Option<Broken>,
-    /// What happened, up to the panic if there was one.
+    /// The history, up to the panic if there was one.
     pub history: History,
-    /// How it ended, unless by a panic.
+    /// The outcome, unless the run ended with a panic.
     pub outcome: Option<Outcome>,
 }
 
-/// Plays a scenario. A panic on the way is a broken promise like any other.
+/// Plays a scenario. A panic counts as a broken promise.
 pub fn attempt(scenario: Scenario, rules: Rules) -> Attempt {
     attempt_run(Run::new(scenario, rules))
 }
 
-/// Plays a run that is set up. A panic on the way is a broken promise like any other.
+/// Plays a run that is set up. A panic counts as a broken promise.
 pub(crate) fn attempt_run(run: Run) -> Attempt {
     let history = run.world.history.clone();
     LAST_PANIC.take();
@@ -53,7 +53,7 @@ pub(crate) fn attempt_run(run: Run) -> Attempt {
     }
 }
 
-/// What a run broke, by its kind: the one place that reads the judge's verdict.
+/// The failure of a run, by its kind. Only this function reads the judge's verdict.
 fn broken(outcome: &Outcome) -> Option<Broken> {
     let verdict = outcome.violation.as_ref()?;
     let (partition, what) = (verdict.partition.map(|partition| partition.0), verdict.what.clone());
@@ -70,11 +70,11 @@ fn words(text: &str) -> String {
 }
 
 thread_local! {
-    /// What the hook heard of the last panic on this thread.
+    /// The text of the last panic on this thread, from the panic hook.
     static LAST_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Panics are no longer printed: each run reports its own, with its place. For the whole process.
+/// Stops the printing of panics, for the whole process: each run reports its own, with its location.
 pub fn keep_panics_for_the_report() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map_or(String::new(), |place| format!(" at {place}"));
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_a_broken_promise_with_its_words_and_its_history() {
-        // No run can be made of nothing: the time between two events is a division by their number.
+        // A scenario without events panics: the time between two events is a division by their number.
         let attempt = attempt(Scenario { events: 0, ..Scenario::draw(1) }, Rules::default());
         let broken = attempt.broken.expect("a violation");
         assert!(broken.what.contains("panic") && broken.what.contains("zero"), "{broken}");

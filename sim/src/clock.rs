@@ -1,4 +1,4 @@
-//! Clocks that are off, drift or jump: what a machine believes the time to be.
+//! Clocks of machines that are off, drift or jump.
 
 use std::time::Duration;
 
@@ -11,19 +11,18 @@ pub const FIRST_DAY: Timestamp = Timestamp(1_523_750_400_000);
 
 const MILLION: i128 = 1_000_000;
 
-/// How one machine's clocks follow virtual time.
+/// The relation of a machine's clocks to virtual time.
 ///
-/// The monotonic clock may be ahead, and run fast or slow; it may jump forward
-/// (the machine was suspended), stand still (a virtual machine that its host
-/// stopped) and never goes back. The wall clock follows it, and
+/// The monotonic clock may be ahead, and run fast or slow; it may jump forward (the machine was suspended),
+/// stand still (a virtual machine that its host stopped) and never goes back. The wall clock follows it, and
 /// can be set to anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MachineClock {
     /// The virtual time from which the rest counts.
     since: Monotonic,
-    /// What the monotonic clock read then.
+    /// The reading of the monotonic clock at that time.
     reads: Monotonic,
-    /// What the wall clock read then, in nanoseconds since 1970.
+    /// The reading of the wall clock at that time, in nanoseconds since 1970.
     wall: i64,
     rate_ppm: i32,
 }
@@ -36,12 +35,12 @@ impl MachineClock {
         Self { since: Monotonic(0), reads: Monotonic(0) + offset, wall: FIRST_DAY.0 * 1_000_000, rate_ppm }
     }
 
-    /// What the monotonic clock reads at this virtual time.
+    /// The reading of the monotonic clock at this virtual time.
     pub fn read(&self, at: Monotonic) -> Monotonic {
         self.reads + self.elapsed(at)
     }
 
-    /// What the wall clock reads at this virtual time.
+    /// The reading of the wall clock at this virtual time.
     pub fn wall(&self, at: Monotonic) -> Timestamp {
         Timestamp(self.wall_nanoseconds(at).div_euclid(1_000_000))
     }
@@ -63,21 +62,21 @@ impl MachineClock {
         self.since + Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
     }
 
-    /// From `now` on, runs at another rate. At -1,000,000 it stands still.
+    /// Runs at another rate from `now` on. At -1,000,000 it stands still.
     pub fn run_at(&mut self, now: Monotonic, rate_ppm: i32) {
         assert_ppm(rate_ppm);
         self.anchor(now);
         self.rate_ppm = rate_ppm;
     }
 
-    /// Both clocks go forward by this much at once.
+    /// Moves both clocks forward by this much at once.
     pub fn jump(&mut self, now: Monotonic, by: Duration) {
         self.anchor(now);
         self.reads = self.reads + by;
         self.wall = self.wall.saturating_add(i64::try_from(by.as_nanos()).unwrap_or(i64::MAX));
     }
 
-    /// The wall clock alone is set forward or back.
+    /// Sets the wall clock alone forward or back.
     pub fn shift_wall(&mut self, by_milliseconds: i64) {
         self.wall = self.wall.saturating_add(by_milliseconds.saturating_mul(1_000_000));
     }
@@ -115,7 +114,8 @@ fn assert_ppm(rate_ppm: i32) {
     assert!(i128::from(rate_ppm) >= -MILLION, "a clock that runs back is none: {rate_ppm} ppm");
 }
 
-/// A machine's clock, to hand out: the store's and the hub's is the world's.
+/// The clock of a machine, as an object to pass around. In a run the store has a clock of its own, and the
+/// hub the world's.
 #[derive(Clone, Debug)]
 pub struct SimClock {
     handle: Handle,

@@ -1,11 +1,11 @@
-//! Which fault hit a partition and a host in which state, counted; and what never occurred.
+//! Counts which fault hit partitions and hosts in which state, and lists combinations that never occurred.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::menu::Fault;
 
-/// What a partition was doing when a fault hit it.
+/// The state of a partition when a fault hit it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum PartitionState {
     /// Nobody owns it.
@@ -18,7 +18,7 @@ pub enum PartitionState {
     InCall,
     /// Owned, and its processor is closed already.
     Closing,
-    /// A person holds it.
+    /// An operator holds it.
     Held,
 }
 
@@ -27,22 +27,22 @@ impl PartitionState {
         [Self::Unowned, Self::Opening, Self::Idle, Self::InCall, Self::Closing, Self::Held];
 }
 
-/// What a host was doing when a fault hit it.
+/// The state of a host when a fault hit it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum HostCondition {
-    /// Started, and has not looked at the fleet yet.
+    /// Started, and has not read the fleet yet.
     Starting,
-    /// Owns something, or will.
+    /// Owns partitions, or will.
     Active,
-    /// Ready, with nothing to own.
+    /// Ready, with no partition to own.
     Standby,
-    /// Drained by a person.
+    /// Drained by an operator.
     Draining,
-    /// It cannot serve.
+    /// Unhealthy: it cannot serve.
     Unfit,
-    /// On its way out.
+    /// Stopping.
     Stopping,
-    /// Its process stands still.
+    /// Paused.
     Paused,
     /// It does not run.
     Down,
@@ -61,27 +61,27 @@ impl HostCondition {
     ];
 }
 
-/// Counts by fault and state.
+/// The counts by fault and state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Coverage {
     partitions: BTreeMap<String, BTreeMap<PartitionState, u64>>,
     hosts: BTreeMap<String, BTreeMap<HostCondition, u64>>,
-    /// What went wrong on the way, by the call that it hit.
+    /// Network faults, by the call that they hit.
     calls: BTreeMap<String, u64>,
 }
 
 impl Coverage {
-    /// A fault hit a partition in this state.
+    /// Counts a fault that hit a partition in this state.
     pub fn partition(&mut self, fault: &str, state: PartitionState) {
         *entry(&mut self.partitions, fault).entry(state).or_default() += 1;
     }
 
-    /// A fault hit a host in this state.
+    /// Counts a fault that hit a host in this state.
     pub fn host(&mut self, fault: &str, state: HostCondition) {
         *entry(&mut self.hosts, fault).entry(state).or_default() += 1;
     }
 
-    /// Something went wrong on the way with a call.
+    /// Counts a network fault of a call.
     pub fn call(&mut self, what: String) {
         *self.calls.entry(what).or_default() += 1;
     }
@@ -101,17 +101,17 @@ impl Coverage {
         }
     }
 
-    /// How often this fault hit a partition in this state.
+    /// The number of times that this fault hit a partition in this state.
     pub fn of_partition(&self, fault: &str, state: PartitionState) -> u64 {
         self.partitions.get(fault).and_then(|states| states.get(&state)).copied().unwrap_or(0)
     }
 
-    /// How often this fault hit a host in this state.
+    /// The number of times that this fault hit a host in this state.
     pub fn of_host(&self, fault: &str, state: HostCondition) -> u64 {
         self.hosts.get(fault).and_then(|states| states.get(&state)).copied().unwrap_or(0)
     }
 
-    /// Every combination that can occur and never did, in words.
+    /// Every combination that can occur and never did, as text.
     pub fn holes(&self) -> Vec<String> {
         let mut holes = vec![];
         for fault in Fault::ALL {
@@ -138,27 +138,27 @@ fn entry<'a, T: Default>(map: &'a mut BTreeMap<String, T>, key: &str) -> &'a mut
     map.get_mut(key).expect("it was just put there")
 }
 
-/// Whether this fault can hit a partition in this state at all.
+/// True if this fault can hit a partition in this state.
 fn reaches_partition(fault: Fault, state: PartitionState) -> bool {
     match (fault, state) {
-        // A person holds a partition that is not held yet.
+        // An operator holds only a partition that is not held yet.
         (Fault::Hold, PartitionState::Held) => false,
-        // Who joins owns nothing yet.
+        // A host that joins owns nothing yet.
         (Fault::Join | Fault::Namesake, _) => false,
-        // It hits the partitions that a host owns.
+        // A fault of a host hits only partitions that it owns.
         (fault, PartitionState::Unowned) => !hits_a_host(fault),
         _ => true,
     }
 }
 
-/// Whether this fault can hit a host in this state at all.
+/// True if this fault can hit a host in this state.
 fn reaches_host(fault: Fault, state: HostCondition) -> bool {
     match (fault, state) {
         (fault, _) if !hits_a_host(fault) => false,
-        // What is done to a process needs one.
+        // Faults of a process need a running process; faults of a clock do not.
         (Fault::ClockDrift | Fault::ClockJump | Fault::WallClockSet, HostCondition::Down) => true,
         (_, HostCondition::Down) => false,
-        // Nobody is stopped twice, and who stands still cannot be asked to stop.
+        // A host is not stopped twice, and a paused one cannot be told to stop.
         (
             Fault::Restart
             | Fault::Upgrade
@@ -184,7 +184,7 @@ fn reaches_host(fault: Fault, state: HostCondition) -> bool {
     }
 }
 
-/// Whether it happens to one host, and so to the partitions that this host owns.
+/// True if this fault hits one host, and so the partitions that it owns.
 fn hits_a_host(fault: Fault) -> bool {
     !matches!(
         fault,
@@ -211,7 +211,7 @@ fn hits_a_host(fault: Fault) -> bool {
     )
 }
 
-/// So many combinations that never occurred are named: after thousands of seeds there are fewer.
+/// At most this many missing combinations are named; after thousands of seeds there are fewer.
 const MOST_NAMED: usize = 40;
 
 fn table<S: Copy + Ord + fmt::Debug>(

@@ -1,5 +1,5 @@
-//! What a simulated host runs on: its machine's clock, tasks on its machine,
-//! and chance of its own.
+//! The environment of a simulated host: its machine's clock, tasks on its machine, and random numbers of its
+//! own.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,8 +10,8 @@ use fastrand::Rng;
 
 use crate::executor::{Handle, Machine};
 
-/// The environment of one life of one machine. After a crash it starts
-/// nothing any more; ask [`Handle::environment`] for the next life's.
+/// The environment of one life of a machine, up to its next crash. After the crash it starts nothing any
+/// more; ask [`Handle::environment`] for the next one.
 #[derive(Debug)]
 pub struct SimEnvironment {
     handle: Handle,
@@ -30,7 +30,7 @@ impl SimEnvironment {
         self.machine
     }
 
-    /// How often the machine had crashed before.
+    /// The number of crashes of the machine before this life.
     pub fn life(&self) -> u32 {
         self.life
     }

@@ -1,4 +1,4 @@
-//! The events of the simulation: each knows which life of the hub's log it was sent to.
+//! The events of the simulation. Each carries the generation of the hub's log (`life`) that it was sent to.
 
 use bytes::Bytes;
 use ephor::Event;
@@ -6,13 +6,13 @@ use ephor_core::event::{NewEvent, Value};
 
 const LIFE: &str = "life";
 
-/// An event of a run, sent to this life of the log.
+/// A new event, marked with this generation of the log.
 pub(crate) fn stamped(body: Bytes, life: usize) -> NewEvent {
     let properties = [(LIFE, Value::from(life as i64))].into_iter().collect();
     NewEvent { properties, ..NewEvent::new(body) }
 }
 
-/// Which life of the log an event was sent to; the first one if nobody stamped it.
+/// The generation of the log that an event was sent to; the first one if it is not marked.
 pub(crate) fn life_of(event: &Event) -> usize {
     match event.properties.get(LIFE) {
         Some(Value::Int(life)) => usize::try_from(*life).unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! What can go wrong on the way between a machine and a store or a hub.
+//! The kinds of network faults between a machine and a store or a hub.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,52 +6,52 @@ use std::time::Duration;
 use ephor_core::ids::PartitionId;
 use fastrand::Rng;
 
-/// What went wrong.
+/// A kind of network fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FaultKind {
-    /// It took long: the caller may have given up when it arrived.
+    /// The request was slow: the caller may have given up when it arrived.
     Slow,
-    /// It happened in time, and the answer took long.
+    /// The request was applied in time, and its answer was slow.
     SlowAnswer,
-    /// The request got lost: nothing happened, and nobody answers.
+    /// The request was lost: it was not applied, and there is no answer.
     LostRequest,
-    /// The answer got lost: it happened, and nobody answers.
+    /// The answer was lost: the request was applied, and there is no answer.
     LostResponse,
-    /// An error, and nothing happened.
+    /// The answer is an error, and the request was not applied.
     ErrorBefore,
-    /// An error, and yet it happened.
+    /// The answer is an error, although the request was applied.
     ErrorAfter,
-    /// Asked to come less often, and nothing happened.
+    /// The request was throttled and not applied.
     Throttled,
-    /// Somebody else was faster, or so it seemed.
+    /// The answer is that another host was faster, true or not.
     Conflict,
-    /// A wake-up call that never came.
+    /// A notification was lost.
     LostNotification,
     /// An established link broke.
     BrokenLink,
-    /// What an established link carries does not arrive.
+    /// The events and answers of an established link do not arrive.
     Deaf,
 }
 
-/// Told of every fault when it takes effect: what, in which call, for which partition.
+/// Called with every fault when it takes effect: its kind, the call, and the partition.
 pub type FaultObserver<Call> = Arc<dyn Fn(FaultKind, Call, Option<PartitionId>) + Send + Sync>;
 
-/// How long something takes: anything from `least` to `most`, evenly.
+/// A duration drawn evenly from `least` to `most`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latency {
-    /// At least this long.
+    /// The shortest duration.
     pub least: Duration,
-    /// At most this long.
+    /// The longest duration.
     pub most: Duration,
 }
 
 impl Latency {
-    /// From `least` to `most` milliseconds.
+    /// A range from `least` to `most` milliseconds.
     pub const fn milliseconds(least: u64, most: u64) -> Self {
         Self { least: Duration::from_millis(least), most: Duration::from_millis(most) }
     }
 
-    /// Draws one. To the microsecond: enough to tell events apart.
+    /// Draws a duration, to the microsecond: enough to tell events apart.
     pub fn draw(&self, random: &mut Rng) -> Duration {
         let microseconds = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         let least = microseconds(self.least);
@@ -59,8 +59,8 @@ impl Latency {
     }
 }
 
-/// Whether something of this probability happens. Draws in any case, so that
-/// changing one probability leaves the other draws where they were.
+/// True with this probability. Draws in any case, so that changing one probability leaves the other draws as
+/// they were.
 pub(crate) fn happens(random: &mut Rng, probability: f64) -> bool {
     random.f64() < probability
 }

@@ -1,11 +1,11 @@
-//! A number that differs as soon as two runs do: FNV-1a, 64 bits.
+//! Fingerprints of runs, to compare them: FNV-1a, 64 bits.
 //!
 //! It needs no key and is the same on every machine, so a fingerprint can be
 //! written down beside a seed.
 
 use std::fmt;
 
-/// The fingerprint of all bytes that were added, in order.
+/// The fingerprint of all added bytes, in order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint(u64);
 
@@ -16,14 +16,14 @@ impl Default for Fingerprint {
 }
 
 impl Fingerprint {
-    /// Takes in more bytes.
+    /// Adds more bytes.
     pub fn add(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
     }
 
-    /// The number.
+    /// The fingerprint as a number.
     pub fn get(self) -> u64 {
         self.0
     }

@@ -1,4 +1,4 @@
-//! The hosts of a run: starting them, and doing things to them.
+//! The hosts of a run: starts them, and crashes, pauses or disturbs them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,24 +29,24 @@ use crate::source::{SlowSource, SourceFaults, Word};
 use crate::store::{FaultyStore, StoreFaults};
 use crate::watched::Watch;
 
-/// What all hosts of a run share.
+/// The parts that all hosts of a run share.
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) handle: Handle,
     pub(crate) scenario: Arc<Scenario>,
     pub(crate) hub: MemoryHub,
     pub(crate) store: MemoryStore,
-    /// The user's own, which is used instead.
+    /// The user's own store, which is used instead of `store`.
     pub(crate) foreign: Option<Arc<dyn Store>>,
-    /// Whose clock the store goes by.
+    /// The machine whose clock the store uses.
     pub(crate) store_clock: Machine,
-    /// What goes wrong with the store for all of them.
+    /// The faults of the store for all hosts.
     pub(crate) common: Arc<Mutex<StoreFaults>>,
     pub(crate) judge: Judge,
     pub(crate) history: History,
     pub(crate) coverage: Arc<Mutex<Coverage>>,
     pub(crate) rules: Rules,
-    /// What is the user's in it.
+    /// The user's own parts of the run.
     pub(crate) guest: Guest,
 }
 
@@ -83,36 +83,36 @@ impl World {
     }
 }
 
-/// The hub's log as it is called now. A hub in memory answers at once.
+/// The id of the hub's present log. A hub in memory answers at once.
 pub(crate) fn log_of(hub: &MemoryHub) -> Option<LogId> {
     hub.hub_properties().now_or_never()?.ok()?.log
 }
 
-/// A host: its machine, its ways to store and hub, and its process, if it runs.
+/// A host: its machine, its connections to store and hub, and its process, if it runs.
 pub(crate) struct SimHost {
     pub(crate) name: String,
     pub(crate) machine: Machine,
     pub(crate) style: Style,
     pub(crate) process: Option<Arc<EventProcessorHost>>,
-    /// On its way out; true once it is.
+    /// Set while it is stopping; the flag is true once it has stopped.
     pub(crate) stopping: Option<Arc<AtomicBool>>,
-    /// Left for good: it is not started again.
+    /// True once it has left for good: it is not started again.
     pub(crate) gone: bool,
-    /// Its clock stands still.
+    /// True while its clock stands still.
     frozen: bool,
-    /// It sleeps.
+    /// True while its machine sleeps.
     asleep: bool,
-    /// How fast its clock runs otherwise.
+    /// The drift of its clock while it runs.
     rate_ppm: i32,
     pub(crate) store: Arc<Mutex<StoreFaults>>,
     pub(crate) source: Arc<Mutex<SourceFaults>>,
     pub(crate) processor: Arc<Mutex<ProcessorFaults>>,
 }
 
-/// How long closing takes at most on a good day.
+/// The longest `close` without faults.
 const A_CLOSE: Duration = Duration::from_millis(30);
 
-/// The user's code on a good day.
+/// The user code of the simulation without faults.
 pub(crate) fn good_day(scenario: &Scenario) -> ProcessorFaults {
     ProcessorFaults {
         call: scenario.call,
@@ -150,7 +150,7 @@ impl SimHost {
         }
     }
 
-    /// Starts the process, unless it runs. False if one is still on its way out.
+    /// Starts the process, unless it runs. Returns false if one is still stopping.
     pub(crate) fn start(&mut self, world: &World) -> bool {
         self.reap();
         if self.stopping.is_some() {
@@ -195,7 +195,7 @@ impl SimHost {
         world.guest.options(self.style.options(&world.scenario))
     }
 
-    /// Finishes a host with the simulation's own processor.
+    /// Builds a host with the simulation's own processor.
     fn with_processor(
         &self,
         world: &World,
@@ -229,13 +229,13 @@ impl SimHost {
         }
     }
 
-    /// What the host reports reaches the judge.
+    /// Passes the errors that the host reports to the judge.
     fn ears(&self, world: &World) -> ErrorHandler {
         let (judge, machine) = (world.judge.clone(), self.machine);
         ErrorHandler::new(move |error| {
             let (partition, error) = match error {
                 HostError::Partition { partition, error } => (partition, error),
-                // There is one hub, and only users' code panics.
+                // There is only one hub, and only user code may panic.
                 HostError::AnotherHub { .. } | HostError::Fault { .. } | HostError::TaskEnded { .. } => {
                     return judge.object(Promise::LoopNeverDies, None, error.to_string());
                 }
@@ -250,7 +250,7 @@ impl SimHost {
     }
 
     fn way_to_store(&self, world: &World) -> FaultyStore {
-        // The judge goes by the options that the host really has.
+        // The judge uses the options that the host really has.
         let EventProcessorOptions { checkpoint, failure, process_timeout, .. } = self.options(world);
         let style = Style { checkpoint, failure, process_timeout, ..self.style.clone() };
         let (judge, machine) = (world.judge.clone(), self.machine);
@@ -272,7 +272,7 @@ impl SimHost {
         SlowSource::observed(&world.handle, hub, self.source.clone(), observer, ear)
     }
 
-    /// Counts a fault on the way, and tells of it.
+    /// Counts a network fault, and writes it to the history.
     fn observer<Call: std::fmt::Debug>(
         &self,
         world: &World,
@@ -288,7 +288,7 @@ impl SimHost {
         })
     }
 
-    /// The process is gone from one moment to the next.
+    /// Ends the process from one moment to the next.
     pub(crate) fn crash(&mut self, world: &World) {
         if self.process.is_some() {
             self.wake(world);
@@ -307,7 +307,7 @@ impl SimHost {
         }
     }
 
-    /// The process stands still, and its clock with it if `frozen`.
+    /// Pauses the process, and its clock with it if `frozen`.
     pub(crate) fn pause(&mut self, world: &World, frozen: bool) {
         world.handle.pause(self.machine);
         world.judge.disturbed(self.machine, Duration::ZERO);
@@ -318,14 +318,14 @@ impl SimHost {
         }
     }
 
-    /// The machine sleeps: nothing runs, and its clock goes on.
+    /// Lets the machine sleep: nothing runs, and its clock goes on.
     pub(crate) fn fall_asleep(&mut self, world: &World) {
         world.handle.pause(self.machine);
         world.judge.falls_asleep(self.machine);
         self.asleep = true;
     }
 
-    /// The process goes on, and so does its clock.
+    /// Lets the process go on, and its clock, too.
     pub(crate) fn wake(&mut self, world: &World) {
         if std::mem::take(&mut self.asleep) {
             world.judge.wakes_up(self.machine);
@@ -342,7 +342,7 @@ impl SimHost {
         world.handle.resume(self.machine);
     }
 
-    /// Its clock runs fast or slow from now on.
+    /// Lets its clock run fast or slow from now on.
     pub(crate) fn drift(&mut self, world: &World, rate_ppm: i32) {
         self.rate_ppm = rate_ppm;
         if !self.frozen {
@@ -350,18 +350,18 @@ impl SimHost {
         }
     }
 
-    /// Its way to the store becomes this.
+    /// Sets the faults of its connection to the store.
     pub(crate) fn set_store(&self, world: &World, faults: StoreFaults) {
         world.judge.store_is_bad(self.machine, faults.is_bad());
         set(&self.store, faults);
     }
 
-    /// Whether it runs and means to go on.
+    /// True if it runs and is not stopping.
     pub(crate) fn runs(&self) -> bool {
         self.process.is_some() && self.stopping.is_none()
     }
 
-    /// Who it is in this life, once it has started.
+    /// The id of its present process, once it has started.
     pub(crate) fn id(&self) -> Option<HostId> {
         Some(self.process.as_ref()?.snapshot()?.host)
     }
@@ -387,7 +387,7 @@ impl SimHost {
 /// The rate of a clock that does not move.
 const STANDS_STILL: i32 = -1_000_000;
 
-/// Changes what is behind a lock.
+/// Replaces the value in a lock.
 pub(crate) fn set<T>(place: &Mutex<T>, value: T) {
     *place.lock().unwrap_or_else(PoisonError::into_inner) = value;
 }

@@ -1,4 +1,4 @@
-//! What a user brings into a run: a processor, a store, bodies of events, and what must be true in the end.
+//! The user code of a run: a processor, a store, bodies of events, and conditions that must hold in the end.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,24 +18,24 @@ use crate::events::life_of;
 use crate::judge::{Judge, Promise, Rest};
 use crate::watched::Watch;
 
-/// Finishes a host with the user's processor, watched.
+/// Builds a host with the user's processor, watched by the judge.
 pub(crate) type Build =
     Arc<dyn Fn(HostBuilder, Watch) -> Result<EventProcessorHost, BuildError> + Send + Sync>;
-/// Makes the user's store, on the clock that stores go by.
+/// Makes the user's store, on the store's clock.
 pub(crate) type MakeStore = Arc<dyn Fn(Arc<dyn Clock>) -> Arc<dyn Store> + Send + Sync>;
 /// The body of an event, by its number.
 pub(crate) type Body = Arc<dyn Fn(u32) -> Bytes + Send + Sync>;
-/// What must be true of an event in the end.
+/// A condition that must hold for every event in the end.
 pub(crate) type Condition = Arc<dyn Fn(PartitionId, &Event) -> bool + Send + Sync>;
-/// Events that the failure policy gave up, by the life of the hub's log.
+/// Events that the failure policy skipped, by the generation of the hub's log.
 pub(crate) type Skipped = BTreeSet<(usize, PartitionId, SequenceNumber)>;
 
-/// The group in which the results are read, so that nobody's link is taken away.
+/// A consumer group of its own for reading the results, so that no other reader is disconnected.
 const AUDIT: &str = "audit";
-/// So many events are read at a time.
+/// At most this many events are read at a time.
 const AT_A_TIME: usize = 1_000;
 
-/// What is the user's in a run; all else is the simulation's.
+/// The parts of a run that are the user's. The simulation supplies all others.
 #[derive(Clone, Default)]
 pub(crate) struct Guest {
     pub(crate) build: Option<Build>,
@@ -62,7 +62,8 @@ impl Guest {
         }
     }
 
-    /// After the trouble: asks the user about every event that is kept and was not lost by right.
+    /// Checks the user's conditions, after the faults, for every event that the hub keeps, except those that
+    /// the user code need not have seen.
     pub(crate) fn audit(&self, hub: &MemoryHub, judge: &Judge, rest: &Rest) {
         if self.conditions.is_empty() {
             return;
@@ -90,7 +91,7 @@ impl Guest {
     }
 }
 
-/// The events of a partition from here to there. A hub in memory answers at once.
+/// The events of a partition from `from` to `to`. A hub in memory answers at once.
 fn read(hub: &MemoryHub, partition: PartitionId, from: SequenceNumber, to: SequenceNumber) -> Vec<Event> {
     let group = hub.create_group(AUDIT).expect("a valid name");
     let start = StartPosition::at(from);

@@ -1,8 +1,7 @@
-//! What happened, line by line: the story of a run, and the proof that two
-//! runs of a seed are one.
+//! The history of a run, line by line: the source of stories, and the proof that two runs of a seed are the
+//! same.
 //!
-//! Lines are only ever appended. All are kept: a run of ten minutes writes
-//! some thousands of them.
+//! Lines are only ever appended. All are kept: a run of ten minutes writes some thousands of them.
 
 use std::fmt::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +23,7 @@ pub struct History {
 struct Lines {
     /// Every line, each with its line feed.
     text: String,
-    /// When each line was written, and where it ends in the text.
+    /// The time of each line, and the position in the text at which it ends.
     ends: Vec<(Monotonic, usize)>,
     fingerprint: Fingerprint,
 }
@@ -37,7 +36,7 @@ impl History {
 
     /// Appends a line: `history.tell(format_args!("{host} claims {partition:?}"))`.
     ///
-    /// What is told may not itself write to this history.
+    /// The `Display` of `what` must not write to this history.
     pub fn tell(&self, what: impl fmt::Display) {
         let Monotonic(now) = self.clock.now();
         self.with(|lines| {
@@ -54,12 +53,12 @@ impl History {
         self.with(|lines| lines.fingerprint)
     }
 
-    /// How many lines there are.
+    /// The number of lines.
     pub fn len(&self) -> usize {
         self.with(|lines| lines.ends.len())
     }
 
-    /// Whether nothing has happened yet.
+    /// True if there are no lines.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -92,13 +91,13 @@ impl History {
         })
     }
 
-    /// When the first line that begins with this was written.
+    /// The time of the first line that begins with this.
     pub fn time_of(&self, beginning: &str) -> Option<Duration> {
         self.lines().into_iter().find(|(_, text)| text.starts_with(beginning)).map(|(at, _)| at)
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut Lines) -> T) -> T {
-        // The story matters most after a panic.
+        // The history matters most after a panic, so a poisoned lock is ignored.
         look(&mut self.lines.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

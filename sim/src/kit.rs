@@ -1,9 +1,10 @@
-//! Your own processor, or your own store, in fleets under faults.
+//! Tests your own processor, or your own store, in simulated fleets under faults.
 //!
-//! [`seeds`] plays one fleet for each seed: hosts that crash, stand still and lose their way to the store or the
-//! hub, for ten minutes of virtual time; then all trouble ends and everything has to be in order. You say what
-//! runs in it and what must be true of every event in the end. The first seed that breaks a promise is reduced to
-//! the least that still breaks it, and comes back as an error that tells its story.
+//! [`seeds`] plays one fleet for each seed: hosts that crash, pause and lose their connection to the store or
+//! the hub, for ten minutes of virtual time; then all faults end and everything has to be in order. You
+//! supply the code that runs in it and the conditions that must hold for every event in the end. The first
+//! seed that breaks a promise is reduced to the smallest scenario that still breaks it, and comes back as an
+//! error that tells its story.
 //!
 //! ```
 //! use std::collections::BTreeSet;
@@ -41,19 +42,23 @@
 //!
 //! # What can be seen
 //!
-//! Of a processor: when it is opened, called and closed, with what, on which host and in which epoch, and whenever
-//! its code runs. All promises of the host are judged as ever. What it does within a call is its own: it may
-//! checkpoint whatever it was called with. Whether it did so too soon shows in the end, by
-//! [`World::every_event`].
+//! Of a processor, the simulation sees every opening, call and closing, with its events, host and epoch, and
+//! each moment at which its code runs. All promises of the host are judged as usual. It does not see the work
+//! within a call, so the processor may checkpoint every event that it was called with. A checkpoint that came
+//! too soon shows in the end, by [`World::every_event`].
 //!
-//! Of a store: its answers. It is judged by what it says to have carried out, in the order in which it says so.
+//! Of a store, it sees the answers. The store is judged by the steps that it reports as carried out, in that
+//! order.
 //!
 //! # What your code must do
 //!
-//! - Take time, tasks and chance from the [`Environment`] that it is given: there is no tokio runtime here, and
-//!   whatever comes from elsewhere makes a seed another run each time. (No `HashMap` that is iterated, either.)
-//! - Keep up: some thousand events come in ten minutes, on two partitions or more. [`World::events`] makes it fewer.
-//! - A store answers `Err` only if nothing was carried out. Lost requests, lost answers and errors are added on the way.
+//! - Take time, tasks and random numbers from the [`Environment`] that it is given: there is no tokio runtime
+//!   here, and values from elsewhere make each run of a seed different. (Do not iterate over a `HashMap`, either.)
+//! - Keep up: some thousand events come in ten minutes, on two partitions or more. [`World::events`] makes it
+//!   fewer.
+//! - A store answers `Err` only if nothing was carried out. The simulation adds lost requests, lost answers
+//!   and
+//!   errors of the network.
 
 use std::fmt;
 use std::ops::Range;
@@ -75,29 +80,29 @@ use crate::scenario::{Ending, Scenario, Style};
 use crate::story::Story;
 use crate::watched::Watched;
 
-/// A reduction takes at most so many plays: a test has to come to its end.
+/// A reduction takes at most this many plays, so that a test ends in reasonable time.
 const PLAYS: usize = 200;
 
-/// One fleet for each of these seeds.
+/// Plays one fleet for each of these seeds.
 pub fn seeds(seeds: Range<u64>) -> Seeds {
     Seeds { seeds }
 }
 
-/// Seeds to be played.
+/// Seeds to play.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is played before `play`"]
 pub struct Seeds {
     seeds: Range<u64>,
 }
 
-/// What was played, and nothing was wrong with it.
+/// The totals of a run without failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// How many seeds.
+    /// The number of seeds.
     pub seeds: u64,
-    /// How many things went wrong on purpose, or were done by a person.
+    /// The number of injected faults, an operator's actions included.
     pub faults: u64,
-    /// How many events the processors finished, repetitions included.
+    /// The number of events that the processors finished, repetitions included.
     pub finished: u64,
 }
 
@@ -107,16 +112,16 @@ impl fmt::Display for Report {
     }
 }
 
-/// A seed that broke a promise. `Debug` is its story, too: that is what `unwrap` shows.
+/// A seed that broke a promise. `Debug` shows its story, too, because `unwrap` prints that.
 #[derive(Clone)]
 pub struct Failure {
-    /// Which one: `seeds(seed..seed + 1)` plays it again.
+    /// The seed: `seeds(seed..seed + 1)` plays it again.
     pub seed: u64,
-    /// Which promise, and how it was broken, in the words of the judge.
+    /// The broken promise, and how it was broken, in the words of the judge.
     pub broken: String,
-    /// How many faults are left in the reduced run.
+    /// The number of faults in the reduced run.
     pub faults: usize,
-    /// The reduced run, told: the fleet, what goes wrong, and what happens.
+    /// The story of the reduced run: the fleet, the faults, and what happens.
     pub story: String,
 }
 
@@ -142,7 +147,8 @@ impl std::error::Error for Failure {}
 impl Seeds {
     /// Plays them, one after the other, until one breaks a promise.
     ///
-    /// `set_up` is called for every single play, those of the reduction included, and makes everything anew.
+    /// `set_up` is called for every single play, those of the reduction included, and must make everything
+    /// new.
     pub fn play(self, set_up: impl Fn(&mut World)) -> Result<Report, Failure> {
         let mut report = Report::default();
         for seed in self.seeds {
@@ -160,7 +166,7 @@ impl Seeds {
     }
 }
 
-/// Plays a scenario with what the user brings, and says what it was then.
+/// Plays a scenario with the user's parts, and returns it as it was changed for them.
 fn play(scenario: Scenario, set_up: &dyn Fn(&mut World)) -> (Scenario, Attempt) {
     let mut world = World::default();
     set_up(&mut world);
@@ -198,7 +204,7 @@ fn explain(seed: u64, set_up: &dyn Fn(&mut World)) -> Failure {
     }
 }
 
-/// What you bring into a fleet. Whatever you leave out is the simulation's own.
+/// The parts that you bring into a fleet. The simulation supplies all others.
 #[derive(Default)]
 pub struct World {
     guest: Guest,
@@ -208,10 +214,12 @@ pub struct World {
 }
 
 impl World {
-    /// The processor: made for each partition that a host owns, on that host's time, tasks and chance.
+    /// Sets the processor: one is made for each partition that a host owns, with that host's time, tasks and
+    /// random numbers.
     ///
-    /// Its options are the usual ones, unless [`World::options`] says otherwise. The simulation does not make it
-    /// fail or hang, unless [`World::the_processor_stumbles`]. Crashes, pauses, and trouble with store and hub stay.
+    /// Its options are the usual ones, unless [`World::options`] says otherwise. The simulation does not make
+    /// it fail or hang, unless [`World::the_processor_stumbles`]. Crashes, pauses, and faults of store and
+    /// hub stay.
     pub fn processor<P: EventProcessor>(
         &mut self,
         make: impl Fn(Arc<dyn Environment>, &PartitionContext) -> P + Send + Sync + 'static,
@@ -225,51 +233,56 @@ impl World {
         }));
     }
 
-    /// Calls of the processor also take long, fail, panic and do not return for a while, before or after your own code
-    /// has run. If the failure policy skips events, it skips some.
+    /// Lets calls of the processor also take long, fail, panic and not return for a while, before or after
+    /// your own code has run. If the failure policy skips events, it skips some.
     pub fn the_processor_stumbles(&mut self) {
         self.stumbles = true;
     }
 
-    /// What must be true of every event in the end. May be called several times: all of it must be true.
+    /// Adds a condition that must hold for every event in the end. If called several times, all conditions
+    /// must hold.
     ///
-    /// It is asked about every event that the hub still keeps, except those that the processor need not have
-    /// seen: before a position that a person has moved, before the place where reading began, and those that
-    /// the failure policy has skipped.
+    /// It is checked for every event that the hub still keeps, except those that the processor need not have
+    /// seen: before a position that an operator's seek moved, before the position where reading began, and
+    /// those that the failure policy skipped.
     pub fn every_event(&mut self, holds: impl Fn(PartitionId, &Event) -> bool + Send + Sync + 'static) {
         self.guest.conditions.push(Arc::new(holds));
     }
 
-    /// The options of all hosts. Without this they are the usual ones, with batches of up to twenty events.
+    /// Sets the options of all hosts. Without this they are the usual ones, with batches of up to twenty
+    /// events.
     ///
-    /// Where reading begins and what becomes of a lost position stay the simulation's, and so does `on_error`.
+    /// The simulation still chooses the initial position, the reaction to a lost position, and `on_error`.
     pub fn options(&mut self, options: EventProcessorOptions) {
         self.guest.options = Some(options);
     }
 
-    /// The bodies of the events, by their number. Without this it is the number, as text.
+    /// Sets the bodies of the events, by their number. Without this a body is the number, as text.
     pub fn bodies<B: Into<Bytes>>(&mut self, body: impl Fn(u32) -> B + Send + Sync + 'static) {
         self.guest.body = Some(Arc::new(move |number| body(number).into()));
     }
 
-    /// No more than so many events are sent, and at least one. Without this it is some thousands.
+    /// Limits the number of events that are sent to `most`, and at least one. Without this it is some
+    /// thousands.
     pub fn events(&mut self, most: u32) {
         self.events = Some(most.max(1));
     }
 
-    /// Which faults may happen. Without this it is all of them: a part of the menu for each seed.
+    /// Limits the faults that may happen. Without this all of them may: each seed draws some from
+    /// [`Fault::ALL`].
     pub fn faults(&mut self, may_happen: impl Fn(Fault) -> bool + 'static) {
         self.faults = Some(Box::new(may_happen));
     }
 
-    /// The store, made for each play. It goes by this clock, which is set forward and back when a server fails over.
+    /// Sets the store, made for each play. It uses this clock, which is set forward and back when a server
+    /// fails over.
     ///
     /// It is never restored from a copy, as the simulation's own is.
     pub fn store(&mut self, make: impl Fn(Arc<dyn Clock>) -> Arc<dyn Store> + Send + Sync + 'static) {
         self.guest.store = Some(Arc::new(make));
     }
 
-    /// The scenario as it is with what was brought. Done twice it is the same.
+    /// Changes a scenario for the user's parts. Doing it twice changes nothing more.
     fn shape(&self, mut scenario: Scenario) -> Scenario {
         if let Some(may_happen) = &self.faults {
             scenario.acts.retain(|act| may_happen(act.fault));
@@ -310,7 +323,7 @@ impl fmt::Debug for World {
     }
 }
 
-/// The judge knows the options by the style.
+/// Copies the options to the style, from which the judge knows them.
 fn wear(style: &mut Style, options: &EventProcessorOptions) {
     style.max_batch_size = options.max_batch_size;
     style.checkpoint = options.checkpoint.clone();
@@ -318,7 +331,7 @@ fn wear(style: &mut Style, options: &EventProcessorOptions) {
     style.process_timeout = options.process_timeout;
 }
 
-/// Faults that only the simulation's own processor has.
+/// True for faults that only the simulation's own processor can have.
 fn is_of_the_code(fault: Fault, stumbles: bool) -> bool {
     match fault {
         Fault::SlowProcessor | Fault::FailingProcessor | Fault::HangingProcessor => !stumbles,

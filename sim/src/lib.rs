@@ -1,4 +1,4 @@
-//! Whole fleets on virtual time and a seed, on the real host code.
+//! Simulates whole fleets on virtual time, from a seed, with the real host code.
 //!
 //! ```text
 //!   seed ─► Executor ─ picks one ready task at random, polls it; nothing ready: time moves on
@@ -7,36 +7,36 @@
 //!             ├─ machine "host-1" ─ SimEnvironment      │           │
 //!             │      each may pause, crash, drift       ▼           ▼
 //!             └─ the world ◄───────────────────── FaultyStore   SlowSource
-//!                  requests on their way, store, hub: they go on when a caller is gone
+//!                  requests in flight, store, hub: they go on when a caller is gone
 //! ```
 //!
-//! One seed is one run: the same interleaving, the same faults, the same bytes
-//! in the [`history`]. A failing seed tells its story by being run again.
+//! One seed is one run: the same interleaving, the same faults, the same bytes in the [`history`]. Running a
+//! failing seed again tells its story.
 //!
 //! | to read about | open |
 //! |---|---|
-//! | who runs next, pausing and crashing, virtual time | [`executor`] |
+//! | scheduling, pausing and crashing, virtual time | [`executor`] |
 //! | clocks that are off, drift or jump | [`clock`] |
-//! | what a simulated host runs on | [`environment`] |
-//! | what can go wrong on the way | [`faults`] |
+//! | the environment of a simulated host | [`environment`] |
+//! | network faults | [`faults`] |
 //! | a call that outlives its caller | `network` |
 //! | a store behind a bad network | [`store`] |
 //! | a hub behind a bad network | [`source`] |
-//! | everything that can go wrong | [`menu`] |
-//! | what a seed stands for | [`scenario`] |
-//! | carrying it out, and undoing it | `acts` |
-//! | the user's code, and how it fails | [`processor`] |
+//! | the catalogue of faults | [`menu`] |
+//! | the scenario that a seed stands for | [`scenario`] |
+//! | fault injection | `acts` |
+//! | the simulated user code, and how it fails | [`processor`] |
 //! | playing a seed | [`run`] |
-//! | a play that may panic | [`attempt`] |
-//! | the least that still fails | [`reduce`] |
+//! | a run that may panic | [`attempt`] |
+//! | reducing a failing scenario | [`reduce`] |
 //! | a failure in words | [`story`] |
-//! | how many moves a change takes, and how long nobody reads | [`moves`] |
-//! | how a fleet grows, and what that costs | [`scale`] |
-//! | what must hold, always | [`judge`] |
+//! | the moves that a change takes, and the time without a reader | [`moves`] |
+//! | fleets of growing size, and their cost | [`scale`] |
+//! | the promises that must always hold | [`judge`] |
 //! | a processor or a store of your own in all this | [`kit`], `guest`, `watched` |
 //! | bugs that it must notice | [`plants`] |
-//! | which fault hit what | [`coverage`] |
-//! | what happened, line by line | [`history`] |
+//! | which fault hit which state | [`coverage`] |
+//! | the log of a run, line by line | [`history`] |
 //! | comparing two runs | [`fingerprint`] |
 
 mod acts;

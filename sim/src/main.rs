@@ -1,4 +1,4 @@
-//! `ephor-sim`: plays seeds and judges them. `ephor-sim --help` says how.
+//! `ephor-sim`: plays seeds and judges them. See `ephor-sim --help`.
 
 #![allow(clippy::print_stdout, reason = "a command that prints")]
 

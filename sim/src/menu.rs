@@ -1,28 +1,28 @@
-//! Everything that can go wrong, or that a person does in the middle of it.
+//! The catalogue of faults: everything that can go wrong, and an operator's actions.
 
 use fastrand::Rng;
 
-/// Declares the menu: each fault with what it is and how many runs in a hundred may use it.
+/// Declares the catalogue: each fault with its description and the percentage of runs that may use it.
 macro_rules! menu {
     ($($(#[doc = $what:literal])+ $name:ident: $percent:literal,)+) => {
-        /// One thing that goes wrong, or that an operator does.
+        /// One fault, or one action of an operator.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Fault {
             $($(#[doc = $what])+ $name,)+
         }
 
         impl Fault {
-            /// All of them.
+            /// All faults.
             pub const ALL: &'static [Self] = &[$(Self::$name),+];
 
-            /// What it is, in a sentence.
+            /// Its description, one sentence.
             pub fn what(self) -> &'static str {
                 match self {
                     $(Self::$name => concat!($($what),+).trim_ascii(),)+
                 }
             }
 
-            /// How many runs in a hundred may use it.
+            /// The percentage of runs that may use it.
             fn percent(self) -> u32 {
                 match self {
                     $(Self::$name => $percent,)+
@@ -129,7 +129,7 @@ menu! {
     Hold: 40,
 }
 
-/// What one run chooses from: a part of the menu, so that rare combinations have room.
+/// Draws the faults of one run: only some of the catalogue, so that rare combinations have room.
 pub fn choose(random: &mut Rng) -> Vec<Fault> {
     let mut chosen: Vec<Fault> =
         Fault::ALL.iter().copied().filter(|fault| random.u32(0..100) < fault.percent()).collect();

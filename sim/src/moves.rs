@@ -1,5 +1,5 @@
-//! Without trouble: how many moves a join, a stop and a crash take, beside the
-//! fewest possible, and for how long nobody reads a partition.
+//! Measures rebalances without faults: the moves that a join, a stop and a crash take, compared with the
+//! fewest possible, and the time for which nobody reads a partition.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,34 +14,34 @@ use crate::run::Run;
 use crate::scenario::{Scenario, Style};
 
 const LEASE: Duration = ephor::DEFAULT_LEASE_DURATION;
-/// How long a fleet has to come to rest after a change.
+/// The time that a fleet has to come to rest after a change.
 const REST: Duration = Duration::from_secs(90);
 
-/// What happened to the fleet.
+/// A change of the fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
     /// A host joined: partitions are handed over.
     Join,
-    /// A host stopped in good order.
+    /// A host stopped gracefully.
     Stop,
     /// A host crashed.
     Crash,
 }
 
-/// What one kind of change took, over many fleets.
+/// The totals of one kind of change, over many fleets.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// How often.
+    /// The number of changes.
     pub changes: u64,
-    /// Partitions that changed hands.
+    /// Partitions that changed their owner.
     pub moves: u64,
     /// The fewest that had to.
     pub fewest: u64,
-    /// For how long nobody read each of them, in order.
+    /// The times for which nobody read each of them, sorted.
     pub gaps: Vec<Duration>,
 }
 
-/// Tallies by what happened and whether the store can wake its users.
+/// The tallies by change and by the kind of the store: true if it can notify hosts.
 #[derive(Clone, Debug, Default)]
 pub struct Moves(pub BTreeMap<(Change, bool), Tally>);
 
@@ -101,7 +101,7 @@ fn one_fleet(seed: u64, moves: &mut Moves) {
     }
 }
 
-/// How many partitions each running host has, by its number.
+/// The number of partitions of each running host, by its number.
 fn held(run: &Run) -> BTreeMap<usize, usize> {
     let running = run.hosts.iter().enumerate().filter(|(_, host)| host.runs());
     running.map(|(number, host)| (number, run.world.judge.owned_by(host.machine).len())).collect()
@@ -116,12 +116,12 @@ fn fewest_for_a_join(held: &BTreeMap<usize, usize>) -> usize {
     sorted.iter().enumerate().map(|(rank, held)| held.saturating_sub(share(rank))).sum()
 }
 
-/// From the last reader's end to the next one's beginning, for each partition that moved.
+/// Adds the time from the last reader's end to the next one's beginning, for each partition that moved.
 fn gaps(run: &Run, first: usize, change: Monotonic, tally: &mut Tally) {
     let mut closed: BTreeMap<PartitionId, Monotonic> = BTreeMap::new();
     for turn in &run.world.judge.turns()[first..] {
         if turn.opens {
-            // Whoever crashed closed nothing: it ended with the change itself.
+            // A host that crashed closed nothing: its reading ended with the crash.
             let ended = closed.get(&turn.partition).copied().unwrap_or(change);
             tally.moves += 1;
             tally.gaps.push(turn.at.since(ended));

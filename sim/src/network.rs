@@ -1,4 +1,4 @@
-//! One call over the network: there, and back.
+//! One call over the network: the request, and its answer.
 //!
 //! ```text
 //!   caller ──► world task: ── there ──► apply ── back ──► caller
@@ -7,8 +7,8 @@
 //!                          ErrorBefore
 //! ```
 //!
-//! The journey is a task of the world. A caller that crashed, was paused or
-//! gave up does not stop it: what was sent arrives, late or not.
+//! A call in flight is a task of the world. A caller that crashed, was paused or gave up does not stop it: a
+//! request that was sent arrives, late or not.
 
 use std::future::pending;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use crate::executor::{Handle, Machine};
 use crate::faults::FaultKind;
 
-/// What will happen to one call, decided when it sets out.
+/// The fate of one call, decided when it is sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Journey {
     pub(crate) there: Duration,
@@ -29,8 +29,7 @@ pub(crate) struct Journey {
     pub(crate) fault: Option<FaultKind>,
 }
 
-/// Carries a call to where it is applied, and its answer back. Never returns
-/// if either got lost.
+/// Carries a call to the place where it is applied, and its answer back. Never returns if either is lost.
 pub(crate) async fn carry<T, E>(
     handle: &Handle,
     journey: Journey,
@@ -67,7 +66,7 @@ where
             report(FaultKind::SlowAnswer);
         }
         network.sleep(journey.back).await;
-        // Nobody there to hear it: as when a caller gave up.
+        // The caller has given up: nobody receives the answer.
         drop(sender.send(answer));
     });
     match receiver.await {

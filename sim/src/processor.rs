@@ -1,4 +1,4 @@
-//! The user's code of the simulation: slow, failing, and watched at every step.
+//! The simulated user code: slow, failing, and watched by the judge at every step.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::executor::{Handle, Machine};
 use crate::faults::happens;
 use crate::judge::{Caller, Judge, Promise, Span};
 
-/// How well the user's code works at the moment.
+/// The faults of the user code at the moment. Numbers without a unit are probabilities.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProcessorFaults {
     /// A call takes up to this long.
@@ -25,15 +25,15 @@ pub struct ProcessorFaults {
     pub panic: f64,
     /// A call blocks its thread, for up to a minute and a half.
     pub block: f64,
-    /// A call does not return as long as this stands.
+    /// A call does not return as long as this is set.
     pub hang: f64,
     /// `open` fails.
     pub open_fails: f64,
     /// `close` fails.
     pub close_fails: f64,
-    /// A call checkpoints by hand: all of its batch, or a part of it.
+    /// A call checkpoints manually: all of its batch, or a part of it.
     pub by_hand: f64,
-    /// It checkpoints twice, what it finished long ago, and after it was closed.
+    /// A call checkpoints the same twice, or an old event, or after the processor was closed.
     pub odd: f64,
 }
 
@@ -47,18 +47,18 @@ pub struct SimProcessor {
     pub(crate) random: Rng,
     /// An event that was finished a while ago.
     pub(crate) old: Option<Event>,
-    /// It has panicked, and nobody should call it any more.
+    /// True once it has panicked: it must not be called any more.
     pub(crate) broken: bool,
-    /// Checkpoints that it has set out to write later: they end with the process, not with the partition.
+    /// Tasks that write checkpoints later. They end with the process, not with the partition.
     pub(crate) afterthoughts: Arc<Mutex<Vec<TaskHandle>>>,
 }
 
-/// Tells the judge when a call is over, however it ends.
+/// Reports to the judge that a call is over, however it ends.
 pub(crate) struct CallEnds {
     pub(crate) judge: Judge,
     pub(crate) caller: Caller,
     pub(crate) span: Option<Span>,
-    /// It came to its own end.
+    /// True if the call returned.
     pub(crate) returned: bool,
 }
 
@@ -67,7 +67,7 @@ impl CallEnds {
         Self { judge: judge.clone(), caller: caller.clone(), span, returned: false }
     }
 
-    /// The call returns this.
+    /// Reports the result of the call, and returns it.
     pub(crate) fn returns(mut self, result: Result<(), BoxError>) -> Result<(), BoxError> {
         self.returned = true;
         if result.is_err() {
@@ -88,12 +88,12 @@ impl Drop for CallEnds {
     }
 }
 
-/// Tells the judge of a close that failed, or was dropped.
+/// Reports to the judge a close that failed or was dropped.
 struct CloseEnds {
     judge: Judge,
     caller: Caller,
     whole: bool,
-    /// It came to its own end.
+    /// True if the close returned.
     returned: bool,
 }
 
@@ -137,7 +137,7 @@ impl SimProcessor {
         self.environment.sleep_until(self.environment.now() + duration).await;
     }
 
-    /// Works for a while, in steps, and is seen at each of them.
+    /// Works for a while, in steps, and reports each step to the judge.
     async fn work(&mut self, caller: &Caller, most: Duration) {
         let whole = Duration::from_micros(self.random.u64(0..=most.as_micros() as u64));
         for _ in 0..3 {
@@ -146,7 +146,7 @@ impl SimProcessor {
         }
     }
 
-    /// Blocks the thread, does not return, panics or fails, as things stand.
+    /// Blocks the thread, hangs, panics or fails, with the present probabilities.
     async fn stumble(&mut self, caller: &Caller, faults: ProcessorFaults) -> Result<(), BoxError> {
         if happens(&mut self.random, faults.block) {
             let duration = Duration::from_millis(self.random.u64(100..90_000));
@@ -165,7 +165,7 @@ impl SimProcessor {
         }
         if happens(&mut self.random, faults.panic) {
             self.broken = true;
-            // Not `panic!`: a thousand backtraces on the screen help nobody.
+            // Not `panic!`, which would print a backtrace for each of thousands.
             std::panic::resume_unwind(Box::new("the processor panics"));
         }
         if happens(&mut self.random, faults.fail) {
@@ -174,8 +174,8 @@ impl SimProcessor {
         Ok(())
     }
 
-    /// Checkpoints by hand. What a checkpoint covers is done, by the processor's own word. How it
-    /// ended is the store's to tell; a failure changes nothing here.
+    /// Checkpoints manually. The events that a checkpoint covers count as done. Its outcome is judged by the
+    /// store's steps; a failure changes nothing here.
     async fn checkpoint(&mut self, context: &PartitionContext, caller: &Caller, events: &[Event]) {
         let Some(span) = Span::of(events) else { return };
         let index = if self.random.bool() { events.len() - 1 } else { self.random.usize(0..events.len()) };
@@ -189,7 +189,7 @@ impl SimProcessor {
         }
     }
 
-    /// Everything that a call does.
+    /// The work of one call, with its faults.
     async fn work_through(
         &mut self,
         context: &PartitionContext,
@@ -208,7 +208,7 @@ impl SimProcessor {
         Ok(())
     }
 
-    /// Whoever has panicked is left alone.
+    /// Reports a violation if a processor that has panicked is called again.
     fn is_whole(&self, caller: &Caller) {
         if self.broken {
             let what = "a processor was called again after it had panicked".to_owned();
@@ -216,7 +216,7 @@ impl SimProcessor {
         }
     }
 
-    /// Writes what is written already, what is long past, or what comes too late.
+    /// Checkpoints the same event twice, or an old one, or after the call.
     async fn checkpoint_oddly(&mut self, context: &PartitionContext, caller: &Caller, events: &[Event]) {
         let (Some(span), Some(last)) = (Span::of(events), events.last().cloned()) else { return };
         match (self.random.u32(0..3), self.old.clone()) {

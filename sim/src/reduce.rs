@@ -1,12 +1,10 @@
-//! A failing scenario is cut down to the least that still breaks the same promise.
+//! Reduces a failing scenario to the smallest one that still breaks the same promise.
 //!
-//! First the acts, by delta debugging: whole parts are left out, then smaller
-//! ones, until none can be spared. Then the rest: fewer hosts, partitions and
-//! events, plain options, shorter and rounder times. A smaller scenario may take
-//! another course; all that counts is that it still breaks the same promise.
-//! Where much is left because the course must not change, a few other courses
-//! are tried: the same acts, interleaved by another seed. Every play is
-//! deterministic, and so is the reduction.
+//! First the faults (acts), by delta debugging: large parts are left out, then smaller ones, until each is
+//! needed. Then the rest: fewer hosts, partitions and events, plain options, shorter and rounder times. A
+//! smaller scenario may run differently; all that counts is that it still breaks the same promise. If many
+//! faults are left only because the interleaving must not change, a few other interleavings are tried: the
+//! same faults with another seed. Every play is deterministic, and so is the reduction.
 
 use std::time::Duration;
 
@@ -17,12 +15,12 @@ use crate::attempt::{Broken, attempt};
 use crate::history::History;
 use crate::scenario::{Act, Ending, Scenario};
 
-/// Where a reduction stops at the latest.
+/// The limits of a reduction.
 #[derive(Clone, Copy)]
 pub struct Limits<'a> {
-    /// So many plays at most.
+    /// The most plays.
     pub plays: usize,
-    /// Asked before every play: whether there is still time.
+    /// Called before every play: returns true if there is still time.
     pub go_on: &'a dyn Fn() -> bool,
 }
 
@@ -32,26 +30,26 @@ impl Default for Limits<'_> {
     }
 }
 
-/// Of other courses, so many are tried for what is to be left out.
+/// The number of other interleavings that are tried when faults are left out.
 const COURSES: u64 = 6;
-/// With more acts than this, no act is left out one by one in other courses.
+/// With more faults than this, none is left out one by one in other interleavings.
 const FEW: usize = 6;
 
-/// What is left of a failing scenario.
+/// The result of a reduction.
 pub struct Reduced {
     /// The seed that failed.
     pub seed: u64,
-    /// The smallest one that was found. Its own seed says how it is interleaved.
+    /// The smallest scenario that was found. Its own seed decides its interleaving.
     pub scenario: Scenario,
-    /// What it breaks.
+    /// The failure of that scenario.
     pub broken: Broken,
-    /// What happens in it.
+    /// The history of that scenario.
     pub history: History,
-    /// How many acts there were before.
+    /// The number of faults before the reduction.
     pub acts_before: usize,
-    /// How many plays it took.
+    /// The number of plays that it took.
     pub plays: usize,
-    /// The search came to its end: nothing more can be left out. Otherwise a limit ended it.
+    /// True if the search is complete: nothing more can be left out. Otherwise a limit ended it.
     pub complete: bool,
 }
 
@@ -63,10 +61,10 @@ pub fn reduce(scenario: Scenario, rules: Rules, limits: Limits<'_>) -> Option<Re
     })
 }
 
-/// What a scenario breaks, and its history.
+/// Plays a scenario. Returns its failure and its history, if it fails.
 pub(crate) type Play<'a> = &'a dyn Fn(Scenario) -> Option<(Broken, History)>;
 
-/// Reduces a scenario that is played in this way.
+/// Reduces a scenario that is played by `play`.
 pub(crate) fn search(scenario: Scenario, limits: Limits<'_>, play: Play<'_>) -> Option<Reduced> {
     let (seed, acts_before) = (scenario.seed, scenario.acts.len());
     let (broken, history) = play(scenario.clone())?;
@@ -74,7 +72,7 @@ pub(crate) fn search(scenario: Scenario, limits: Limits<'_>, play: Play<'_>) -> 
     let mut search = Search { play, limits, plays: 1, best };
     search.acts();
     search.other_courses();
-    // What was simplified may make an act dispensable that was not before.
+    // A simpler scenario may need fewer faults than before.
     loop {
         search.circumstances();
         let before = search.best.scenario.acts.len();
@@ -123,7 +121,7 @@ impl Search<'_> {
         change(&mut scenario) && self.keeps(scenario)
     }
 
-    /// Leaves out acts until every single one is needed.
+    /// Leaves out faults until every single one is needed.
     fn acts(&mut self) {
         if self.best.scenario.acts.is_empty() || self.keeps_acts(vec![]) {
             return;
@@ -151,10 +149,10 @@ impl Search<'_> {
         }
     }
 
-    /// Leaves out acts that only kept the course as it was: another seed may do without them.
+    /// Leaves out faults that only kept the interleaving as it was: another seed may do without them.
     fn other_courses(&mut self) {
         let all = self.best.scenario.acts.len();
-        // What came last is the likeliest cause.
+        // The last faults are the likeliest cause.
         let _ = (1..all.min(4)).any(|last| {
             let acts = self.best.scenario.acts[all - last..].to_vec();
             self.keeps_in_another_course(&acts)
@@ -176,7 +174,7 @@ impl Search<'_> {
         })
     }
 
-    /// What was to happen after the promise broke cannot have been its cause.
+    /// Leaves out faults that were due after the promise broke: they cannot be its cause.
     fn drop_what_came_later(&mut self) {
         if let Some(end) = self.best.history.time_of("VIOLATION") {
             let acts: Vec<Act> =
@@ -187,7 +185,7 @@ impl Search<'_> {
         }
     }
 
-    /// Everything but the acts: a smaller fleet, plain options, short and round times.
+    /// Simplifies everything but the faults: a smaller fleet, plain options, short and round times.
     fn circumstances(&mut self) {
         for hosts in 1..self.best.scenario.hosts {
             if self.keeps_change(|scenario| replace(&mut scenario.hosts, hosts)) {
@@ -243,7 +241,7 @@ impl Search<'_> {
             });
             rounded && scenario.acts.is_sorted_by_key(|act| act.at)
         });
-        // The story begins sooner if its first act does.
+        // The story begins sooner if its first fault does.
         for seconds in [10, 30, 60, 120, 240] {
             let sooner = self.keeps_change(|scenario| {
                 let first = scenario.acts.first().map_or(Duration::ZERO, |act| act.at);
@@ -258,7 +256,7 @@ impl Search<'_> {
     }
 }
 
-/// Whether this changed anything.
+/// Sets a value. Returns true if that changed anything.
 fn replace<T: PartialEq>(place: &mut T, value: T) -> bool {
     let changes = *place != value;
     *place = value;
@@ -270,7 +268,8 @@ mod tests {
     use super::*;
     use ephor::environment::SystemClock;
 
-    /// A scenario of forty acts that fails, in whatever course, while these are among them.
+    /// Reduces a scenario of forty faults that fails while `needed` are among them and, in its own
+    /// interleaving, only if `own_course_needs` are, too. Returns the faults that are left.
     fn left_of(needed: &[usize], own_course_needs: &[usize]) -> Vec<usize> {
         let drawn = Scenario::draw(1);
         let act = |target| Act { at: Duration::from_secs(10 + target as u64), target, ..drawn.acts[0] };
@@ -282,7 +281,7 @@ mod tests {
                 needed.iter().all(there) && (scenario.seed != own || own_course_needs.iter().all(there));
             let what = if fails { "this" } else { "something else" }.to_owned();
             let broken = Broken { promise: what.clone(), partition: None, what };
-            // Whatever is left out breaks something, only not the same.
+            // Without them something else breaks, but not the same promise.
             Some((broken, History::new(SystemClock)))
         });
         let reduced = reduced.expect("it fails");

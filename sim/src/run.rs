@@ -1,4 +1,4 @@
-//! One run: a scenario played out on the real host code, and judged.
+//! Plays one run: a scenario on the real host code, with a judge.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -22,22 +22,22 @@ use crate::judge::{Figures, Judge, JudgeCopy, Violation};
 use crate::scenario::{Fault, SETTLE, Scenario, TROUBLE};
 use crate::store::HeardStore;
 
-/// Copies of the store are taken no closer together than this.
+/// The shortest time between two copies of the store.
 const COPY_EVERY: Duration = Duration::from_secs(20);
 
-/// How a run ended.
+/// The outcome of a run.
 pub struct Outcome {
     /// The promise that was broken, if one was.
     pub violation: Option<Violation>,
-    /// What happened.
+    /// The history of the run.
     pub history: History,
-    /// Of every step that was taken.
+    /// The fingerprint of every step.
     pub steps: Fingerprint,
     /// Figures.
     pub figures: Figures,
-    /// Which fault hit what.
+    /// The states in which each fault hit partitions and hosts.
     pub coverage: Coverage,
-    /// How many acts of the scenario took place.
+    /// The number of faults of the scenario that were injected.
     pub acts: usize,
 }
 
@@ -55,12 +55,12 @@ pub(crate) struct Run {
     pub(crate) executor: Executor,
     pub(crate) world: World,
     pub(crate) hosts: Vec<SimHost>,
-    /// By time, then in the order in which they were noted.
+    /// Faults to undo and steps to take, by time, then in the order in which they were noted.
     pending: BTreeMap<(Monotonic, usize), Undo>,
     noted: usize,
-    /// What the store held, and the judge knew, from time to time.
+    /// Copies of the store, each with the judge's facts of the same time.
     pub(crate) copies: Vec<(Monotonic, StoreCopy, JudgeCopy)>,
-    /// Readers that are none of ours.
+    /// Foreign readers.
     pub(crate) strangers: Vec<Task>,
 }
 
@@ -146,12 +146,12 @@ impl Run {
         self.outcome(acts)
     }
 
-    /// Whether a promise was broken: nothing that follows counts.
+    /// True once a promise was broken: later steps do not count.
     pub(crate) fn is_over(&self) -> bool {
         self.world.judge.violation().is_some()
     }
 
-    /// Sends the scenario's events, spread over the time of trouble.
+    /// Sends the scenario's events, spread over the time of the faults.
     pub(crate) fn send_events(&self) {
         let world = self.world.clone();
         let mut random = world.handle.fork_random();
@@ -160,7 +160,7 @@ impl Run {
             for number in 0..world.scenario.events {
                 let partitions = world.partitions();
                 let partition: PartitionId = partitions[random.usize(0..partitions.len())];
-                // A hub in memory takes everything while it is up, and it is.
+                // A hub in memory accepts everything while it is up.
                 let _ =
                     world.hub.send_event(partition, stamped(world.guest.body(number), world.judge.life()));
                 world.handle.sleep(pause).await;
@@ -168,7 +168,7 @@ impl Run {
         });
     }
 
-    /// Lets time pass, undoing on the way what is due.
+    /// Runs until this time, and undoes on the way what is due.
     pub(crate) fn run_until(&mut self, at: Monotonic) {
         while let Some(entry) = self.pending.first_entry().filter(|entry| entry.key().0 <= at) {
             let ((due, _), undo) = entry.remove_entry();
@@ -188,12 +188,12 @@ impl Run {
         self.pending.insert((due, self.noted), undo);
     }
 
-    /// Nothing is undone any more: somebody sees to it.
+    /// Drops all pending undo steps, because the caller ends all faults itself.
     pub(crate) fn forget_what_is_pending(&mut self) {
         self.pending.clear();
     }
 
-    /// Takes a copy of the store, to be restored later.
+    /// Takes a copy of the store, to be restored later, if the last one is old enough.
     fn take_copy(&mut self) {
         let now = self.world.handle.now();
         if self.copies.last().is_none_or(|(at, _, _)| now.since(*at) >= COPY_EVERY) {

@@ -1,4 +1,4 @@
-//! What a seed stands for: the fleet, its options, its users' code, and everything that will go wrong.
+//! The scenario that a seed stands for: the fleet, its options, its user code, and all faults.
 
 use std::time::Duration;
 
@@ -10,52 +10,52 @@ use fastrand::Rng;
 
 pub use crate::menu::Fault;
 
-/// How long faults are injected: ten simulated minutes.
+/// The time for which faults are injected: ten simulated minutes.
 pub const TROUBLE: Duration = Duration::from_secs(600);
-/// How long the fleet has to come to rest afterwards.
+/// The time that the fleet has to come to rest afterwards.
 pub const SETTLE: Duration = Duration::from_secs(300);
-/// How long nothing may move then.
+/// The time after that in which nothing may move.
 pub const STILL: Duration = Duration::from_secs(120);
 
-/// A fault, when and for how long. Which host or partition it hits is drawn
-/// by number, and taken modulo what is there.
+/// A fault with its time and duration. The host or partition that it hits is drawn as a number, modulo those
+/// that exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Act {
-    /// When, from the start.
+    /// The time, from the start.
     pub at: Duration,
-    /// What.
+    /// The fault.
     pub fault: Fault,
-    /// Whom or where, and how bad.
+    /// A drawn number that selects the host or partition, and the severity.
     pub target: usize,
-    /// For how long.
+    /// The duration.
     pub lasting: Duration,
 }
 
-/// How things stand when the trouble is over, and stay.
+/// The state of the fleet that stays when all other faults are over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// All is well.
+    /// No fault is left.
     Well,
-    /// A person has drained one host, and leaves it so.
+    /// An operator has drained one host for good.
     OneDrained,
     /// One host's processor does not open any more.
     OneBroken,
 }
 
-/// The options of a host, and the ways of the code that it runs.
+/// The options of a host, and the behaviour of its user code.
 #[derive(Clone, Debug)]
 pub struct Style {
-    /// Most events in one call.
+    /// The most events in one call.
     pub max_batch_size: usize,
-    /// When the host checkpoints by itself.
+    /// The checkpoint policy of the host.
     pub checkpoint: CheckpointPolicy,
-    /// What happens when the processor fails.
+    /// The failure policy of the host.
     pub failure: FailurePolicy,
     /// A limit on calls, in some runs.
     pub process_timeout: Option<Duration>,
-    /// How long a lease lasts.
+    /// The duration of a lease.
     pub lease: Duration,
-    /// A limit on what one host may own, in some runs.
+    /// The most partitions that one host may own, in some runs.
     pub max_partitions: Option<u32>,
 }
 
@@ -68,36 +68,37 @@ pub struct Scenario {
     pub hosts: usize,
     /// Partitions, 2 to 32.
     pub partitions: u32,
-    /// Events sent during the trouble, at least 2,000.
+    /// Events sent while faults are injected, at least 2,000.
     pub events: u32,
-    /// What goes wrong, in order of time; at least 20 acts.
+    /// The faults, in order of time; at least 20.
     pub acts: Vec<Act>,
-    /// How hosts are configured.
+    /// The options of the hosts.
     pub style: Style,
-    /// How they are after an upgrade.
+    /// Their options after an upgrade.
     pub upgraded: Style,
-    /// How long a call usually takes at most.
+    /// The longest call without faults.
     pub call: Duration,
-    /// How often the processor checkpoints by hand, per call.
+    /// The probability that a call checkpoints manually.
     pub by_hand: f64,
-    /// Whether the store can wake its users.
+    /// True if the store can notify hosts.
     pub wakes: bool,
-    /// How far away it is: one way takes up to this long.
+    /// The longest way to the store: one way takes up to this long.
     pub distance: Duration,
-    /// Where a group without checkpoints begins.
+    /// The position at which a group without checkpoints begins.
     pub initial: StartPosition,
-    /// What is done about a position that does not exist.
+    /// The reaction to a position that does not exist.
     pub on_invalid: OnInvalidPosition,
-    /// How things stand after the trouble.
+    /// The state of the fleet after the faults.
     pub ending: Ending,
-    /// The group is shared with processors that know no epochs: hosts read with epoch 0, and ask the store first.
+    /// True if the group is shared with processors that know no epochs: hosts read with epoch 0, and have the
+    /// store confirm their lease first.
     pub epochless: bool,
 }
 
 impl Scenario {
-    /// What this seed stands for.
+    /// Draws the scenario of this seed.
     pub fn draw(seed: u64) -> Self {
-        // A stream of its own: the executor draws from another.
+        // A random stream of its own: the executor draws from another.
         let mut random = Rng::with_seed(seed ^ 0x5ce7_a110);
         let style = Style::draw(&mut random);
         let upgraded = Style { max_partitions: style.max_partitions, ..Style::draw(&mut random) };
@@ -154,7 +155,7 @@ impl Style {
         }
     }
 
-    /// As the host takes them: what it does with its partition's events.
+    /// The options of the host that concern the events of a partition.
     pub fn options(&self, scenario: &Scenario) -> EventProcessorOptions {
         EventProcessorOptions {
             max_batch_size: self.max_batch_size,
@@ -168,7 +169,7 @@ impl Style {
         }
     }
 
-    /// As the host takes them: how it owns.
+    /// The options of the host that concern ownership.
     pub fn manager_options(&self) -> PartitionManagerOptions {
         PartitionManagerOptions {
             lease_duration: self.lease,

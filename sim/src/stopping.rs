@@ -1,4 +1,4 @@
-//! Stopping a host in good order, and telling the judge of it.
+//! Stops a host gracefully, and reports it to the judge.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use crate::fleet::{SimHost, World};
 
-/// How long a stop usually leaves calls in flight.
+/// The time that a stop usually leaves to calls in flight.
 pub(crate) const STOP_WITHIN: Duration = Duration::from_secs(20);
 
-/// What it takes to close, and for the word to get round.
+/// The time for closing, and for the notifications of it.
 const STOP_GRACE: Duration = Duration::from_secs(6);
-/// A process that is still starting is told to stop so often, with this pause.
+/// At most this many attempts, with a pause of `STOP_AGAIN`, to stop a process that is still starting.
 const STOP_ATTEMPTS: u32 = 60;
 const STOP_AGAIN: Duration = Duration::from_secs(1);
-/// So many calls of the store, one after the other, may be in vain before a stop gives up.
+/// At most this many store calls in a row fail before a stop gives up.
 const STOP_CALLS: u32 = 7;
 
 impl SimHost {
-    /// Stops the process in good order, and leaves calls in flight so much time.
+    /// Stops the process gracefully, and leaves calls in flight this much time.
     pub(crate) fn stop(&mut self, world: &World, within: Duration) {
         let Some(process) = self.process.clone().filter(|_| self.stopping.is_none()) else { return };
         let (history, judge, name) = (world.history.clone(), world.judge.clone(), self.name.clone());
@@ -27,7 +27,7 @@ impl SimHost {
         let (handle, machine, begun) = (world.handle.clone(), self.machine, world.handle.now());
         let longest = within + self.style.manager_options().store_timeout * STOP_CALLS + STOP_GRACE;
         world.handle.spawn_on(self.machine, async move {
-            // Who is still starting cannot be stopped yet.
+            // A process that is still starting cannot be stopped yet.
             for _ in 0..STOP_ATTEMPTS {
                 if process.snapshot().is_some() {
                     break;

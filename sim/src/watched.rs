@@ -1,7 +1,7 @@
-//! A processor of the user's own, watched from outside: the judge hears of every call.
+//! Watches a user's own processor from outside: the judge learns of every call.
 //!
-//! What the user's code does within a call cannot be seen. So whatever it was called with it may
-//! checkpoint at any moment; whether that was too soon is asked of its own results in the end.
+//! The work of user code within a call cannot be seen, so it may checkpoint at any moment every event that it
+//! was called with. A checkpoint that came too soon shows in the user's own results in the end.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -19,14 +19,14 @@ use crate::guest::Skipped;
 use crate::judge::{Caller, Judge, Span};
 use crate::processor::{CallEnds, ProcessorFaults};
 
-/// How the user's code on one machine is watched.
+/// Watches the user code on one machine.
 #[derive(Clone)]
 pub(crate) struct Watch {
     pub(crate) judge: Judge,
     pub(crate) machine: Machine,
     pub(crate) environment: Arc<dyn Environment>,
     pub(crate) skipped: Arc<Mutex<Skipped>>,
-    /// What goes wrong with its calls, besides what it does itself.
+    /// The faults that the simulation adds to its calls.
     pub(crate) faults: Arc<Mutex<ProcessorFaults>>,
 }
 
@@ -44,7 +44,7 @@ impl Watch {
         self.environment.sleep_until(self.environment.now() + duration).await;
     }
 
-    /// A call of the user's code, seen whenever it runs.
+    /// Runs a call of user code, and reports to the judge whenever it is polled.
     async fn seen<T>(&self, caller: &Caller, call: impl Future<Output = T>) -> T {
         let mut call = pin!(call);
         poll_fn(|context| {
@@ -55,7 +55,7 @@ impl Watch {
     }
 }
 
-/// A processor of the user's, and who watches it.
+/// A user's processor, and its watch.
 pub(crate) struct Watched<P> {
     inner: P,
     watch: Watch,
@@ -72,7 +72,7 @@ impl<P> Watched<P> {
         *self.watch.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes long, does not return, panics or fails in the stead of the user's code, as things stand.
+    /// Takes long, hangs, panics or fails in place of the user code, with the present probabilities.
     async fn stumble(&mut self) -> Result<(), BoxError> {
         let faults = self.faults();
         if !faults.call.is_zero() {
@@ -97,7 +97,7 @@ impl<P> Watched<P> {
 }
 
 impl<P: EventProcessor> Watched<P> {
-    /// The user's call, with what goes wrong before or after it.
+    /// The user's call, with the faults before or after it.
     async fn work_through(
         &mut self,
         context: &PartitionContext,

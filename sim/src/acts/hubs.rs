@@ -1,4 +1,4 @@
-//! What happens to the hub, and who else reads it.
+//! Injects faults of the hub, and foreign readers of its partitions.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use crate::fleet::log_of;
 use crate::run::Run;
 use crate::scenario::{Act, Fault};
 
-/// A hub grows no further than this.
+/// The most partitions that a hub grows to.
 const MOST_PARTITIONS: u32 = 40;
-/// How long a stranger waits between two attempts to read.
+/// The pause of a foreign reader between two attempts to read.
 const STRANGER_WAITS: Duration = Duration::from_secs(2);
-/// Properties lag behind no further than this: a host may take it that they do not lag for longer than half a minute.
+/// The longest lag of properties. Hosts may assume that they lag by no more than half a minute.
 pub(super) const LONGEST_LAG: Duration = Duration::from_secs(20);
-/// A power failure takes fewer events than this from a partition.
+/// A power failure loses fewer events of a partition than this.
 const MOST_LOST: usize = 12;
 
-/// What strangers call themselves.
+/// The names under which foreign readers attach.
 const STRANGERS: [&str; 5] = [
     "stranger",
     "",
@@ -29,7 +29,8 @@ const STRANGERS: [&str; 5] = [
     "a' with higher epoch of '18446744073709551615' is created",
     "åäö 日本 🏠",
 ];
-/// Epochs that only a stranger comes with: the last that hosts go above, and those that they do not.
+/// Epochs that only foreign readers use: the highest that hosts go above, and higher ones that they do not
+/// follow.
 const EXTREME_EPOCHS: [u64; 6] = [
     Epoch::MAX_FOREIGN.get(),
     Epoch::MAX_FOREIGN.get() + 1,
@@ -39,7 +40,7 @@ const EXTREME_EPOCHS: [u64; 6] = [
     u64::MAX,
 ];
 
-/// A little above the owner's, and for one stranger in four far above it.
+/// An epoch a little above the owner's; for one foreign reader in four, one of [`EXTREME_EPOCHS`].
 fn strange_epoch(target: usize, owners: Epoch) -> Epoch {
     let which = target / 4;
     if target % 4 == 1 {
@@ -53,7 +54,7 @@ impl Run {
     pub(super) fn happens_to_the_hub(&mut self, act: &Act) -> bool {
         let world = self.world.clone();
         if log_of(&world.hub).is_none() {
-            // It is away.
+            // The hub is unreachable.
             return false;
         }
         let all = world.partitions();
@@ -102,7 +103,7 @@ impl Run {
                 true
             }
             Fault::Retention => {
-                // Half of the time it is the one that is read most slowly, up to its very end.
+                // In half of the cases, all events of the partition that is read most slowly are removed.
                 let slowest = world.judge.furthest_behind(&world.hub.ends());
                 let slowest = slowest.filter(|_| act.target.is_multiple_of(2));
                 let partition = slowest.unwrap_or(partition);
@@ -114,7 +115,7 @@ impl Run {
                 world.history.tell(format_args!("the events of {partition:?} before {kept:?} are removed"));
                 world.cover(&name, &[partition]);
                 let forgotten = world.hub.forget_before(partition, kept).is_ok();
-                // Numbers that were passed over are kept by nobody.
+                // Numbers without an event that follow `kept` count as removed, too.
                 let now = world.hub.true_properties().into_iter().find(|now| now.id == partition);
                 world.judge.removed_before(partition, now.map_or(kept, |now| now.first.max(kept)));
                 forgotten
@@ -122,7 +123,7 @@ impl Run {
             _ => {
                 let late = world.scenario.epochless && act.target.is_multiple_of(2);
                 let epoch = if late {
-                    // A neighbour that does not know yet that it has lost it.
+                    // A processor of another SDK that does not know yet that it has lost the partition.
                     Epoch::NONE
                 } else {
                     strange_epoch(act.target, world.judge.epoch_of(partition))
@@ -153,7 +154,7 @@ impl Run {
 }
 
 impl Run {
-    /// Each partition loses some of its newest events, in silence, and some lose none.
+    /// Removes some of the newest events of each partition, without a report; some partitions lose none.
     fn hub_loses_power(&self, act: &Act) {
         let world = &self.world;
         let lost = |partition: PartitionId| ((act.target + 5 * partition.0 as usize) % MOST_LOST) as u64;
@@ -171,7 +172,7 @@ impl Run {
     }
 }
 
-/// Reads until the link ends, and drops what it reads.
+/// Reads until the link ends, and drops the events.
 async fn read(hub: &MemoryHub, partition: PartitionId, name: &str, epoch: Epoch) {
     let request = OpenRequest {
         epoch: Some(epoch),

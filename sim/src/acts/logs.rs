@@ -1,4 +1,4 @@
-//! What happens to the events that the hub has stored, and what it shows of them.
+//! Injects faults of the events that the hub has stored, and of what it shows of them.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use crate::fleet::log_of;
 use crate::run::Run;
 use crate::scenario::{Act, Fault};
 
-/// A replica lags at least so long that somebody notices.
+/// The shortest lag of a replica, so that hosts notice it.
 const SHORTEST_LAG: Duration = Duration::from_secs(5);
-/// A hub that comes back made anew was away for this long at most.
+/// The longest time for which a hub that is created again is unreachable.
 const LONGEST_AWAY: Duration = Duration::from_secs(20);
-/// So many partitions of a hub made anew are filled.
+/// At most this many partitions of a hub that was created again get events.
 const MOST_FILLED: usize = 4;
-/// Damage takes fewer events than this.
+/// Damage destroys at most this many events.
 const MOST_DAMAGED: u64 = 8;
 
 impl Run {
     pub(super) fn happens_to_a_log(&mut self, act: &Act) -> bool {
         let world = self.world.clone();
-        // Nothing is stored by a hub that is away.
+        // An unreachable hub stores nothing.
         if log_of(&world.hub).is_none() {
             return false;
         }
@@ -61,7 +61,7 @@ impl Run {
         }
     }
 
-    /// More events than a reader fetches ahead come to a partition.
+    /// Sends more events to a partition than a reader prefetches.
     fn many_come_at_once(&self, partition: PartitionId) -> u64 {
         let world = &self.world;
         let count = 6 * world.scenario.style.max_batch_size as u64 + 10;
@@ -73,11 +73,11 @@ impl Run {
     fn fill(&self, partition: PartitionId, count: u64) {
         let world = &self.world;
         let event = |number| stamped(world.guest.body(number as u32), world.judge.life());
-        // A hub in memory takes everything while it is up.
+        // A hub in memory accepts everything while it is up.
         let _ = world.hub.send_batch(partition, (0..count).map(event));
     }
 
-    /// Retention removes all events but the newest, however far the reader is.
+    /// Removes all events but the newest by retention, regardless of the reader's position.
     pub(super) fn retention_overtakes(&self, partition: PartitionId, left: u64) {
         let world = &self.world;
         let Some(now) = world.hub.true_properties().into_iter().find(|now| now.id == partition) else {
@@ -87,15 +87,15 @@ impl Run {
         let kept = SequenceNumber(last.sequence.next().0.saturating_sub(left)).max(now.first);
         world.history.tell(format_args!("the events of {partition:?} before {kept:?} are removed"));
         let _ = world.hub.forget_before(partition, kept);
-        // Numbers that were passed over are kept by nobody.
+        // Numbers without an event that follow `kept` count as removed, too.
         let now = world.hub.true_properties().into_iter().find(|now| now.id == partition);
         world.judge.removed_before(partition, now.map_or(kept, |now| now.first.max(kept)));
     }
 
-    /// Some events are gone, and neither the oldest of those that they are among nor the newest.
+    /// Destroys some events in the middle of a range; its oldest and its newest event stay.
     fn events_are_damaged(&self, act: &Act, partition: PartitionId) -> bool {
         let world = &self.world;
-        // What is damaged is mostly unread.
+        // In three of four cases the damaged range is new, so mostly unread.
         let fresh = !act.target.is_multiple_of(4);
         let among = fresh.then(|| self.many_come_at_once(partition));
         let Some(now) = world.hub.true_properties().into_iter().find(|now| now.id == partition) else {
@@ -118,7 +118,7 @@ impl Run {
         world.hub.lose(partition, from..to).is_ok()
     }
 
-    /// The hub comes back made anew, and some of its partitions have more events than they had.
+    /// Brings the hub back, created again, with more events in some of its partitions than they had.
     pub(super) fn hub_is_refilled(&self, target: usize) {
         let world = &self.world;
         world.hub.fail(None);

@@ -1,4 +1,5 @@
-//! What happens to one process: its life, its clock, its ways to store and hub, its users' code.
+//! Injects faults of one process: crashes and pauses, its clock, its connections to store and hub, its user
+//! code.
 
 use std::time::Duration;
 
@@ -13,22 +14,22 @@ use crate::source::SourceFaults;
 use crate::stopping::STOP_WITHIN;
 use crate::store::StoreFaults;
 
-/// How long a store is out of reach after trouble: longer than most leases.
+/// The time for which the store is unreachable after `StoreTrouble`: longer than most leases.
 const CUT_OFF: Duration = Duration::from_secs(40);
-/// How far off a clock runs: two percent.
+/// The drift of a clock: two percent.
 const DRIFT_PPM: i32 = 20_000;
-/// How far a wall clock is set forward or back, at most.
+/// The most by which a wall clock is set forward or back, in milliseconds.
 const AN_HOUR: i64 = 3_600_000;
-/// A process that is still on its way out is started again a little later.
+/// The pause before another attempt to start a process that is still stopping.
 const SOON: Duration = Duration::from_secs(1);
 
-/// How long a call takes while a long stop is to come, at most.
+/// The longest call before and during a long stop.
 const LONG_CALL: Duration = Duration::from_secs(60);
-/// How long closing takes in some long stops, at most.
+/// The longest `close` in some long stops.
 const LONG_CLOSE: Duration = Duration::from_secs(100);
-/// How long a stop leaves calls in flight at most, in seconds.
+/// The most time that a stop leaves to calls in flight, in seconds.
 const LONGEST_STOP: u64 = 120;
-/// Calls become long this long before a stop, so that some are under way.
+/// Calls become long this much before a stop, so that some are in flight when it comes.
 const BEFORE_A_STOP: Duration = Duration::from_secs(8);
 
 impl Run {
@@ -49,10 +50,10 @@ impl Run {
         true
     }
 
-    /// The host that an act hits, of those to whom it can happen.
+    /// The host that a fault hits, of those that it can hit.
     pub(super) fn pick(&self, act: &Act, can: impl Fn(&SimHost) -> bool) -> Option<usize> {
         let hosts: Vec<usize> = (0..self.hosts.len()).filter(|&i| can(&self.hosts[i])).collect();
-        // Trouble seldom comes alone.
+        // One fault in five hits a host that is in trouble already.
         let in_trouble = |i: &usize| self.hosts[*i].condition(&self.world) != HostCondition::Active;
         let mut again: Vec<usize> = hosts.iter().copied().filter(in_trouble).collect();
         again.truncate(if act.target.is_multiple_of(5) { again.len() } else { 0 });
@@ -71,7 +72,7 @@ impl Run {
             | Fault::BrokenUpgrade
             | Fault::LongStop
             | Fault::StoreHangsAtStop => self.pick(act, |host| host.runs() && awake(host)),
-            // Somebody has to stay.
+            // At least one host has to stay.
             Fault::Leave if running < 2 => None,
             Fault::Leave => self.pick(act, |host| host.runs() && awake(host)),
             Fault::Suspend => {
@@ -106,7 +107,7 @@ impl Run {
         true
     }
 
-    /// Does it, and says what undoes it.
+    /// Injects the fault, and returns the step that undoes it.
     fn hit(&mut self, number: usize, act: &Act) -> Option<Undo> {
         let world = self.world.clone();
         let host = &mut self.hosts[number];
@@ -149,7 +150,7 @@ impl Run {
                 None
             }
             Fault::LongStop => {
-                // One in three closes for long, and the others are in long calls.
+                // In one of three long stops `close` takes long; in the others, calls do.
                 let (call, close) = if act.target.is_multiple_of(3) {
                     (usual.call, LONG_CLOSE)
                 } else {
@@ -231,7 +232,7 @@ impl Run {
         }
     }
 
-    /// A host is told to stop, and its store hangs for so long. It is started again once it has stopped.
+    /// Tells a host to stop, with a store that hangs for this long. It is started again once it has stopped.
     pub(super) fn is_told_to_stop(&mut self, number: usize, within: Duration, hangs: Duration) {
         let world = self.world.clone();
         let host = &mut self.hosts[number];
@@ -282,7 +283,7 @@ impl Run {
     }
 }
 
-/// A store that does everything a store should not do.
+/// A store with every kind of fault.
 fn store_trouble() -> StoreFaults {
     StoreFaults {
         latency: Latency::milliseconds(1, 800),

@@ -1,13 +1,13 @@
-//! Carrying out what the scenario wants, and undoing it when its time is over.
+//! Injects the faults of a scenario (its acts), and undoes each when its time is over.
 //!
-//! | what happens to | is in |
+//! | faults of | are in |
 //! |---|---|
-//! | a process, its clock, its ways to store and hub, its users' code | `machines` |
-//! | the store as all see it | `stores` |
+//! | a process, its clock, its connections to store and hub, its user code | `machines` |
+//! | the store, for all hosts | `stores` |
 //! | the hub | `hubs` |
-//! | what the hub has stored | `logs` |
-//! | whatever a person does | `people` |
-//! | everybody, when the trouble is over | `rest` |
+//! | the events that the hub has stored | `logs` |
+//! | an operator's actions | `people` |
+//! | the whole fleet, when all faults end | `rest` |
 
 mod hubs;
 mod logs;
@@ -23,22 +23,22 @@ use ephor::{HostId, PartitionId};
 use crate::run::Run;
 use crate::scenario::{Act, Fault};
 
-/// Something that ends or follows later: what to undo or to do, and for which host.
+/// A step for later: a fault to undo or a step to take, and the host that it concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Undo {
     Start(usize),
     Resume(usize),
     Drift(usize),
     Store(usize),
-    /// Trouble with the store ends with the store out of reach.
+    /// `StoreTrouble` ends with an unreachable store.
     StoreCutOff(usize),
     CommonStore,
     HubProperties,
-    /// A hub that lags breaks its links.
+    /// A lagging hub breaks its links.
     HubLinks,
-    /// The hub comes back, made anew.
+    /// The hub comes back, created again.
     HubRefilled(usize),
-    /// Retention removes all but so many events.
+    /// Retention removes all but this many events.
     Overtake(PartitionId, u64),
     /// A host is told to stop within this time, and its store hangs.
     Stop {
@@ -53,7 +53,7 @@ pub(crate) enum Undo {
 }
 
 impl Run {
-    /// Carries out an act. False if there was nobody to do it to.
+    /// Injects a fault. Returns false if there was nothing that it could hit.
     pub(crate) fn carry_out(&mut self, act: &Act) -> bool {
         match act.fault {
             Fault::Join | Fault::Namesake => self.somebody_joins(act),

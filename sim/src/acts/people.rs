@@ -1,4 +1,4 @@
-//! What people do in the middle of it all: seek, drain, hold.
+//! Injects an operator's actions: seek, drain, hold.
 
 use ephor::{HostId, PartitionId, Position, SequenceNumber, StartPosition};
 use ephor_core::BoxFuture;
@@ -15,7 +15,7 @@ use crate::scenario::Act;
 impl Run {
     pub(super) fn a_person_seeks(&mut self, act: &Act) -> bool {
         if log_of(&self.world.hub).is_none() {
-            // Who moves a position asks the hub first.
+            // An operator's tool asks the hub before it moves a position.
             return false;
         }
         let ends = self.world.hub.ends();
@@ -27,7 +27,7 @@ impl Run {
         true
     }
 
-    /// Moves a position.
+    /// Moves the position of a partition.
     pub(super) fn seek(&mut self, partition: PartitionId, next: SequenceNumber) {
         let world = &self.world;
         world.history.tell(format_args!("a person seeks {partition:?} to {next:?}"));
@@ -65,7 +65,8 @@ impl Run {
         });
     }
 
-    /// A person's own way to the store is good. A store in memory answers at once; another may take its time.
+    /// Calls the store over a good connection, as an operator's tool does. A store in memory answers at once;
+    /// a user's own may take its time.
     fn ask_the_store(&self, call: impl Future<Output = ()> + Send + 'static) {
         let mut call: BoxFuture<'static, ()> = Box::pin(call);
         if (&mut call).now_or_never().is_none() {
@@ -77,7 +78,8 @@ impl Run {
         let world = self.world.clone();
         let all = world.partitions();
         let partition = all[act.target % all.len()];
-        // A host that does not work as the others draws people's eyes, whether the partition is there or will be.
+        // In two of three cases the operator picks a host that is not in its normal state, even if it does
+        // not own the partition.
         let odd = |host: &SimHost| host.process.is_some() && host.condition(&world) != HostCondition::Active;
         let odd = self.pick(act, odd).filter(|_| !act.target.is_multiple_of(3));
         let owner = world.judge.owner_of(partition);

@@ -1,4 +1,4 @@
-//! The end of all trouble, and the look at what is left.
+//! Ends all faults, and judges the state in which the fleet comes to rest.
 
 use std::time::Duration;
 
@@ -14,21 +14,21 @@ use crate::scenario::{Ending, STILL};
 use crate::source::SourceFaults;
 use crate::store::StoreFaults;
 
-/// How often people look for partitions that wait for them.
+/// The interval at which operators look for halted partitions.
 const A_LOOK: Duration = Duration::from_secs(30);
-/// For how long a fleet with a broken host is watched for a moment at which it is in order.
+/// The longest time in which a fleet with a broken host must reach a good state once.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// How often.
+/// The interval of these checks.
 const STEP: Duration = Duration::from_secs(5);
 
-/// What is left as it is.
+/// The fault that stays after all others have ended.
 pub(crate) struct Left {
     /// The host that stays drained or broken.
     host: Option<usize>,
 }
 
 impl Run {
-    /// Ends all trouble but what is to stay, and lets the fleet come to rest.
+    /// Ends all faults but the one that is to stay, and lets the fleet come to rest.
     pub(crate) fn end_the_trouble(&mut self, until: Monotonic) -> Left {
         self.heal();
         let host = match self.world.scenario.ending {
@@ -75,7 +75,8 @@ impl Run {
         }
     }
 
-    /// One host starts anew, and its processor does not open any more. Somebody must be there for its share.
+    /// Starts one host again with a processor that does not open any more. Other hosts must be able to take
+    /// its share.
     fn one_breaks(&mut self) -> Option<usize> {
         let running: Vec<usize> = (0..self.hosts.len()).filter(|&i| self.hosts[i].runs()).collect();
         let limited = self.world.scenario.style.max_partitions.is_some();
@@ -88,7 +89,7 @@ impl Run {
         Some(number)
     }
 
-    /// A person drains a host, and leaves it so.
+    /// Drains a host for good, as an operator.
     fn one_drains(&mut self) -> Option<usize> {
         let running: Vec<usize> = (0..self.hosts.len()).filter(|&i| self.hosts[i].runs()).collect();
         let number = *running.first().filter(|_| running.len() > 1)?;
@@ -97,7 +98,7 @@ impl Run {
         Some(number)
     }
 
-    /// What is halted because its position does not exist waits for a person to seek.
+    /// Seeks, as an operator, on partitions that are halted because their position does not exist.
     fn people_look_after_what_waits(&mut self) {
         let mut halted = vec![];
         for process in self.hosts.iter().filter_map(|host| host.process.as_ref()) {
@@ -119,7 +120,7 @@ impl Run {
         Rest { ends: self.world.hub.ends(), alive: alive.collect() }
     }
 
-    /// After the trouble: everything owned, evenly, finished, and nothing moves any more.
+    /// Judges the state after the faults: everything owned, evenly, finished, and nothing moves any more.
     pub(crate) fn judge_rest(&mut self, left: &Left) {
         let judge = self.world.judge.clone();
         if self.world.scenario.ending == Ending::OneBroken && left.host.is_some() {
@@ -146,8 +147,9 @@ impl Run {
         }
     }
 
-    /// A host that cannot serve tries again from time to time. In between there must be a moment
-    /// at which it says so, and the others have everything, evenly.
+    /// Waits for a moment at which the broken host reports that it cannot serve and the others own
+    /// everything, evenly. A host that cannot serve tries again from time to time, so not every moment is
+    /// like that.
     fn wait_until_the_broken_one_counts_for_nothing(&mut self, left: &Left) {
         let judge = self.world.judge.clone();
         let until = self.world.handle.now() + PATIENCE;

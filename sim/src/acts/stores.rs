@@ -1,4 +1,4 @@
-//! What happens to the store as all hosts see it.
+//! Injects faults of the store that affect all hosts.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use crate::run::Run;
 use crate::scenario::{Act, Fault};
 use crate::store::StoreFaults;
 
-/// How far the clock of another server may be off.
+/// The most by which the clock of another server is off, in milliseconds.
 const TEN_MINUTES: i64 = 600_000;
-/// A copy that is restored is at least this old.
+/// The least age of a copy that is restored.
 const OLD_COPY: Duration = Duration::from_secs(60);
 
 impl Run {

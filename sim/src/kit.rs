@@ -53,12 +53,12 @@
 //! # What your code must do
 //!
 //! - Take time, tasks and random numbers from the [`Environment`] that it is given: there is no tokio runtime
-//!   here, and values from elsewhere make each run of a seed different. (Do not iterate over a `HashMap`, either.)
+//!   here, and values from elsewhere make each run of a seed different. (Do not iterate over a `HashMap`,
+//!   either.)
 //! - Keep up: some thousand events come in ten minutes, on two partitions or more. [`World::events`] makes it
 //!   fewer.
 //! - A store answers `Err` only if nothing was carried out. The simulation adds lost requests, lost answers
-//!   and
-//!   errors of the network.
+//!   and errors of the network.
 
 use std::fmt;
 use std::ops::Range;

@@ -116,7 +116,7 @@ impl Judge {
         }
     }
 
-    /// Notes that a processor is told of an error.
+    /// Notes an error that the host reports to a processor.
     pub fn hears(&self, caller: &Caller, error: &PartitionError) {
         match error {
             PartitionError::Processing { .. } => self.tells_of_failure(caller.partition, Told::Processor),
@@ -125,7 +125,7 @@ impl Judge {
         }
     }
 
-    /// Notes that a receiver is told that a call failed.
+    /// Notes that a failed call was reported to this receiver.
     pub fn tells_of_failure(&self, partition: PartitionId, told: Told) {
         let mut docket = self.docket();
         let case = docket.cases.entry(partition).or_default();

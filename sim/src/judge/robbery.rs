@@ -47,8 +47,7 @@ impl Judge {
     /// - the first 120 s after the store's clock was set, because ages are wrong then;
     /// - an answer of an owner that has stopped since, because it has left;
     /// - an answer that is younger than 12 s, or whose owner has not reached the store all the time since,
-    ///   because the
-    ///   taker may not have seen it.
+    ///   because the taker may not have seen it.
     pub(super) fn robbed_against_its_word(
         &self,
         docket: &Docket,

@@ -86,8 +86,7 @@ impl Judge {
     /// Exempt:
     /// - a call at its own limit (`process_timeout`);
     /// - a call whose handover was agreed before and ends sooner; it goes by the end of that handover, and is
-    ///   not
-    ///   checked at all if the store's clock was set right before that agreement;
+    ///   not checked at all if the store's clock was set right before that agreement;
     /// - a call whose lease is lost, or is over within 1 s by the machine's own clock;
     /// - a machine whose clock stood still since the last renewal, or that may not have received its answer;
     /// - events of a log that the hub does not have any more;

@@ -186,8 +186,8 @@ impl Judge {
     /// Half a lease is enough if the store's clock was set after the last renewal. Exempt:
     /// - the first 60 s after the store was restored;
     /// - a taker that a fault affected at any time since the store was restored, without a bound in time: the
-    ///   restored store counts versions from its copy on, so that a new version may look like one that the taker
-    ///   knows;
+    ///   restored store counts versions from its copy on, so that a new version may look like one that the
+    ///   taker knows;
     /// - a taker whose clock jumped or stood still after the last renewal, if the store's clock was set after
     ///   it, too.
     fn taken_too_early(&self, docket: &Docket, change: &OwnershipChange) -> Option<(Promise, String)> {

@@ -1,5 +1,4 @@
-//! What everybody else holds of the executor: to spawn, to sleep, to pause,
-//! crash and mislead machines.
+//! The handle of the executor: spawns tasks, sleeps, pauses and crashes machines, and changes their clocks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,17 +15,17 @@ use crate::clock::{MachineClock, SimClock};
 use crate::environment::SimEnvironment;
 use crate::fingerprint::Fingerprint;
 
-/// A way to an executor. Clones lead to the same one.
+/// A handle of an executor. Clones refer to the same one.
 #[derive(Clone)]
 pub struct Handle(pub(super) Arc<Shared>);
 
 impl Handle {
-    /// Virtual time: the same for all, and nobody's clock.
+    /// The virtual time: the same for all machines, and no machine's clock.
     pub fn now(&self) -> Monotonic {
         self.0.now()
     }
 
-    /// A stream of random numbers of its own, out of the seed. The order of calls matters.
+    /// A new stream of random numbers, derived from the seed. The order of calls matters.
     pub fn fork_random(&self) -> Rng {
         self.0.lock().roots.fork()
     }
@@ -41,12 +40,12 @@ impl Handle {
         self.0.lock().add_machine(name, clock)
     }
 
-    /// What people call a machine.
+    /// The name of a machine.
     pub fn name_of(&self, machine: Machine) -> String {
         self.0.lock().machine(machine).name.clone()
     }
 
-    /// What the present life of a machine runs on.
+    /// The environment of the present life of a machine.
     pub fn environment(&self, machine: Machine) -> SimEnvironment {
         let (life, random) = {
             let mut state = self.0.lock();
@@ -60,12 +59,12 @@ impl Handle {
         SimClock::new(self.clone(), machine)
     }
 
-    /// How a machine's clock stands to virtual time.
+    /// The relation of a machine's clock to virtual time.
     pub fn clock_of(&self, machine: Machine) -> MachineClock {
         self.0.lock().machine(machine).clock
     }
 
-    /// Changes a machine's clock, as of the virtual time that is handed in with it.
+    /// Changes a machine's clock, as of the virtual time that is passed with it.
     pub fn change_clock(&self, machine: Machine, change: impl FnOnce(&mut MachineClock, Monotonic)) {
         let now = self.now();
         let mut clock = self.clock_of(machine);
@@ -75,16 +74,16 @@ impl Handle {
             state.machine(machine).clock = clock;
             state.take_timers_of(machine)
         };
-        // Each sleeper looks at its clock again, and goes on sleeping or not.
+        // Each sleeper reads its clock again, and sleeps on or not.
         timers.into_iter().for_each(|timer| timer.waker.wake());
     }
 
-    /// Starts a task on a machine. It runs on if the [`Task`] is dropped.
+    /// Starts a task on a machine. It goes on if the [`Task`] is dropped.
     pub fn spawn_on(&self, machine: Machine, future: impl Future<Output = ()> + Send + 'static) -> Task {
         self.spawn(machine, Life::Current, Box::pin(future))
     }
 
-    /// Starts a task in one life of a machine: what a dead process starts never runs.
+    /// Starts a task in one life of a machine. A task of a crashed process never runs.
     pub(crate) fn spawn_in_life(&self, machine: Machine, life: u32, future: BoxFuture<'static, ()>) -> Task {
         self.spawn(machine, Life::Only(life), future)
     }
@@ -114,50 +113,47 @@ impl Handle {
         self.0.lock().pause(machine);
     }
 
-    /// Lets a paused machine go on, with all that happened to it meanwhile.
+    /// Resumes a paused machine. Its timers that fired meanwhile take effect.
     pub fn resume(&self, machine: Machine) {
         self.0.lock().resume(machine);
     }
 
-    /// Whether a machine is paused.
+    /// True if a machine is paused.
     pub fn is_paused(&self, machine: Machine) -> bool {
         self.0.lock().machine(machine).paused
     }
 
-    /// Drops all tasks of a machine, oldest first. What its old environment
-    /// starts from now on never runs; a new life begins with the next
-    /// [`Handle::environment`].
+    /// Drops all tasks of a machine, oldest first. Tasks that its old environment starts from now on never
+    /// run; a new life begins with the next [`Handle::environment`].
     pub fn crash(&self, machine: Machine) {
         assert_ne!(machine, Machine::WORLD, "the world does not crash");
         let lost = self.0.lock().crash(machine);
         drop(lost);
     }
 
-    /// The task that calls this blocks its thread for this long: as soon as it
-    /// returns from its poll it is neither polled nor dropped until then,
-    /// unless its machine crashes.
+    /// Blocks the thread of the calling task for this long: as soon as it returns from its poll it is neither
+    /// polled nor dropped until then, unless its machine crashes.
     pub fn block(&self, duration: Duration) {
         let until = self.now() + duration;
         self.0.lock().block_current(until);
     }
 
-    /// How many tasks there are.
+    /// The number of tasks.
     pub fn tasks(&self) -> usize {
         self.0.lock().tasks.len()
     }
 
-    /// How many timers are set.
+    /// The number of timers.
     pub fn timers(&self) -> usize {
         self.0.lock().timers.len()
     }
 
-    /// How many polls there have been.
+    /// The number of polls so far.
     pub fn polls(&self) -> u64 {
         self.0.lock().polls
     }
 
-    /// The fingerprint of who was polled, and when: two runs with the same one
-    /// were the same run.
+    /// The fingerprint of all polls and their times: two runs with the same one were the same run.
     pub fn fingerprint(&self) -> Fingerprint {
         self.0.lock().fingerprint
     }
@@ -173,12 +169,12 @@ impl fmt::Debug for Handle {
 #[derive(Clone, Debug)]
 pub struct Task {
     handle: Handle,
-    /// None if it was never started: its machine was dead.
+    /// `None` if it was never started, because its machine had crashed.
     id: Option<TaskId>,
 }
 
 impl Task {
-    /// Ends the task at its next await; the future is dropped when its turn comes.
+    /// Ends the task at its next await; the future is dropped when the task is scheduled next.
     pub fn abort(&self) {
         let waker = self.id.and_then(|id| self.handle.0.lock().abort(id));
         if let Some(waker) = waker {
@@ -186,7 +182,7 @@ impl Task {
         }
     }
 
-    /// Whether the task is gone: done, aborted and dropped, or crashed.
+    /// True if the task is gone: done, aborted and dropped, or crashed.
     pub fn is_finished(&self) -> bool {
         self.id.is_none_or(|id| !self.handle.0.lock().tasks.contains_key(&id))
     }

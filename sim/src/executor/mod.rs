@@ -1,5 +1,4 @@
-//! A single-threaded executor with virtual time, in which a seed decides who
-//! runs next.
+//! A single-threaded executor with virtual time. A seed decides which task runs next.
 //!
 //! ```text
 //!   woken ──► ready ──pick one at random, poll it──► pending ──► (a waker) ──► woken
@@ -7,10 +6,9 @@
 //!     └─paused─►│resume      nothing ready: time moves to the next timer, which wakes
 //! ```
 //!
-//! Every task belongs to a [`Machine`]. A paused machine is a process under
-//! SIGSTOP: none of its tasks is polled, its timers show only when it goes on,
-//! and its clock runs. A crashed one loses all its tasks at once; what it had
-//! sent is with the world by then, and arrives.
+//! Every task belongs to a [`Machine`]. A paused machine is a process under SIGSTOP: none of its tasks is
+//! polled, its timers take effect only when it resumes, and its clock runs. A crashed one loses all its tasks
+//! at once; requests that it had sent are tasks of the world by then, and arrive.
 //!
 //! No lock is held while a future is polled or dropped, or while a waker runs:
 //! all of them call back.
@@ -38,12 +36,11 @@ use state::{Next, Shared};
 pub struct Machine(u32);
 
 impl Machine {
-    /// The network, the store, the hub and whoever directs the play. It does
-    /// not pause and does not crash.
+    /// The network, the store, the hub and the injection of faults. It does not pause and does not crash.
     pub const WORLD: Self = Self(0);
 }
 
-/// More polls than this at one instant mean that somebody spins.
+/// More polls than this at one instant mean a busy loop.
 pub const MOST_POLLS_AT_ONE_INSTANT: u64 = 1_000_000;
 
 /// The executor of one run. Everything else holds a [`Handle`]; dropping the
@@ -64,7 +61,7 @@ impl Executor {
         self.handle.0.lock().most_polls = most;
     }
 
-    /// Runs until this virtual time, and everything that is to be done at it.
+    /// Runs until this virtual time, including everything that is due at it.
     pub fn run_until(&mut self, at: Monotonic) {
         loop {
             while self.step() {}
@@ -80,7 +77,7 @@ impl Executor {
         self.run_until(self.now() + duration);
     }
 
-    /// Runs a future on the world until it is done, and all others beside it.
+    /// Runs a future on the world until it is done, together with all other tasks.
     ///
     /// Panics if nothing is left that could ever wake it.
     pub fn run<T: Send + 'static>(&mut self, future: impl Future<Output = T> + Send + 'static) -> T {
@@ -97,7 +94,7 @@ impl Executor {
         value.expect("a finished task has left its result")
     }
 
-    /// Polls one task, or drops one that was aborted; false if none is ready.
+    /// Polls one task, or drops one that was aborted. Returns false if none is ready.
     fn step(&mut self) -> bool {
         let shared = &*self.handle.0;
         // The lock is released at the end of this statement.
@@ -112,7 +109,7 @@ impl Executor {
                         drop((finished, future));
                     }
                     Poll::Pending => {
-                        // Not put back means that it crashed its own machine.
+                        // A future that cannot be put back has crashed its own machine.
                         let orphan = shared.lock().put_back(id, future);
                         drop(orphan);
                     }
@@ -140,7 +137,7 @@ impl Deref for Executor {
 }
 
 impl Drop for Executor {
-    /// Tasks hold handles and handles hold tasks: somebody must cut the circle.
+    /// Drops all tasks, because tasks hold handles and handles hold tasks.
     fn drop(&mut self) {
         let shared = &*self.handle.0;
         shared.closed.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Waiting for a time.
+//! A future that waits for a time.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,7 +14,7 @@ use super::state::{Timer, TimerKey};
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Sleep {
     handle: Handle,
-    /// Whose clock; virtual time itself if nobody's.
+    /// The machine whose clock counts; virtual time if `None`.
     machine: Option<Machine>,
     at: Monotonic,
     timer: Option<TimerKey>,
@@ -38,7 +38,7 @@ impl Future for Sleep {
             Some(machine) => state.machine(machine).clock.when(self.at),
         };
         let set = self.timer.and_then(|key| state.timers.get_mut(&key));
-        // What is replaced is dropped without the lock: a waker may be anybody's.
+        // The replaced waker is dropped without the lock, because dropping it may run any code.
         let mut replaced = None;
         if due <= now {
             replaced = self.timer.take().and_then(|key| state.timers.remove(&key)).map(|timer| timer.waker);

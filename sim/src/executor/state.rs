@@ -1,4 +1,4 @@
-//! What the executor knows: tasks, machines, timers, and who is to run.
+//! The state of the executor: tasks, machines, timers, and the tasks that are ready.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,18 +13,18 @@ use super::{MOST_POLLS_AT_ONE_INSTANT, Machine};
 use crate::clock::MachineClock;
 use crate::fingerprint::Fingerprint;
 
-/// Counts tasks in the order in which they were spawned.
+/// The number of a task, in the order in which tasks were spawned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TaskId(u64);
 
 type TaskFuture = BoxFuture<'static, ()>;
 
-/// What handles share.
+/// The state that handles share.
 pub(super) struct Shared {
     state: Mutex<State>,
     woken: Arc<Woken>,
     now: AtomicU64,
-    /// The executor is gone: nothing is spawned any more.
+    /// True once the executor is gone: nothing is spawned any more.
     pub(super) closed: AtomicBool,
 }
 
@@ -36,7 +36,7 @@ impl Shared {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        // Only our own code runs under the lock; after its panic (a busy loop) tasks still drop.
+        // Only the executor's own code runs under the lock; after its panic (a busy loop) tasks still drop.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -48,8 +48,8 @@ impl Shared {
         self.now.store(now.0, Ordering::Relaxed);
     }
 
-    /// Adds a task to this life of a machine, or gives back the future of one
-    /// that comes too late: the caller drops it without the lock.
+    /// Adds a task to this life of a machine, or returns the future of one that comes too late: the caller
+    /// drops it without the lock.
     pub(super) fn spawn(
         &self,
         machine: Machine,
@@ -73,20 +73,20 @@ impl Shared {
     }
 }
 
-/// Which life of a machine a task belongs to.
+/// The life of a machine that a task belongs to.
 #[derive(Clone, Copy)]
 pub(super) enum Life {
     Current,
     Only(u32),
 }
 
-/// The tasks that were woken since the executor looked last.
+/// The tasks that were woken since the executor last checked.
 #[derive(Default)]
 struct Woken(Mutex<Vec<TaskId>>);
 
 struct TaskWaker {
     id: TaskId,
-    /// Already on its way to be polled.
+    /// True if it is queued already.
     queued: AtomicBool,
     woken: Arc<Woken>,
 }
@@ -105,12 +105,12 @@ impl Wake for TaskWaker {
 
 pub(super) struct TaskEntry {
     machine: Machine,
-    /// Absent while it is polled.
+    /// `None` while it is polled.
     future: Option<TaskFuture>,
     wake: Arc<TaskWaker>,
     waker: Waker,
     aborted: bool,
-    /// It blocks its thread until then: nothing polls or drops it, but a crash.
+    /// The time until which it blocks its thread: only a crash drops it before.
     blocked_until: Option<Monotonic>,
 }
 
@@ -120,28 +120,29 @@ pub(super) struct MachineState {
     pub(super) life: u32,
     pub(super) paused: bool,
     pub(super) clock: MachineClock,
-    /// Woken while paused.
+    /// Tasks that were woken while it is paused.
     parked: Vec<TaskId>,
-    /// Polls, and the instant at which they were.
+    /// The number of polls at one instant, and that instant.
     polls: (Monotonic, u64),
 }
 
 pub(super) struct Timer {
-    /// Whose clock it goes by; virtual time itself if nobody's.
+    /// The machine whose clock it uses; virtual time if `None`.
     pub(super) machine: Option<Machine>,
     pub(super) waker: Waker,
 }
 
-/// When a timer is due, and a number that keeps apart those that are due together.
+/// The time at which a timer is due, and a number that separates timers due at the same time.
 pub(super) type TimerKey = (Monotonic, u64);
 
 pub(super) struct State {
-    /// Picks who runs.
+    /// Picks the task that runs next.
     picks: Rng,
-    /// The root of every other stream of chance.
+    /// The root of every other random stream.
     pub(super) roots: Rng,
     pub(super) tasks: BTreeMap<TaskId, TaskEntry>,
-    /// A map and not a heap: most timers are timeouts that never fire, and go when their sleep is dropped.
+    /// A map and not a heap: most timers are timeouts that never fire, and are removed when their sleep is
+    /// dropped.
     pub(super) timers: BTreeMap<TimerKey, Timer>,
     pub(super) machines: Vec<MachineState>,
     pub(super) most_polls: u64,
@@ -149,16 +150,16 @@ pub(super) struct State {
     pub(super) fingerprint: Fingerprint,
     ready: Vec<TaskId>,
     woken: Arc<Woken>,
-    /// Emptied and refilled at every step, kept for its memory.
+    /// A buffer, emptied and refilled at every step.
     batch: Vec<TaskId>,
     polls_now: (Monotonic, u64),
-    /// The task that is polled at this moment.
+    /// The task that is being polled.
     current: Option<TaskId>,
     next_task: u64,
     next_timer: u64,
 }
 
-/// What the executor is to do next.
+/// The next step of the executor.
 pub(super) enum Next {
     Nothing,
     Poll { id: TaskId, future: TaskFuture, waker: Waker },
@@ -214,7 +215,7 @@ impl State {
             let id = self.ready.swap_remove(index);
             let Some(task) = self.tasks.get_mut(&id) else { continue };
             if task.blocked_until.is_some_and(|until| now < until) {
-                // The timer of the block wakes it, whatever it misses meanwhile.
+                // The timer of the block wakes it, even if it misses other wakes meanwhile.
                 task.wake.queued.store(false, Ordering::Relaxed);
                 continue;
             }
@@ -235,8 +236,8 @@ impl State {
     fn gather(&mut self) {
         let mut batch = std::mem::take(&mut self.batch);
         std::mem::swap(&mut batch, &mut *self.woken.0.lock().unwrap_or_else(PoisonError::into_inner));
-        // Some primitives wake their waiters in an order of their own chance
-        // (tokio's watch channel among them). Who was woken is certain.
+        // Some primitives wake their waiters in a random order of their own (tokio's watch channel among
+        // them). The set of woken tasks is certain.
         batch.sort_unstable();
         for id in batch.drain(..) {
             let Some(task) = self.tasks.get(&id) else { continue };
@@ -259,8 +260,7 @@ impl State {
         }
     }
 
-    /// The task is pending: it waits for its waker. Gives the future back if
-    /// the task is no longer there.
+    /// Puts the future of a pending task back. Returns it if the task is gone.
     pub(super) fn put_back(&mut self, id: TaskId, future: TaskFuture) -> Option<TaskFuture> {
         match self.tasks.get_mut(&id) {
             Some(task) => {
@@ -275,15 +275,15 @@ impl State {
         self.tasks.remove(&id)
     }
 
-    /// The task is dropped when its turn comes, as a runtime does it: who
-    /// aborts a task cannot tell how soon it is gone.
+    /// Marks a task as aborted. It is dropped when it is scheduled next, as a runtime does it: the caller
+    /// cannot know how soon that is.
     pub(super) fn abort(&mut self, id: TaskId) -> Option<Waker> {
         let task = self.tasks.get_mut(&id)?;
         task.aborted = true;
         Some(task.waker.clone())
     }
 
-    /// The task that is polled now will not be polled again before `until`.
+    /// Keeps the task that is polled now from being polled again before `until`.
     pub(super) fn block_current(&mut self, until: Monotonic) {
         let Some(task) = self.current.and_then(|id| self.tasks.get_mut(&id)) else { return };
         task.blocked_until = Some(until);
@@ -307,7 +307,7 @@ impl State {
         self.ready.extend(parked);
     }
 
-    /// Ends this life of a machine; gives back its tasks, oldest first.
+    /// Ends this life of a machine. Returns its tasks, oldest first.
     pub(super) fn crash(&mut self, machine: Machine) -> Vec<TaskEntry> {
         let state = self.machine(machine);
         state.life += 1;
@@ -336,14 +336,14 @@ impl State {
         Some((at, due))
     }
 
-    /// Takes out all timers that go by this machine's clock, to be set anew.
+    /// Takes out all timers that use this machine's clock, to be set again.
     pub(super) fn take_timers_of(&mut self, machine: Machine) -> Vec<Timer> {
         let theirs = self.timers.extract_if(.., |_, timer| timer.machine == Some(machine));
         theirs.map(|(_, timer)| timer).collect()
     }
 }
 
-/// Counts one more at this instant.
+/// Counts one more poll at this instant.
 fn another(count: &mut (Monotonic, u64), now: Monotonic) -> u64 {
     if count.0 != now {
         *count = (now, 0);

@@ -1,4 +1,4 @@
-//! What the rest of the simulation relies on.
+//! Tests of the properties that the rest of the simulation relies on.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use crate::history::History;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Gives way to the others once.
+/// Lets other tasks run once.
 async fn yield_now() {
     let mut polled = false;
     std::future::poll_fn(|cx| {
@@ -30,8 +30,8 @@ fn history(executor: &Executor) -> History {
     History::new(executor.clock(Machine::WORLD))
 }
 
-/// Producers with timers, consumers behind channels and watchers of a common
-/// value, over four machines, one of which pauses and one of which dies.
+/// Producers with timers, consumers with channels and watchers of a common value, on four machines, one of
+/// which pauses and one of which crashes.
 fn toy(seed: u64) -> (String, Fingerprint) {
     let mut executor = Executor::new(seed);
     let history = history(&executor);
@@ -216,7 +216,7 @@ fn a_machine_that_died_paused_runs_in_its_next_life() {
     assert!(lost.is_finished() && task.is_finished() && !executor.is_paused(machine));
 }
 
-/// Tells when it is dropped.
+/// Writes a line to the history when it is dropped.
 struct Tells(&'static str, History);
 
 impl Drop for Tells {

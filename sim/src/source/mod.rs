@@ -1,9 +1,8 @@
-//! A hub behind a bad network: one machine's way to it.
+//! One machine's connection to a hub over a bad network.
 //!
-//! Questions and opens travel as requests of the world's, like those to the
-//! store. Events, and the word that a receiver was disconnected, take their
-//! time to arrive and wait on this side until they are fetched: dropping a
-//! receive loses nothing. A link that breaks is gone for good, and the hub
+//! Requests for properties and for receivers travel as tasks of the world, like those to the store. Events,
+//! and the notice that a receiver was disconnected, take their time to arrive and wait on this side until
+//! they are fetched: dropping a receive loses nothing. A link that breaks is gone for good, and the hub
 //! notices a little later than its user.
 
 mod receiver;
@@ -25,7 +24,7 @@ use crate::faults::{FaultKind, FaultObserver, Latency, happens};
 use crate::network::{Journey, carry};
 use receiver::SlowReceiver;
 
-/// What is asked of a hub.
+/// The calls to a hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "named after the methods")]
 pub enum SourceCall {
@@ -36,21 +35,21 @@ pub enum SourceCall {
     Close,
 }
 
-/// How bad the network between one machine and the hub is. Numbers without a
-/// unit are probabilities, per call; of a receive, per batch.
+/// The faults of the network between one machine and the hub. Numbers without a unit are probabilities, per
+/// call; of a receive, per batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SourceFaults {
-    /// How long one way takes.
+    /// The duration of one way.
     pub latency: Latency,
-    /// It takes [`SourceFaults::slow_latency`] instead.
+    /// A way takes [`SourceFaults::slow_latency`] instead.
     pub slow: f64,
-    /// How long a slow way takes.
+    /// The duration of a slow way.
     pub slow_latency: Latency,
-    /// A question or an open is answered with an error.
+    /// A request for properties or for a receiver is answered with an error.
     pub unavailable: f64,
     /// A link breaks while a batch is awaited.
     pub broken_link: f64,
-    /// What the hub says does not arrive: no answers, no events, no word that the link is gone.
+    /// True if nothing from the hub arrives: no answers, no events, no notice that the link is gone.
     pub deaf: bool,
 }
 
@@ -74,7 +73,7 @@ impl SourceFaults {
         Self { unavailable: 1.0, broken_link: 1.0, ..Self::default() }
     }
 
-    /// Deaf: links stand, and nothing comes.
+    /// Deaf: links stay open, and nothing arrives.
     pub fn deaf() -> Self {
         Self { deaf: true, ..Self::default() }
     }
@@ -94,7 +93,7 @@ impl SourceFaults {
     }
 }
 
-/// What a source and its receivers share.
+/// The state that a source and its receivers share.
 struct Network {
     handle: Handle,
     faults: Arc<Mutex<SourceFaults>>,
@@ -136,31 +135,31 @@ impl Network {
     }
 }
 
-/// One machine's way to a hub.
+/// One machine's connection to a hub.
 pub struct SlowSource {
     inner: Arc<dyn EventSource>,
     network: Arc<Network>,
 }
 
-/// What a machine says to the hub and is told by it, at the moment that it does so.
+/// A message between a machine and the hub, at the moment when the machine sends or receives it.
 #[derive(Clone, Copy, Debug)]
 pub enum Word<'a> {
-    /// A receiver is to be opened.
+    /// The machine opens a receiver.
     Opens(&'a OpenRequest),
-    /// Somebody else reads this partition, in this epoch.
+    /// The hub reports another reader of this partition, in this epoch.
     Displaced(PartitionId, Epoch),
 }
 
-/// Hears every word.
+/// Called with every such message.
 type Ear = Arc<dyn Fn(Word<'_>) + Send + Sync>;
 
 impl SlowSource {
-    /// A way to `inner` with these faults, which may change at any time.
+    /// A connection to `inner` with these faults, which may change at any time.
     pub fn new(handle: &Handle, inner: Arc<dyn EventSource>, faults: Arc<Mutex<SourceFaults>>) -> Self {
         Self::observed(handle, inner, faults, Arc::new(|_, _, _| {}), Arc::new(|_| {}))
     }
 
-    /// The same; `observer` is told of every fault, and `ear` hears every word.
+    /// The same; calls `observer` with every fault, and `ear` with every message.
     pub fn observed(
         handle: &Handle,
         inner: Arc<dyn EventSource>,

@@ -14,24 +14,24 @@ use super::{Network, SourceCall};
 use crate::executor::Machine;
 use crate::faults::FaultKind;
 
-/// How often it is looked whether something arrives again.
+/// The interval at which a deaf receiver checks for arrivals.
 const DEAF_STEP: Duration = Duration::from_secs(1);
 
 pub(super) struct SlowReceiver {
     network: Arc<Network>,
     partition: PartitionId,
-    /// None once the link broke.
+    /// `None` once the link broke.
     inner: Option<Box<dyn Receiver>>,
-    /// So many events are fetched ahead of whoever reads them.
+    /// At most this many events are prefetched.
     prefetch: usize,
-    /// What was fetched from the hub and is on its way here. Decided once: who
-    /// drops a receive and starts another neither tempts fate twice nor escapes it.
+    /// The arrival of the events that were fetched from the hub. It is decided once: dropping a receive and
+    /// starting another changes nothing.
     under_way: Option<UnderWay>,
     arriving: Vec<Event>,
     ending: Option<ReceiveError>,
 }
 
-/// When something is here, unless the link breaks before.
+/// The time of an arrival, unless the link breaks before.
 #[derive(Clone, Copy)]
 struct UnderWay {
     due: Monotonic,
@@ -56,7 +56,7 @@ impl SlowReceiver {
         let under_way = match self.under_way {
             Some(under_way) => under_way,
             None => {
-                // What was fetched before stays in front, whatever the hub has removed since.
+                // Prefetched events stay first, even if the hub has removed them since.
                 let fetched = self.arriving.len();
                 let room = self.prefetch.max(most).saturating_sub(fetched).max(1);
                 let fetch = inner.receive(&mut self.arriving, room);
@@ -95,7 +95,7 @@ impl SlowReceiver {
         ending.map_or(Ok(()), Err)
     }
 
-    /// The hub hears of it a little later.
+    /// Drops the link; the hub notices a little later.
     fn hang_up(&mut self) {
         if let Some(inner) = self.inner.take() {
             let (handle, journey) = (self.network.handle.clone(), self.network.journey(SourceCall::Close));
@@ -127,7 +127,7 @@ impl Receiver for SlowReceiver {
                 inner.close().await;
                 Ok::<(), SourceError>(())
             };
-            // Whatever became of it, the link is closed.
+            // The link is closed, whatever the answer.
             self.network.carry(SourceCall::Close, Some(self.partition), apply).await.ok();
         })
     }

@@ -1,4 +1,4 @@
-//! What a bad network does to a reader, and what it never does.
+//! Tests of the effects of a bad network on a reader, and of effects that it never has.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -151,7 +151,7 @@ fn an_open_arrives_even_if_its_sender_is_dead_by_then() {
     rig.executor.crash(host);
     let disconnected = rig.executor.run(async move { old.receive(&mut Vec::new(), 1).await });
     assert!(matches!(disconnected, Err(ReceiveError::Disconnected { .. })));
-    // Its link is closed when the hub notices: an older epoch may come back.
+    // The hub closes its link when it notices: an older epoch may then come back.
     rig.executor.run_for(Duration::from_secs(1));
     let hub = rig.hub.clone();
     rig.executor.run(async move { hub.open(request(1, StartPosition::Earliest)).await.unwrap() });

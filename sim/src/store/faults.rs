@@ -1,4 +1,4 @@
-//! How bad the way between a machine and the store is, and what that does to one call.
+//! The faults of the network between a machine and the store, and their effect on one call.
 
 use ephor_core::time::Monotonic;
 use fastrand::Rng;
@@ -7,20 +7,20 @@ use super::StoreCall;
 use crate::faults::{FaultKind, Latency, happens};
 use crate::network::Journey;
 
-/// How bad the network between one machine and the store is. Numbers without
-/// a unit are probabilities, per call.
+/// The faults of the network between one machine and the store. Numbers without a unit are probabilities, per
+/// call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StoreFaults {
-    /// How long one way takes.
+    /// The duration of one way.
     pub latency: Latency,
     /// The request takes [`StoreFaults::slow_latency`] instead.
     pub slow: f64,
-    /// How long a slow request takes: longer than callers wait, so that it
-    /// lands when they have given up.
+    /// The duration of a slow request: longer than callers wait, so that it is applied after they have given
+    /// up.
     pub slow_latency: Latency,
     /// The answer takes [`StoreFaults::slow_answer_latency`] instead.
     pub slow_answer: f64,
-    /// How long a slow answer takes: not quite as long as callers wait.
+    /// The duration of a slow answer: not quite as long as callers wait.
     pub slow_answer_latency: Latency,
     /// Not applied, never answered.
     pub lost_request: f64,
@@ -30,15 +30,15 @@ pub struct StoreFaults {
     pub error_before: f64,
     /// Applied, answered with an error.
     pub error_after: f64,
-    /// Not applied, answered with a plea for fewer calls.
+    /// Not applied, throttled.
     pub throttled: f64,
-    /// A claim is answered with whoever holds the lease, and not applied.
+    /// A claim is answered with the holder of the lease, and not applied.
     pub conflict: f64,
-    /// A wake-up call is lost.
+    /// A notification is lost.
     pub lost_notification: f64,
-    /// Views and heartbeats never get there; everything else does.
+    /// True if views and heartbeats never arrive; all other calls do.
     pub blind: bool,
-    /// It hangs until then, in virtual time: nothing gets there sooner.
+    /// The virtual time until which it hangs: no request arrives sooner.
     pub hangs_until: Monotonic,
 }
 
@@ -65,33 +65,33 @@ impl Default for StoreFaults {
 }
 
 impl StoreFaults {
-    /// Cut off: nothing gets through any more. What is on its way still arrives.
+    /// Cut off: nothing gets through any more. Requests in flight still arrive.
     pub fn cut_off() -> Self {
         Self { lost_request: 1.0, lost_notification: 1.0, ..Self::default() }
     }
 
-    /// Deaf: everything gets there, and no answer comes back.
+    /// Deaf: every request arrives, and no answer comes back.
     pub fn deaf() -> Self {
         Self { lost_response: 1.0, lost_notification: 1.0, ..Self::default() }
     }
 
-    /// Blind: it owns, renews and saves, and neither sees the others nor is seen by them.
+    /// Blind: a host owns, renews and saves, and neither sees the others nor is seen by them.
     pub fn blind() -> Self {
         Self { blind: true, lost_notification: 1.0, ..Self::default() }
     }
 
-    /// Hanging: nothing gets there before this instant, and then everything does.
+    /// Hanging: no request arrives before this instant, and then all do.
     pub fn hanging(until: Monotonic) -> Self {
         Self { hangs_until: until, ..Self::default() }
     }
 
-    /// Whether calls may fail or come late.
+    /// True if calls may fail or be late.
     pub fn is_bad(&self) -> bool {
         let harmless = Self { lost_notification: 0.0, ..*self };
         harmless != Self::default()
     }
 
-    /// What goes wrong here, and what goes wrong with all: the worse of both.
+    /// These faults combined with those of all hosts: the worse of both.
     pub(super) fn and(self, all: Self) -> Self {
         let worse = |a: Latency, b: Latency| if a.most >= b.most { a } else { b };
         Self {

@@ -1,4 +1,4 @@
-//! A store of somebody else's, heard by its answers: what it says to have carried out reaches the judge.
+//! Wraps a user's own store: the steps that it reports as carried out are passed to the judge.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,15 +17,15 @@ use ephor_core::store::{
 };
 use ephor_core::time::Clock;
 
-/// Hears of what was carried out.
+/// Called with every step that was carried out.
 pub(crate) type Ear = Arc<dyn Fn(&StoreEvent) + Send + Sync>;
 
-/// A store whose answers are heard.
+/// A store whose answers are passed to the judge.
 pub(crate) struct HeardStore {
     inner: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     ear: Ear,
-    /// Who owned what, by the answers so far.
+    /// The owners of partitions, by the answers so far.
     owners: Mutex<BTreeMap<PartitionId, HostId>>,
 }
 
@@ -50,7 +50,7 @@ impl HeardStore {
         (self.ear)(&StoreEvent::Changed { change, settled });
     }
 
-    /// The epoch in which somebody owns a partition: a transfer does not say it.
+    /// The epoch in which this owner owns a partition. The answer to a transfer does not contain it.
     async fn epoch_of(&self, group: &GroupId, partition: PartitionId, owner: &HostId) -> Option<Epoch> {
         let view = self.inner.view(group).await.ok()?;
         view.lease(partition).filter(|lease| lease.owner.as_ref() == Some(owner)).map(|lease| lease.epoch)

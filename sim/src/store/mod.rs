@@ -1,8 +1,7 @@
-//! A store behind a bad network: one machine's way to it.
+//! One machine's connection to a store over a bad network.
 //!
-//! Every call becomes a request of its own on the world's side. It may be slow
-//! beyond all timeouts and land after its caller gave up, get lost on the way
-//! there or back, or come back with an error whether it was applied or not.
+//! Every call becomes a task of the world. It may be slower than all timeouts and be applied after its caller
+//! gave up, be lost on the way there or back, or come back with an error, applied or not.
 
 mod faults;
 mod heard;
@@ -50,25 +49,25 @@ pub enum StoreCall {
     Changed,
 }
 
-/// One machine's way to a store.
+/// One machine's connection to a store.
 pub struct FaultyStore {
     handle: Handle,
     inner: Arc<dyn Store>,
     faults: Arc<Mutex<StoreFaults>>,
-    /// What goes wrong for everybody.
+    /// The faults of all hosts.
     common: Arc<Mutex<StoreFaults>>,
     observer: FaultObserver<StoreCall>,
-    /// Hears of every heartbeat when it sets out.
+    /// Called with every heartbeat when it is sent.
     introduction: Arc<dyn Fn(&HostRecord) + Send + Sync>,
-    /// How long one way takes at most, on top of everything.
+    /// The most that one way takes on top of everything else.
     distance: Duration,
     random: Mutex<Rng>,
-    /// Wake-up calls that have come and were not yet heard.
+    /// Notifications that have come and were not yet received.
     unheard: Mutex<BTreeSet<(GroupId, HostId)>>,
 }
 
 impl FaultyStore {
-    /// A way to `inner` with these faults, which may change at any time.
+    /// A connection to `inner` with these faults, which may change at any time.
     pub fn new(handle: &Handle, inner: Arc<dyn Store>, faults: Arc<Mutex<StoreFaults>>) -> Self {
         Self {
             handle: handle.clone(),
@@ -83,22 +82,22 @@ impl FaultyStore {
         }
     }
 
-    /// Tells `observer` of every fault.
+    /// Calls `observer` with every fault.
     pub fn with_observer(self, observer: FaultObserver<StoreCall>) -> Self {
         Self { observer, ..self }
     }
 
-    /// Shares these faults with others, on top of its own.
+    /// Adds faults that are shared with other hosts to its own.
     pub fn with_common(self, common: Arc<Mutex<StoreFaults>>) -> Self {
         Self { common, ..self }
     }
 
-    /// The store is far away: each way takes up to so much longer, also on a good day.
+    /// Sets the distance of the store: each way takes up to this much longer, also without faults.
     pub fn with_distance(self, distance: Duration) -> Self {
         Self { distance, ..self }
     }
 
-    /// Tells `introduction` of every heartbeat when it sets out.
+    /// Calls `introduction` with every heartbeat when it is sent.
     pub fn with_introduction(self, introduction: Arc<dyn Fn(&HostRecord) + Send + Sync>) -> Self {
         Self { introduction, ..self }
     }
@@ -116,7 +115,7 @@ impl FaultyStore {
         look(&mut self.unheard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Sends a call on its way. `apply` takes the store and owns all it needs.
+    /// Sends a call. `apply` takes the store and owns all it needs.
     fn call<'a, T, F>(
         &'a self,
         call: StoreCall,
@@ -265,7 +264,7 @@ impl Store for FaultyStore {
         })
     }
 
-    /// Waits in the caller's own task: there is nothing here that could land late.
+    /// Waits in the caller's own task, because a wait applies nothing that could be late.
     fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let key = (group.clone(), host.clone());
@@ -274,7 +273,7 @@ impl Store for FaultyStore {
                 if self.draw(|random| happens(random, self.faults().lost_notification)) {
                     (self.observer)(FaultKind::LostNotification, StoreCall::Changed, None);
                 } else {
-                    // Kept until it is heard: who drops this future and asks again misses nothing.
+                    // Kept until it is received: dropping this future and asking again misses nothing.
                     self.unheard(|unheard| unheard.insert(key.clone()));
                 }
             }

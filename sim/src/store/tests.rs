@@ -1,4 +1,4 @@
-//! What each fault does to a call, and to what is stored.
+//! Tests of the effect of each fault on a call, and on the stored state.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -46,13 +46,13 @@ fn rig(faults: StoreFaults) -> Rig {
 }
 
 impl Rig {
-    /// What is really stored.
+    /// The state that is really stored.
     fn truth(&mut self) -> View {
         let inner = self.inner.clone();
         self.executor.run(async move { inner.view(&group()).await.unwrap() })
     }
 
-    /// Claims over the bad network, with ten seconds of patience.
+    /// Claims over the bad network, and waits for ten seconds at most.
     fn claim(&mut self) -> Option<Result<Claim, StoreError>> {
         let (store, handle) = (self.store.clone(), self.handle.clone());
         self.executor.run(async move {
@@ -221,7 +221,7 @@ fn saves_and_renewals_pass_through_with_their_proof() {
     });
 }
 
-/// Hands a partition to a host that is there, which wakes it.
+/// Hands a partition to a registered host, which notifies it.
 async fn wake(store: &MemoryStore, partition: PartitionId) {
     let record = HostRecord {
         id: host(),
@@ -251,7 +251,7 @@ fn a_wake_up_call_comes_late_and_once() {
         let (group, host) = (group(), host());
         wake(&inner, P).await;
         let sent = handle.now();
-        // Who stops listening before it is here hears it the next time.
+        // A waiter that stops listening before it arrives receives it the next time.
         let patience = handle.sleep(Duration::from_millis(50));
         assert!(matches!(select(store.changed(&group, &host), patience).await, Either::Right(_)));
         store.changed(&group, &host).await;

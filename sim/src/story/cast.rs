@@ -1,11 +1,11 @@
-//! The fleet of a story, in a few lines.
+//! Describes the fleet of a story in a few lines.
 
 use ephor::{CheckpointPolicy, FailurePolicy, OnInvalidPosition, StartPosition};
 
 use crate::scenario::{Ending, Fault, Scenario, Style, TROUBLE};
 use crate::story::words::span;
 
-/// The fleet, its options and its users' code, line by line. What is as usual is not told.
+/// The fleet, its options and its user code, line by line. Usual values are left out.
 pub(super) fn of(scenario: &Scenario) -> Vec<String> {
     let mut told = vec![format!(
         "{}, {}; {} in {}",
@@ -49,7 +49,7 @@ fn style(style: &Style, scenario: &Scenario) -> Vec<String> {
         1 => "one event".to_owned(),
         most => format!("up to {most} events"),
     };
-    // A processor of the user's own takes the time that it takes.
+    // A user's own processor takes the time that it takes.
     let time =
         if scenario.call.is_zero() { String::new() } else { format!(", and up to {}", span(scenario.call)) };
     let mut told = vec![

@@ -1,4 +1,4 @@
-//! Which lines of a history matter to a story.
+//! Selects the lines of a history that matter to a story.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,13 +8,13 @@ use ephor_core::ids::PartitionId;
 use crate::scenario::Act;
 use crate::story::words;
 
-/// So many changes of owner before the end are told.
+/// At most this many changes of owner before the end are told.
 const CHANGES: usize = 3;
-/// Without a partition to follow, so many of all partitions.
+/// Without a partition to follow, this many changes of all partitions.
 const CHANGES_OF_ALL: usize = 12;
-/// So many lines before the end are told in detail.
+/// This many lines before the end are told in detail.
 const NEAR: usize = 30;
-/// More lines than this are too many for anybody.
+/// The most lines of a story.
 const MOST: usize = 60;
 
 /// A piece of a story.
@@ -22,12 +22,11 @@ const MOST: usize = 60;
 pub(super) enum Part {
     /// The line of this number.
     Line(usize),
-    /// Lines like the ones around this place, in a few words.
+    /// A short text in place of lines that are left out here.
     LeftOut(String),
 }
 
-/// The line that tells of an act, written when it was carried out: with its name, or a sentence
-/// of its own.
+/// The line about a fault, written when it was injected: with its name, or a sentence of its own.
 pub(super) fn line_of(act: &Act, lines: &[(Duration, String)]) -> Option<usize> {
     let name = format!("{:?}", act.fault);
     let sentence = |text: &str| ["the ", "a person ", "somebody "].iter().any(|who| text.starts_with(who));
@@ -53,7 +52,7 @@ pub(super) fn of(acts: &[Act], partition: Option<PartitionId>, lines: &[(Duratio
     shorten(&chosen, lines)
 }
 
-/// Where the last epochs before the end begin.
+/// The line at which the last epochs before the end begin.
 fn start(partition: Option<PartitionId>, lines: &[(Duration, String)]) -> usize {
     let (most, of) = match partition {
         Some(partition) => (CHANGES, format!("{partition:?} goes from ")),
@@ -71,15 +70,15 @@ fn matters(text: &str, partition: Option<PartitionId>, hosts: &BTreeSet<String>)
     let (named, places) = (words::hosts(text), words::partitions(text));
     match partition {
         Some(partition) if !places.is_empty() => places.contains(&partition),
-        // About a host as a whole, or about nobody: the hub, the store, the end of all trouble.
+        // Lines about a whole host, or about none: the hub, the store, the end of all faults.
         Some(_) => named.is_empty() || named.iter().any(|host| hosts.contains(host)),
-        // Who owns what, and what is done to hosts.
+        // Changes of owner, and faults of hosts.
         None if places.is_empty() => words::on_the_way(text).is_none(),
         None => changes_owner(text, " goes from ") || text.starts_with("VIOLATION"),
     }
 }
 
-/// Leaves out what repeats itself, and more of it the longer it was before the end.
+/// Leaves out lines that repeat themselves, and more of them the longer they were before the end.
 fn shorten(chosen: &[usize], lines: &[(Duration, String)]) -> Vec<Part> {
     let text = |line: &usize| lines[*line].1.as_str();
     let near = chosen.len().checked_sub(NEAR).map_or(0, |first| chosen[first]);
@@ -87,7 +86,7 @@ fn shorten(chosen: &[usize], lines: &[(Duration, String)]) -> Vec<Part> {
     let mut parts = vec![];
     for alike in chosen.chunk_by(alike) {
         match alike {
-            // The last ones stand before something happens, and are often its cause.
+            // The last lines come right before something happens, and are often its cause.
             [first, middle @ .., last_but_one, last] if !middle.is_empty() && alike.len() > 3 => {
                 let middle: Vec<&str> = middle.iter().map(text).collect();
                 let left_out = Part::LeftOut(sum_up(&middle));
@@ -97,16 +96,15 @@ fn shorten(chosen: &[usize], lines: &[(Duration, String)]) -> Vec<Part> {
         }
     }
     if parts.len() > MOST {
-        // The beginning says how it came to be, the end what came of it.
+        // The beginning shows the cause, and the end the effect.
         let (middle, first) = (parts.len() - MOST, MOST / 4);
         parts.splice(first..first + middle, [Part::LeftOut(format!("{middle} lines are left out"))]);
     }
     parts
 }
 
-/// What lines that are alike have in common: trouble on the way has whose and where, work has
-/// its host, partition and epoch; from afar both are what a host does. Anything else is only
-/// like itself.
+/// The key by which lines count as alike: of network faults the host and the place, of work the host,
+/// partition and epoch; of lines long before the end only the host. Any other line is like itself only.
 fn shape(text: &str, afar: bool) -> String {
     let trouble = words::on_the_way(text);
     match (trouble, words::work(text), text.rsplit_once(" in ")) {
@@ -120,7 +118,7 @@ fn shape(text: &str, afar: bool) -> String {
     }
 }
 
-/// Lines of one shape, in a few words.
+/// Summarizes lines of one shape.
 fn sum_up(left_out: &[&str]) -> String {
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     for text in left_out {

@@ -1,8 +1,8 @@
-//! A failing run as a story: what the fleet was, what went wrong, who did what, and which promise broke.
+//! Tells a failing run as a story: the fleet, the faults, the steps of hosts and store, and the broken
+//! promise.
 //!
-//! Of the thousands of lines of a [`history`](crate::history) it keeps those
-//! that matter: of the partition concerned, of the hosts that owned it, of what
-//! was done to them, in the last epochs before the promise broke.
+//! Of the thousands of lines of a [`history`](crate::history) it keeps those that matter: of the partition
+//! concerned, of the hosts that owned it, and of their faults, in the last epochs before the promise broke.
 
 mod cast;
 mod choice;
@@ -16,7 +16,7 @@ use crate::reduce::Reduced;
 use choice::Part;
 use words::Words;
 
-/// A failing run, ready to be told by `Display`.
+/// A failing run, shown by `Display`.
 pub struct Story<'a> {
     reduced: &'a Reduced,
     plant: Option<&'a Plant>,

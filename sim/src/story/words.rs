@@ -1,4 +1,4 @@
-//! Reading a line of a history, and saying it plainly.
+//! Parses lines of a history, and rewrites them in plain words.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,13 +7,14 @@ use ephor_core::ids::PartitionId;
 
 use crate::scenario::Act;
 
-/// Says lines plainly. It has read them all: which life of a host is which follows from the whole.
+/// Rewrites lines in plain words. It has read all lines, because the number of a host's process follows from
+/// all of them.
 pub(super) struct Words {
     /// The incarnations of each name, in the order in which they appeared.
     lives: BTreeMap<String, Vec<String>>,
 }
 
-/// A name with an incarnation: `host-1#30daac1974a1b3ba`.
+/// The length of the incarnation in a name such as `host-1#30daac1974a1b3ba`.
 const INCARNATION: usize = 16;
 
 impl Words {
@@ -30,7 +31,7 @@ impl Words {
         Self { lives }
     }
 
-    /// A line without what only a program wants to know.
+    /// A line without details that only a program needs.
     pub(super) fn plain(&self, text: &str) -> String {
         let text = self.without_incarnations(text);
         let text = between(&text, "Finished { sequence: ", ',', " }");
@@ -40,7 +41,7 @@ impl Words {
         on_the_way(&text).map(|trouble| trouble.to_string()).or_else(|| again(&text)).unwrap_or(text)
     }
 
-    /// What is done, to whom, for how long.
+    /// The description of a fault: its kind, its target, and its duration.
     pub(super) fn act(&self, act: &Act, line: Option<&str>) -> String {
         let name = format!("{:?}", act.fault);
         let what = act.fault.what().trim_end_matches('.');
@@ -56,12 +57,12 @@ impl Words {
                     format!("{whom}{}{lasting}", uncapitalized(what))
                 }
             }
-            // The line is a sentence of its own, and says more.
+            // The line is a sentence of its own, with more details.
             Some(line) => self.plain(line),
         }
     }
 
-    /// `host-1#30daac1974a1b3ba` is host-1 to people, and its second life `host-1 (life 2)`.
+    /// Shortens `host-1#30daac1974a1b3ba` to `host-1`, and its second process to `host-1 (life 2)`.
     fn without_incarnations(&self, text: &str) -> String {
         let (mut plain, mut rest) = (String::new(), text);
         while let Some((name, incarnation, end)) = incarnations(rest).next() {
@@ -77,7 +78,7 @@ impl Words {
     }
 }
 
-/// Every name with an incarnation: the name, the incarnation, and where it ends.
+/// Every name with an incarnation: the name, the incarnation, and the position at which it ends.
 fn incarnations(text: &str) -> impl Iterator<Item = (&str, &str, usize)> {
     text.match_indices('#').filter_map(|(at, _)| {
         let incarnation = text.get(at + 1..at + 1 + INCARNATION)?;
@@ -108,7 +109,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// `#4 to #4` is one event.
+/// Shortens `#4 to #4` to one event.
 fn one_event(text: &str) -> Option<String> {
     let (before, after) = text.split_once(" to #")?;
     let (first, last) = (before.rsplit('#').next()?, after.split(' ').next()?);
@@ -123,7 +124,7 @@ pub(super) fn event(text: &str) -> Option<&str> {
     (digits > 0).then(|| &text[start..start + 1 + digits])
 }
 
-/// `7.523844731s,` is `7.524s,` to people.
+/// Shortens `7.523844731s,` to `7.524s,`.
 fn shorter(word: &str) -> String {
     let number = word.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
     match (word[..number].split_once('.'), word[..number].parse::<f64>()) {
@@ -132,7 +133,7 @@ fn shorter(word: &str) -> String {
     }
 }
 
-/// Whether a line tells of work as usual, and of which.
+/// The kind of usual work that a line tells of, if it does.
 pub(super) fn work(text: &str) -> Option<&'static str> {
     let kinds = [
         (" is called with ", "call"),
@@ -144,7 +145,7 @@ pub(super) fn work(text: &str) -> Option<&'static str> {
     kinds.into_iter().find(|(word, _)| begins(word)).map(|(_, kind)| kind)
 }
 
-/// A duration as people say it.
+/// A duration in a form for people.
 pub(super) fn span(duration: Duration) -> String {
     match duration.as_secs_f64() {
         seconds if seconds < 1.0 => format!("{} ms", duration.as_millis()),
@@ -153,7 +154,7 @@ pub(super) fn span(duration: Duration) -> String {
     }
 }
 
-/// Replaces `open … stop … close` by what stands between `open` and `stop`.
+/// Replaces `open … stop … close` by the text between `open` and `stop`.
 fn between(text: &str, open: &str, stop: char, close: &str) -> String {
     let Some((before, rest)) = text.split_once(open) else { return text.to_owned() };
     let Some(kept) = rest.find(stop) else { return text.to_owned() };
@@ -162,7 +163,7 @@ fn between(text: &str, open: &str, stop: char, close: &str) -> String {
     format!("{before}{}{after}", &rest[..kept])
 }
 
-/// A call that something happened to on its way.
+/// A call that a network fault hit.
 pub(super) struct OnTheWay<'a> {
     pub(super) host: &'a str,
     pub(super) place: &'a str,
@@ -206,7 +207,7 @@ fn uncapitalized(sentence: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_lowercase().chain(letters).collect())
 }
 
-/// `host-1: Store(1) again`: something is over.
+/// Rewrites `host-1: Store(1) again`: a fault is over.
 fn again(text: &str) -> Option<String> {
     let (host, what) = text.strip_suffix(" again")?.split_once(": ")?;
     let over = match what.split('(').next()? {

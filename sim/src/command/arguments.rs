@@ -1,11 +1,11 @@
-//! What may be asked for on the command line.
+//! Parses the command line.
 
 use std::path::PathBuf;
 
 use ephor_core::rules::Rules;
 use ephor_sim::plants::{self, Plant};
 
-/// What is to be done.
+/// The subcommand, with its arguments.
 #[derive(Debug)]
 pub(crate) enum Asked {
     Play(Play),
@@ -13,7 +13,7 @@ pub(crate) enum Asked {
         from: u64,
         count: u64,
     },
-    /// With what comes behind `scale`.
+    /// With the arguments after `scale`.
     Scale(Vec<String>),
     Help,
 }
@@ -24,25 +24,25 @@ pub(crate) struct Play {
     pub(crate) from: u64,
     pub(crate) count: u64,
     pub(crate) plant: Option<&'static Plant>,
-    /// Print every line of every run.
+    /// True to print every line of every run.
     pub(crate) story: bool,
-    /// Reduce what fails.
+    /// True to reduce failing seeds.
     pub(crate) reduce: bool,
     pub(crate) resume: Resume,
-    /// Where progress is kept, if not in `target/sim`.
+    /// The folder of the progress file, if not `target/sim`.
     pub(crate) folder: Option<PathBuf>,
-    /// How many at a time; by default as many as there are cores.
+    /// The number of seeds that are played at a time; by default the number of cores.
     pub(crate) jobs: Option<usize>,
 }
 
-/// Where to begin.
+/// The point at which to begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Resume {
-    /// Where the same command was stopped, if it was.
+    /// At the point where the same command was stopped, if it was.
     SameCommand,
-    /// Where whatever was stopped last was stopped.
+    /// At the point where the last stopped command was stopped.
     Last,
-    /// Where this file says.
+    /// At the point in this file.
     File(PathBuf),
     /// At the first seed.
     No,
@@ -70,7 +70,7 @@ impl Default for Play {
     }
 }
 
-/// How it is used.
+/// The usage text.
 pub(crate) fn usage() -> String {
     let mut usage = String::from(
         "usage: ephor-sim [--from N] [--count M] [--plant BUG] [--story] [--no-reduce] [--jobs N]
@@ -98,7 +98,7 @@ pub(crate) fn usage() -> String {
     usage
 }
 
-/// Reads the arguments, or says what is wrong with them.
+/// Parses the arguments, or returns what is wrong with them.
 pub(crate) fn read(given: impl Iterator<Item = String>) -> Result<Asked, String> {
     let mut given = given.peekable();
     if given.next_if(|first| first == "scale").is_some() {
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!((asked.from, asked.count, asked.story, asked.reduce), (0, 100, false, true));
         assert_eq!(asked.resume, Resume::SameCommand);
         assert_eq!(asked.rules(), Rules::default());
-        // As ./check puts its own count in front.
+        // The script `./check` puts its own count first.
         assert_eq!(play("--count 20000 --count 7").count, 7);
     }
 

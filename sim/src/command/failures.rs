@@ -1,4 +1,4 @@
-//! Failing seeds: the first of each kind is cut down and told as a story, all are listed.
+//! Reports failing seeds: reduces the first of each kind and tells its story, and lists all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,14 +14,14 @@ use ephor_sim::story::Story;
 use super::arguments::Play;
 use super::stop::Stop;
 
-/// So many stories are enough to begin with.
+/// The most stories.
 const STORIES: usize = 3;
-/// So many failing seeds are listed.
+/// At most this many failing seeds are listed.
 const LISTED: usize = 30;
-/// All reductions together take no longer than this, even if the story could be shorter.
+/// The time limit of all reductions together, even if stories could be shorter.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What is to be done about failing seeds.
+/// The options for reporting failing seeds.
 pub(crate) struct Failures<'a> {
     pub(crate) asked: &'a Play,
     pub(crate) jobs: usize,
@@ -75,7 +75,7 @@ impl Failures<'_> {
         format!("./check sim --from {seed} --count 1{plant}")
     }
 
-    /// Lists what failed, with the command that plays each alone.
+    /// Lists the failures, each with the command that plays it alone.
     pub(crate) fn list(&self, broken: &BTreeMap<u64, Broken>) {
         for (seed, what) in broken.iter().take(LISTED) {
             println!("seed {seed}: {what}\n    replay: {}", self.replay(*seed));

@@ -1,13 +1,13 @@
-//! The command: what is asked for, done.
+//! The command `ephor-sim`.
 //!
 //! | to read about | open |
 //! |---|---|
-//! | what may be asked for | `arguments.rs` |
+//! | the command line | `arguments.rs` |
 //! | playing seeds on all cores | `play.rs` |
-//! | which seeds are done | `seeds.rs` |
-//! | what they add up to | `total.rs` |
-//! | going on where a run was stopped | `progress.rs` |
-//! | what is shown meanwhile | `screen.rs` |
+//! | the seeds that are done | `seeds.rs` |
+//! | the sum of all runs | `total.rs` |
+//! | resuming a run that was stopped | `progress.rs` |
+//! | the display of progress | `screen.rs` |
 //! | Ctrl-C | `stop.rs` |
 //! | failing seeds, reduced and told | `failures.rs` |
 
@@ -24,16 +24,16 @@ use std::process::ExitCode;
 
 use arguments::Asked;
 
-/// All went well.
+/// The exit code of success.
 const WELL: u8 = 0;
-/// A promise was broken.
+/// The exit code after a broken promise.
 const BROKEN: u8 = 1;
-/// Asked for something that does not exist.
+/// The exit code after wrong arguments.
 const MISUSED: u8 = 2;
-/// Stopped by Ctrl-C or a kill, as a shell would put it.
+/// The exit code after Ctrl-C or a kill, as a shell reports it.
 const STOPPED: u8 = 130;
 
-/// Does what the arguments ask for.
+/// Runs the command with these arguments.
 pub(crate) fn run(given: impl Iterator<Item = String>) -> ExitCode {
     let code = match arguments::read(given) {
         Ok(Asked::Play(asked)) => play::run(&asked),

@@ -1,4 +1,4 @@
-//! Plays seeds on all cores, and says what came of it.
+//! Plays seeds on all cores, and reports the results.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -16,12 +16,12 @@ use super::progress::{self, Begun, Progress};
 use super::screen::{Far, Screen, violations};
 use super::stop::Stop;
 
-/// How often progress is written.
+/// The interval at which progress is written.
 const WRITE_EVERY: Duration = Duration::from_secs(2);
-/// So many failing seeds are told of at once; all of them are listed in the end.
+/// At most this many failing seeds are reported while it runs; all of them are listed in the end.
 const TOLD_AT_ONCE: usize = 10;
 
-/// Plays what is asked for. The number is the exit code.
+/// Plays the seeds. Returns the exit code.
 pub(crate) fn run(asked: &Play) -> u8 {
     attempt::keep_panics_for_the_report();
     let begun = match progress::begin(asked, &progress::program()) {
@@ -53,8 +53,8 @@ fn one(asked: &Play, seed: u64) -> Attempt {
     attempt
 }
 
-/// Plays whatever is not done, several at a time, until all is done or somebody asks to stop.
-/// `look` is called now and then.
+/// Plays all seeds that are not done, several at a time, until all are done or a stop is requested. Calls
+/// `look` from time to time.
 pub(super) fn work(
     state: &Mutex<Progress>,
     jobs: usize,
@@ -84,16 +84,16 @@ fn lock(state: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Looks on while seeds are played: shows how far it is and keeps progress.
+/// Shows and writes progress while seeds are played.
 struct Watch {
     begun: Monotonic,
     screen: Screen,
     file: PathBuf,
-    /// When progress was written last, since the beginning.
+    /// The time of the last write of progress, since the beginning.
     written: Duration,
-    /// Progress cannot be written: said once.
+    /// True once progress could not be written: reported once.
     unwritable: bool,
-    /// Failing seeds that were told of.
+    /// Failing seeds that were reported.
     told: BTreeSet<u64>,
 }
 
@@ -141,7 +141,7 @@ impl Watch {
         }
     }
 
-    /// Sums up. The number is the exit code.
+    /// Prints the summary. Returns the exit code.
     fn end(mut self, progress: &Progress, failures: &Failures<'_>) -> u8 {
         let far = self.far(progress);
         let complete = far.done == far.count;
@@ -190,7 +190,7 @@ mod tests {
         progress::begin(asked, "this build").expect("no file is named that is not there")
     }
 
-    /// Plays seeds until so many are done, and leaves the progress behind.
+    /// Plays seeds until `most` are done, and leaves the progress file.
     fn play(asked: &Play, most: u64) -> Progress {
         let begun = begun(asked);
         let (state, stop, played) = (Mutex::new(begun.progress), Stop::default(), AtomicU64::new(0));
@@ -216,7 +216,7 @@ mod tests {
         assert!(!whole.total.broken.is_empty(), "also what broke is remembered");
         let part = play(&Play { resume: Resume::No, ..asked.clone() }, 3);
         assert!((3..=4).contains(&part.total.runs), "{part:?}");
-        // Twice: what was added up once is not added again.
+        // Twice: results that were added once are not added again.
         let more = play(&asked, 2);
         assert!(more.total.runs > part.total.runs && more.total.runs < 8);
         let end = play(&asked, u64::MAX);

@@ -1,7 +1,7 @@
-//! What a run that is stopped leaves behind, so that it can go on.
+//! The progress file, from which a stopped run resumes.
 //!
-//! A small file, written every few seconds and removed when the run is over. It
-//! says which build wrote it: the results of two builds are never mixed.
+//! It is small, written every few seconds and removed when the run is over. It names the build that wrote it:
+//! the results of two builds are never mixed.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ use super::arguments::{Play, Resume};
 use super::seeds::Seeds;
 use super::total::Total;
 
-/// How far a run is, and what came of it so far.
+/// The progress of a run, and its results so far.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Progress {
     program: String,
@@ -26,15 +26,15 @@ pub(crate) struct Progress {
     pub(crate) total: Total,
 }
 
-/// A run at its beginning, or where it was stopped.
+/// A run at its beginning, or at the point where it was stopped.
 #[derive(Debug)]
 pub(crate) struct Begun {
-    /// What is played: the file knows, if there is one.
+    /// The arguments: from the file, if there is one.
     pub(crate) asked: Play,
     pub(crate) progress: Progress,
-    /// Where progress is kept.
+    /// The path of the progress file.
     pub(crate) file: PathBuf,
-    /// What to tell the user about where it begins.
+    /// The message to the user about the point where it begins.
     pub(crate) said: Option<String>,
 }
 
@@ -50,7 +50,7 @@ impl Progress {
         }
     }
 
-    /// Reads a file, or says why nothing can go on from it.
+    /// Reads a file, or returns why a run cannot resume from it.
     fn read(file: &Path, program: &str) -> Result<Self, String> {
         let text = fs::read_to_string(file)
             .map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
@@ -66,7 +66,7 @@ impl Progress {
         Ok(read)
     }
 
-    /// Writes the file as a whole or not at all.
+    /// Writes the file atomically.
     pub(crate) fn write(&self, file: &Path) -> io::Result<()> {
         if let Some(folder) = file.parent() {
             fs::create_dir_all(folder)?;
@@ -82,7 +82,7 @@ impl Progress {
     }
 }
 
-/// Finds out where to begin. An error if a file was named that does not exist.
+/// Finds the point at which to begin. Returns an error if a file was named that does not exist.
 pub(crate) fn begin(asked: &Play, program: &str) -> Result<Begun, String> {
     let folder = asked.folder.clone().unwrap_or_else(default_folder);
     let own = folder.join(file_name(asked));
@@ -133,7 +133,7 @@ fn file_name(asked: &Play) -> String {
     format!("progress-{}-{}{plant}.json", asked.from, asked.count)
 }
 
-/// `sim` in the folder that the build went to, which is `target` as a rule.
+/// The folder `sim` in the build folder, usually `target`.
 fn default_folder() -> PathBuf {
     let built = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.parent()?.to_owned()));
     let target = built.filter(|folder| folder.file_name().is_some_and(|name| name == "target"));
@@ -150,12 +150,12 @@ fn newest(folder: &Path) -> Option<PathBuf> {
     files.max_by_key(|entry| entry.metadata().and_then(|data| data.modified()).ok()).map(|entry| entry.path())
 }
 
-/// The fingerprint of this program, to the byte.
+/// The fingerprint of this program's bytes.
 pub(crate) fn program() -> String {
     let mut fingerprint = Fingerprint::default();
     match std::env::current_exe().and_then(fs::read) {
         Ok(bytes) => fingerprint.add(&bytes),
-        // Whoever cannot read itself goes on with nobody's results but its own.
+        // A program that cannot read itself resumes only its own results.
         Err(_) => fingerprint.add(&std::process::id().to_le_bytes()),
     }
     fingerprint.to_string()

@@ -1,22 +1,22 @@
-//! What is shown while seeds are played: how far it is, how fast, and how long it will take.
+//! Shows the progress while seeds are played: how many are done, the rate, and the time that is left.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-/// How often a line is written where nobody sees it rewritten.
+/// The interval between lines if the output is not a terminal.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// A terminal, on which one line is rewritten; or a file, to which lines are added now and then.
+/// A terminal, on which one line is rewritten; or a file, to which lines are appended from time to time.
 pub(crate) struct Screen {
     terminal: bool,
     shown: Option<Duration>,
-    /// Seeds that were done before this process began: they say nothing about its speed.
+    /// Seeds that were done before this process began: they do not count for its rate.
     before: u64,
 }
 
-/// How far a run is.
+/// The progress of a run.
 pub(crate) struct Far {
-    /// Since this process began.
+    /// The time since this process began.
     pub(crate) elapsed: Duration,
     pub(crate) done: u64,
     pub(crate) count: u64,
@@ -28,7 +28,7 @@ impl Screen {
         Self { terminal: std::io::stdout().is_terminal(), shown: None, before }
     }
 
-    /// Shows how far it is, if it is time to.
+    /// Shows the progress, if it is time to.
     pub(crate) fn show(&mut self, far: &Far) {
         let every = if self.terminal { Duration::from_millis(500) } else { EVERY };
         if far.elapsed < self.shown.unwrap_or_default() + every {
@@ -38,7 +38,7 @@ impl Screen {
         let line = self.line(far);
         if self.terminal {
             print!("\r\x1b[K{line}");
-            // A line that is not seen at once is seen with the next.
+            // A line that fails to appear now appears with the next.
             let _ = std::io::stdout().flush();
         } else {
             println!("{line}");
@@ -60,7 +60,7 @@ impl Screen {
         format!("{} of {} seeds, {rate:.1} a second, {}, {left}", far.done, far.count, violations(far.broken))
     }
 
-    /// Seeds a second, of this process.
+    /// The seeds per second of this process.
     pub(crate) fn rate(&self, far: &Far) -> f64 {
         far.done.saturating_sub(self.before) as f64 / far.elapsed.as_secs_f64().max(0.001)
     }

@@ -1,4 +1,4 @@
-//! Which seeds of a run are done, and which is next.
+//! Tracks the seeds of a run that are done, and the next one.
 
 use std::collections::BTreeSet;
 
@@ -9,22 +9,22 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Seeds {
     from: u64,
     end: u64,
-    /// All before this one are done.
+    /// All seeds before this one are done.
     next: u64,
-    /// And so are these.
+    /// Later seeds that are done.
     ahead: BTreeSet<u64>,
-    /// All before this one were handed out, in this process.
+    /// All seeds before this one were handed out, in this process.
     #[serde(skip)]
     taken: u64,
 }
 
 impl Seeds {
-    /// So many seeds, none of them done.
+    /// This many seeds, none of them done.
     pub(crate) fn new(from: u64, count: u64) -> Self {
         Self { from, end: from.saturating_add(count), next: from, ahead: BTreeSet::new(), taken: from }
     }
 
-    /// Hands out a seed that nobody has played or is playing.
+    /// Hands out a seed that has not been played and is not being played.
     pub(crate) fn take(&mut self) -> Option<u64> {
         self.taken = self.taken.max(self.next);
         while self.ahead.contains(&self.taken) {
@@ -37,7 +37,7 @@ impl Seeds {
         })
     }
 
-    /// This seed is done.
+    /// Marks this seed as done.
     pub(crate) fn done(&mut self, seed: u64) {
         self.ahead.insert(seed);
         while self.ahead.remove(&self.next) {
@@ -45,17 +45,17 @@ impl Seeds {
         }
     }
 
-    /// How many are done.
+    /// The number of seeds that are done.
     pub(crate) fn count_done(&self) -> u64 {
         self.next - self.from + self.ahead.len() as u64
     }
 
-    /// How many there are.
+    /// The number of all seeds.
     pub(crate) fn count(&self) -> u64 {
         self.end - self.from
     }
 
-    /// Whether these are the seeds of this run, and no more of them done than there are.
+    /// True if these are the seeds of this run, and no more of them are done than there are.
     pub(crate) fn are(&self, from: u64, count: u64) -> bool {
         let within = (from..=from.saturating_add(count)).contains(&self.next);
         let ahead = self.ahead.iter().all(|seed| (self.next..self.end).contains(seed));

@@ -1,9 +1,9 @@
-//! Ctrl-C and kill: the seeds under way are finished, the rest is left for the next time.
+//! Handles Ctrl-C and SIGTERM: seeds in progress are finished, the rest is left for the next time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether somebody asked to stop. Clones hear of the same.
+/// A flag that is set when a stop is requested. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stop(Arc<AtomicBool>);
 
@@ -27,18 +27,18 @@ impl Stop {
         stop
     }
 
-    /// Asks to stop.
+    /// Requests a stop.
     pub(crate) fn ask(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was asked for.
+    /// True if a stop was requested.
     pub(crate) fn asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Waits for the next signal. Where signals cannot be heard, nobody asks.
+/// Waits for the next signal. Waits forever if signals cannot be received.
 async fn asked() {
     #[cfg(unix)]
     {

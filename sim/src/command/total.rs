@@ -1,4 +1,4 @@
-//! What the runs of many seeds add up to.
+//! The sum of the runs of many seeds.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ pub(crate) struct Total {
     pub(crate) acts: u64,
     figures: Figures,
     coverage: Coverage,
-    /// What broke, by seed.
+    /// The failures, by seed.
     pub(crate) broken: BTreeMap<u64, Broken>,
 }
 
@@ -35,7 +35,7 @@ impl Total {
 }
 
 fn add_figures(sum: &mut Figures, one: &Figures) {
-    // Named one by one: a new figure is an error here until it is added.
+    // Listed one by one, so that a new figure does not compile until it is added here.
     let Figures { finished, repeated, skipped, changes, unsettled, saves } = one;
     sum.finished += finished;
     sum.repeated += repeated;

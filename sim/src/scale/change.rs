@@ -1,11 +1,11 @@
-//! What happens to a fleet, and what the least is that it could cost.
+//! The changes that a fleet goes through, and the least that each could cost.
 
 use std::fmt;
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// How large a fleet is.
+/// The size of a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size {
     /// Hosts at the start.
@@ -15,7 +15,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// Every tenth host, and at least one.
+    /// A tenth of the hosts, and at least one.
     pub(super) fn tenth(self) -> usize {
         (self.hosts / 10).max(1)
     }
@@ -27,14 +27,14 @@ impl fmt::Display for Size {
     }
 }
 
-/// What happens to a fleet, in the order in which it is played. Each begins at rest.
+/// A change of a fleet, in the order in which they are played. Each begins at rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
-    /// All hosts start in one instant, and nobody owns anything.
+    /// All hosts start in one instant, and nothing is owned.
     ColdStart,
     /// One host joins.
     Join,
-    /// One host stops in good order.
+    /// One host stops gracefully.
     Stop,
     /// One host crashes.
     Crash,
@@ -46,14 +46,14 @@ pub enum Change {
     SlowStart,
 }
 
-/// So long it takes until the last one has started.
+/// The time until the last host of a slow start has started.
 pub const SLOW_START: Duration = Duration::from_secs(10);
 
 impl Change {
-    /// What a fleet goes through once it has started.
+    /// The changes that a fleet goes through once it has started.
     pub const LATER: [Self; 5] = [Self::Join, Self::Stop, Self::Crash, Self::TenthJoins, Self::TenthCrashes];
 
-    /// In words.
+    /// Its description.
     pub fn words(self) -> &'static str {
         match self {
             Self::ColdStart => "all start at once",
@@ -73,7 +73,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// The moments of a slow start, in order.
+/// The start times of a slow start, in order.
 pub(super) fn slow_start(hosts: usize, random: &mut Rng) -> Vec<Duration> {
     let last = u64::try_from(SLOW_START.as_millis()).unwrap_or(u64::MAX);
     let mut moments: Vec<Duration> =
@@ -82,9 +82,8 @@ pub(super) fn slow_start(hosts: usize, random: &mut Rng) -> Vec<Duration> {
     moments
 }
 
-/// The fewest changes of owner after which these hosts have everything, evenly:
-/// what is free has to be taken, what is above a share has to move, and as many
-/// as possible keep the larger share.
+/// The fewest changes of owner after which these hosts own everything, evenly: unowned partitions have to be
+/// claimed, partitions above a share have to move, and as many hosts as possible keep the larger share.
 pub(super) fn fewest(held: &[usize], partitions: usize) -> usize {
     let owned: usize = held.iter().sum();
     let mut sorted = held.to_vec();
@@ -94,7 +93,7 @@ pub(super) fn fewest(held: &[usize], partitions: usize) -> usize {
     (partitions - owned) + sorted.iter().enumerate().map(above).sum::<usize>()
 }
 
-/// Whether all is owned, and nobody has two more than another.
+/// True if all is owned, and no host has two more than another.
 pub(super) fn is_even(held: &[usize], partitions: usize) -> bool {
     let least = held.iter().min().copied().unwrap_or(0);
     let most = held.iter().max().copied().unwrap_or(0);

@@ -1,19 +1,19 @@
-//! Keeps `scale.md` and its picture what the command prints.
+//! Keeps `scale.md` and its picture equal to the output of the command.
 
 use std::fs;
 use std::path::Path;
 
 use super::Scale;
 
-/// The tables come behind this line …
+/// The line before the tables.
 pub const BEGIN: &str = "<!-- written by `ephor-sim scale --write docs`: begin -->";
-/// … and before this one.
+/// The line after the tables.
 pub const END: &str = "<!-- written by `ephor-sim scale --write docs`: end -->";
 
 const PAGE: &str = "scale.md";
 const PICTURE: &str = "pictures/scale.svg";
 
-/// Says what is wrong with a folder before minutes are spent on it.
+/// Returns an error about an unsuitable folder, before minutes are spent on measuring.
 pub(super) fn ensure_writable(folder: &Path) -> Result<(), String> {
     let page = read(&folder.join(PAGE))?;
     replaced(&page, "").map(drop).map_err(|error| format!("{}: {error}", folder.join(PAGE).display()))
@@ -37,7 +37,7 @@ fn save(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
-/// The page with other tables.
+/// The page with its tables replaced.
 fn replaced(page: &str, tables: &str) -> Result<String, String> {
     let missing =
         |line: &str| format!("the line {line:?} is missing; put it back where the tables should be");

@@ -1,17 +1,17 @@
-//! How a fleet grows: how soon it rests after a change, with how many scans,
-//! moves and store calls, for more and more hosts and partitions.
+//! Measures how fleets scale: the time to rest after a change, and its scans, moves and store calls, for
+//! growing numbers of hosts and partitions.
 //!
 //! | to read about | open |
 //! |---|---|
-//! | what happens to a fleet, and the least it could cost | [`change`] |
+//! | the changes of a fleet, and the least that they could cost | [`change`] |
 //! | real hosts on virtual time | [`whole`] |
 //! | fleets so large that only their decisions can be played | [`decisions`] |
 //! | the tables | [`table`] |
 //! | the picture | `picture` |
 //! | keeping `docs/scale.md` up to date | [`documents`] |
 //!
-//! For the command line: `ephor-sim scale …` is [`run`] with what comes behind `scale`. Print what it
-//! gives back (or its error, with exit code 2); it has written its files by then.
+//! For the command line: `ephor-sim scale …` is [`run`] with the arguments after `scale`. Print its result
+//! (or its error, with exit code 2); it has written its files by then.
 
 pub mod change;
 pub mod decisions;
@@ -28,40 +28,40 @@ use change::Size;
 use decisions::{Cost, Decisions};
 use whole::Whole;
 
-/// How to call it.
+/// The usage text.
 pub const USAGE: &str = "usage: ephor-sim scale [--largest] [--write FOLDER]
   --largest       also 100 hosts × 1,024 partitions whole, and 300 × 8,192 and 1,000 × 32,768
                   with the decisions alone: minutes instead of seconds
   --write FOLDER  the largest, and with it the tables of FOLDER/scale.md and the picture
                   FOLDER/pictures/scale.svg written anew";
 
-/// Whole fleets.
+/// The sizes of fleets of real hosts.
 const WHOLE: [Size; 3] = [
     Size { hosts: 5, partitions: 16 },
     Size { hosts: 10, partitions: 64 },
     Size { hosts: 30, partitions: 256 },
 ];
-/// Whole fleets of the long form.
+/// More of them in the long form.
 const WHOLE_LARGEST: [Size; 1] = [Size { hosts: 100, partitions: 1_024 }];
-/// Decisions alone.
+/// The sizes of fleets that only decide.
 const DECISIONS: [Size; 1] = [Size { hosts: 100, partitions: 1_024 }];
-/// Decisions alone, of the long form.
+/// More of them in the long form.
 const DECISIONS_LARGEST: [Size; 2] =
     [Size { hosts: 300, partitions: 8_192 }, Size { hosts: 1_000, partitions: 32_768 }];
-/// Everything follows from it.
+/// The seed of all fleets.
 const SEED: u64 = 1;
 
-/// What is to be played, and where it goes.
+/// The arguments of the command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
-    /// The long form.
+    /// True for the long form.
     pub largest: bool,
-    /// A folder of documents to write into.
+    /// The folder of documents to write into.
     pub write: Option<PathBuf>,
 }
 
 impl Arguments {
-    /// Reads what comes behind `scale`.
+    /// Parses the arguments after `scale`.
     pub fn parse(given: &[String]) -> Result<Self, String> {
         let mut arguments = Self::default();
         let mut given = given.iter();
@@ -79,14 +79,14 @@ impl Arguments {
     }
 }
 
-/// What was measured. Its `Display` is the tables.
+/// The measurements. Their `Display` is the tables.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scale {
-    /// Real hosts, each size on a store that wakes its users and on one that cannot.
+    /// Fleets of real hosts, each size on a store that notifies hosts and on one that cannot.
     pub wholes: Vec<(Whole, Whole)>,
-    /// Decisions alone.
+    /// Fleets that only decide.
     pub decisions: Vec<Decisions>,
-    /// What a decision costs, by this machine's clock.
+    /// The cost of a decision, by this machine's clock.
     pub costs: Vec<Cost>,
 }
 
@@ -103,7 +103,8 @@ impl fmt::Display for Scale {
     }
 }
 
-/// Plays what the arguments say, and writes where they say so. Hears of progress by `tell`.
+/// Plays the fleets of these arguments, and writes the documents if they ask for it. Calls `tell` with its
+/// progress.
 pub fn run(given: &[String], tell: &mut dyn FnMut(&str)) -> Result<Scale, String> {
     let arguments = Arguments::parse(given)?;
     if let Some(folder) = &arguments.write {

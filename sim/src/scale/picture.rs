@@ -1,5 +1,5 @@
-//! The picture of `docs/scale.md`: four panels, drawn by hand as SVG. It brings
-//! its own paper, light or dark as the reader's screen, so it is readable on any page.
+//! Draws the picture of `docs/scale.md`: four panels, as SVG. It has its own background, light or dark as the
+//! reader's screen, so it is readable on any page.
 
 use std::fmt::Write;
 
@@ -25,7 +25,7 @@ const STYLE: &str = "
   .line { fill: none; stroke-width: 2; } .dashed { stroke-dasharray: 6 4; }
 ";
 
-/// A line of a panel: whose it is, whether it is of decisions alone, and its points.
+/// A line of a panel: its kind, true if it is of fleets that only decide, and its points.
 struct Series {
     kind: usize,
     dashed: bool,
@@ -35,7 +35,7 @@ struct Series {
 struct Panel<'a> {
     title: &'a str,
     unit: &'a str,
-    /// The lowest and the highest value, and whether between them tenfold steps are alike.
+    /// The lowest and the highest value; on a logarithmic scale if `log`.
     range: (f64, f64),
     log: bool,
     ticks: &'a [f64],
@@ -43,7 +43,7 @@ struct Panel<'a> {
     series: Vec<Series>,
 }
 
-/// What the lines stand for; the place is the colour.
+/// The kinds of lines, in the order of their colours.
 const KINDS: [(&str, Option<Change>); 8] = [
     ("at rest", None),
     ("all start at once", Some(Change::ColdStart)),
@@ -55,7 +55,7 @@ const KINDS: [(&str, Option<Change>); 8] = [
     ("a tenth crashes", Some(Change::TenthCrashes)),
 ];
 
-/// Draws it.
+/// Draws the picture.
 pub(super) fn draw(scale: &Scale) -> String {
     let whole_sizes: Vec<Size> = scale.wholes.iter().map(|(whole, _)| whole.size).collect();
     let mut all_sizes = whole_sizes.clone();
@@ -231,7 +231,7 @@ impl Panel<'_> {
     }
 }
 
-/// A mark whose form tells what its colour does.
+/// A mark whose form stands for the same as its colour.
 fn marker(kind: usize, x: f64, y: f64) -> String {
     let fill = format!("style=\"fill: var(--c{kind})\"");
     let polygon = |corners: &[(f64, f64)]| {

@@ -1,4 +1,4 @@
-//! A store a few milliseconds away that notes every call: when, whose, and which.
+//! A store a few milliseconds away that records every call: its time, its host and its kind.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,12 +18,12 @@ use fastrand::Rng;
 
 use crate::executor::Handle;
 
-/// One way to the store takes from this long …
+/// The shortest duration of one way to the store.
 const SHORTEST_WAY: Duration = Duration::from_millis(1);
-/// … to this long.
+/// The longest duration of one way to the store.
 const LONGEST_WAY: Duration = Duration::from_millis(4);
 
-/// A call, as it is noted when it is sent.
+/// A call, recorded when it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) at: Monotonic,
@@ -35,11 +35,11 @@ pub(super) struct Call {
 #[derive(Debug, Default)]
 pub(super) struct CallLog {
     pub(super) calls: Vec<Call>,
-    /// Claims that came too late.
+    /// The number of claims that came too late.
     pub(super) claims_lost: u64,
 }
 
-/// One host's way to the store that all share.
+/// One host's connection to the store that all share.
 pub(super) struct MeteredStore {
     handle: Handle,
     inner: MemoryStore,
@@ -64,7 +64,7 @@ impl MeteredStore {
         Duration::from_micros(random.u64(micros(SHORTEST_WAY)..=micros(LONGEST_WAY)))
     }
 
-    /// There and back again.
+    /// Delays a call on the way there and back.
     fn carry<'a, T: Send + 'a>(&'a self, kind: &'static str, step: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
         Box::pin(async move {
             self.log().calls.push(Call { at: self.handle.now(), host: self.host, kind });
@@ -155,7 +155,7 @@ impl Store for MeteredStore {
     }
 
     fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()> {
-        // A wait, and no call.
+        // This is a wait, not a call.
         self.inner.changed(group, host)
     }
 }

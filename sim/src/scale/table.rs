@@ -1,5 +1,5 @@
-//! The tables, in Markdown. All but the last come from virtual time and a seed:
-//! the same code prints the same lines.
+//! The tables, in Markdown. All but the last come from virtual time and a seed: the same code prints the same
+//! lines.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use super::Scale;
 use super::change::{Change, grouped};
 use super::whole::{Calls, Settling, Whole};
 
-/// In the order of the tables.
+/// The changes, in the order of the tables.
 const CHANGES: [Change; 7] = [
     Change::ColdStart,
     Change::SlowStart,
@@ -53,7 +53,7 @@ fn seconds(duration: Duration) -> String {
     format!("{:.2} s", duration.as_secs_f64())
 }
 
-/// What holds for both stores is said once.
+/// One text for both stores if it is the same.
 fn both(one: String, other: String) -> String {
     if one == other { one } else { format!("{one} / {other}") }
 }
@@ -62,11 +62,11 @@ fn found(whole: &Whole, change: Change) -> Option<&Settling> {
     whole.changes.iter().find(|settling| settling.change == change)
 }
 
-/// What is told of a change.
+/// The columns of a change.
 const COLUMNS: [&str; 7] =
     ["what happens", "hosts × partitions", "at rest after", "scans a host", "moves", "fewest", "claims lost"];
 
-/// How long whole fleets take, with how many scans and moves.
+/// The table of the times, scans and moves of fleets of real hosts.
 pub fn changes(scale: &Scale) -> Vec<String> {
     let mut lines = head(&COLUMNS, 2);
     for change in CHANGES {
@@ -87,7 +87,7 @@ pub fn changes(scale: &Scale) -> Vec<String> {
     lines
 }
 
-/// What whole fleets ask of their store.
+/// The table of their store calls.
 pub fn calls(scale: &Scale) -> Vec<String> {
     let names: Vec<&str> =
         ["what happens", "hosts × partitions"].into_iter().chain(KINDS).chain(["all"]).collect();
@@ -110,7 +110,7 @@ pub fn calls(scale: &Scale) -> Vec<String> {
     lines
 }
 
-/// The same of fleets that only decide.
+/// The table of fleets that only decide.
 pub fn decisions(scale: &Scale) -> Vec<String> {
     let mut lines = head(&COLUMNS, 2);
     for change in CHANGES {

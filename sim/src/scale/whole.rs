@@ -1,5 +1,5 @@
-//! Whole fleets: the real hosts on virtual time, a store a few milliseconds
-//! away, and a hub in memory. One fleet is played through all changes.
+//! Fleets of real hosts on virtual time, with a store a few milliseconds away and a hub in memory. One fleet
+//! is played through all changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,66 +17,66 @@ use crate::executor::{Executor, Handle, Machine};
 
 /// A fleet rests when nothing has changed for this long: several slow scans.
 const STILL: Duration = Duration::from_secs(30);
-/// It has this long to come to rest.
+/// The longest time to come to rest.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// For so long calls are counted from the moment of a change.
+/// The time after a change in which store calls are counted.
 pub const MINUTE: Duration = Duration::from_secs(60);
-/// For how long a fleet at rest is watched.
+/// The time for which a fleet at rest is watched.
 const AT_REST: Duration = Duration::from_secs(300);
-/// A stop may take this long.
+/// The time that a stop may take.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 
-/// Calls by their names, and over how many hosts and minutes they spread.
+/// Store calls by their names, with the number of hosts and the time that they spread over.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Calls {
-    /// How many, by name.
+    /// The number of calls by name.
     pub by_kind: BTreeMap<&'static str, u64>,
-    /// Hosts that called.
+    /// The number of hosts that called.
     pub hosts: usize,
-    /// For how long.
+    /// The time in which they called.
     pub over: Duration,
 }
 
 impl Calls {
-    /// Of one kind, for each host and minute.
+    /// The rate of one kind, per host and minute.
     pub fn rate(&self, kind: &str) -> f64 {
         let minutes = self.over.as_secs_f64() / 60.0 * self.hosts as f64;
         self.by_kind.get(kind).copied().unwrap_or(0) as f64 / minutes.max(f64::MIN_POSITIVE)
     }
 
-    /// Of all kinds, for each host and minute.
+    /// The rate of all kinds, per host and minute.
     pub fn rate_of_all(&self) -> f64 {
         self.by_kind.keys().map(|kind| self.rate(kind)).sum()
     }
 }
 
-/// What one change took.
+/// The cost of one change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settling {
-    /// What happened.
+    /// The change.
     pub change: Change,
-    /// From then until every partition was read by its last owner.
+    /// The time from the change until every partition was read by its last owner.
     pub after: Duration,
-    /// Scans of each host until then, on average.
+    /// The average number of scans of a host until then.
     pub scans: f64,
-    /// Partitions that got a new owner, each time they did.
+    /// The number of changes of owner.
     pub moves: usize,
-    /// The fewest that had to.
+    /// The fewest that were needed.
     pub fewest: usize,
-    /// Claims that came too late.
+    /// The number of claims that came too late.
     pub claims_lost: u64,
-    /// What the store was asked in [`MINUTE`] from then on.
+    /// The store calls in [`MINUTE`] after the change.
     pub calls: Calls,
 }
 
-/// What one fleet did.
+/// The results of one fleet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Whole {
-    /// How large it was.
+    /// Its size.
     pub size: Size,
-    /// Whether the store can wake its users.
+    /// True if the store can notify hosts.
     pub wakes: bool,
-    /// What it asked of the store at rest.
+    /// Its store calls at rest.
     pub rest: Calls,
     /// Changes, in the order in which they were played.
     pub changes: Vec<Settling>,
@@ -94,7 +94,7 @@ pub fn play(size: Size, wakes: bool, seed: u64) -> Whole {
     Whole { size, wakes, rest, changes }
 }
 
-/// Who owns and who reads what, as store and processors tell it.
+/// The owners and readers of partitions, as the store and the processors report them.
 #[derive(Debug, Default)]
 struct Notes {
     owners: BTreeMap<PartitionId, String>,
@@ -109,7 +109,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Notes who begins to read, and does nothing else.
+/// A processor that notes when it begins to read, and does nothing else.
 struct Reader {
     handle: Handle,
     notes: Shared<Notes>,
@@ -152,7 +152,7 @@ impl Fleet {
         let partitions = u32::try_from(size.partitions).expect("a hub has fewer partitions");
         let hub = MemoryHub::new("homes", partitions).expect("a valid name").with_clock(clock.clone());
         for partition in (0..partitions).map(PartitionId) {
-            // Something to finish, so that a close has something to save.
+            // An event to finish, so that a close has a checkpoint to save.
             hub.send(partition, "an event").expect("the partition exists");
         }
         let notes: Shared<Notes> = Arc::default();
@@ -194,7 +194,7 @@ impl Fleet {
         });
     }
 
-    /// Starts all hosts, each at its moment.
+    /// Starts all hosts, each at its own time.
     fn start_slowly(&mut self) {
         let begin = self.executor.now();
         for moment in slow_start(self.size.hosts, &mut self.executor.fork_random()) {
@@ -203,7 +203,7 @@ impl Fleet {
         }
     }
 
-    /// Stops the host that came first of those that run, in its own time.
+    /// Stops the oldest running host gracefully.
     fn stop(&mut self) {
         let host = self.hosts.iter_mut().find(|host| host.process.is_some()).expect("one runs");
         let process = host.process.take().expect("it runs");
@@ -213,7 +213,7 @@ impl Fleet {
         });
     }
 
-    /// Ends those that came first of those that run, from one moment to the next.
+    /// Crashes the oldest running hosts.
     fn crash(&mut self, count: usize) {
         for host in self.hosts.iter_mut().filter(|host| host.process.is_some()).take(count) {
             self.executor.crash(host.machine);
@@ -221,7 +221,7 @@ impl Fleet {
         }
     }
 
-    /// How many partitions each running host owns.
+    /// The number of partitions of each running host.
     fn held(&self) -> Vec<usize> {
         let notes = lock(&self.notes);
         let mut held: BTreeMap<&str, usize> = BTreeMap::new();
@@ -271,7 +271,7 @@ impl Fleet {
         Settling { change, after: last.since(start), scans, moves, fewest, claims_lost, calls }
     }
 
-    /// What a fleet at rest asks of its store.
+    /// The store calls of a fleet at rest.
     fn rest(&mut self) -> Calls {
         let (start, moves) = (self.executor.now(), lock(&self.notes).moves);
         *lock(&self.log) = CallLog::default();
@@ -280,7 +280,7 @@ impl Fleet {
         self.calls(start, self.executor.now())
     }
 
-    /// The calls from one moment to another.
+    /// The store calls in a period.
     fn calls(&self, from: Monotonic, to: Monotonic) -> Calls {
         let log = lock(&self.log);
         let mut calls = Calls { over: to.since(from), ..Calls::default() };

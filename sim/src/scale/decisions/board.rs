@@ -1,6 +1,6 @@
-//! What all hosts see: leases and host records, changed by the rules of
-//! [`ephor_core::record`] alone. Calls take no time here; hosts look and act at
-//! different moments, and that is what sets them at odds.
+//! The shared state that all hosts see: leases and host records, changed only by the rules of
+//! [`ephor_core::record`]. Calls take no time here; conflicts come from hosts that read and act at different
+//! times.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,24 +21,24 @@ pub(super) fn stamp(now: Monotonic) -> Timestamp {
 }
 
 pub(super) struct Board {
-    /// Kept up to date with every change; [`Board::look`] sets what depends on the time.
+    /// The view, updated with every change; [`Board::look`] sets the values that depend on the time.
     view: View,
     records: Vec<LeaseRecord>,
-    /// When each host wrote its record.
+    /// The time at which each host wrote its record.
     written: Vec<Timestamp>,
     numbers: BTreeMap<HostId, usize>,
     /// The owner of each partition, by its number.
     owners: Vec<Option<usize>>,
-    /// How many partitions each host owns.
+    /// The number of partitions of each host.
     held: Vec<usize>,
-    /// Grows with everything that a plan depends on, time apart.
+    /// A counter that grows with every change that a plan depends on, except time.
     news: u64,
     pub(super) moves: usize,
     pub(super) claims_lost: u64,
 }
 
 impl Board {
-    /// Nobody has owned anything yet.
+    /// A state in which nothing has been owned yet.
     pub(super) fn new(partitions: usize) -> Self {
         let record = |number: u32| LeaseRecord {
             partition: PartitionId(number),
@@ -68,7 +68,7 @@ impl Board {
         }
     }
 
-    /// What is seen now.
+    /// The view at this time.
     pub(super) fn look(&mut self, now: Monotonic) -> &View {
         self.view.at = stamp(now);
         for (lease, record) in self.view.leases.iter_mut().zip(&self.records) {
@@ -88,8 +88,8 @@ impl Board {
         self.news
     }
 
-    /// Who is alive, by the ages in the store: what [`ephor_core::expiry::Watch`] says while all
-    /// clocks are right and whoever looks has looked for a while. A test compares the two.
+    /// The liveness of hosts, by the ages in the store: the result of [`ephor_core::expiry::Watch`] while all
+    /// clocks are right and the reader has watched for a while. A test compares the two.
     pub(super) fn judge(&self, first: bool) -> Judgement {
         let mut judgement = Judgement::default();
         let mut alive = vec![false; self.held.len()];
@@ -113,7 +113,7 @@ impl Board {
         judgement
     }
 
-    /// Writes a host's record. A new host comes behind all others, by its name.
+    /// Writes a host's record. A new host comes after all others, by its name.
     pub(super) fn heartbeat(&mut self, record: &HostRecord, now: Monotonic) {
         let entry = HostEntry { record: record.clone(), age: Duration::ZERO, age_known: true };
         match self.numbers.get(&record.id) {
@@ -154,7 +154,7 @@ impl Board {
         change.map(|change| self.apply(change, now)).is_some()
     }
 
-    /// False if it is no longer its lease.
+    /// Returns false if the lease is not the host's any more.
     pub(super) fn renew(&mut self, token: &LeaseToken, lasts: Duration, now: Monotonic) -> bool {
         let index = token.partition.0 as usize;
         let Some(lease) = record::renew(Some(&self.records[index]), token, lasts, stamp(now)) else {
@@ -182,12 +182,12 @@ impl Board {
         epoch
     }
 
-    /// How many partitions each host owns, by its number; hosts without a record are left out.
+    /// The number of partitions of each host, by its number; hosts without a record are left out.
     pub(super) fn held(&self) -> &[usize] {
         &self.held
     }
 
-    /// What a host owns, in order.
+    /// The partitions of a host, in order.
     pub(super) fn owned_by(&self, number: usize) -> impl Iterator<Item = (PartitionId, Epoch)> {
         let records = self.records.iter().zip(&self.owners);
         let mine = records.filter(move |(_, owner)| **owner == Some(number));

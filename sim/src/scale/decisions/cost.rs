@@ -1,4 +1,4 @@
-//! What one decision costs, by this machine's clock: for people, not for tests.
+//! Measures the cost of one decision, by this machine's clock: for people, not for tests.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -11,23 +11,23 @@ use ephor_core::time::{Clock, Monotonic};
 
 use super::{Play, Size};
 
-/// The shortest of so many: the one that was disturbed least.
+/// The number of measurements; the shortest counts, because it was disturbed least.
 const TIMES: usize = 9;
 
-/// How long a host of a large fleet thinks at each scan.
+/// The time that a host of a large fleet computes at each scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// How large the fleet is.
+    /// The size of the fleet.
     pub size: Size,
-    /// Members and seats from a view.
+    /// The time for reading members and partition slots from a view.
     pub read: Duration,
-    /// A plan when nothing is to be done.
+    /// The time for a plan when nothing is to be done.
     pub plan_at_rest: Duration,
-    /// A plan when a tenth has just joined.
+    /// The time for a plan when a tenth has just joined.
     pub plan_joining: Duration,
 }
 
-/// Measures it.
+/// Measures the cost.
 pub fn cost(size: Size) -> Cost {
     let mut fleet = Play::new(size, 1, false);
     let now = Monotonic(0);

@@ -23,12 +23,12 @@ pub(super) struct Host {
     pub(super) random: Rng,
     pub(super) crashed: bool,
     pub(super) scans: u64,
-    /// When the last scan began.
+    /// The time at which the last scan began.
     pub(super) last_scan: Monotonic,
-    /// Which of the scans that were set for it is the one that counts; none while it scans.
+    /// The number of the next scan; earlier ones that were scheduled do not count. `None` while it scans.
     pub(super) next: Option<u64>,
     pub(super) next_at: Monotonic,
-    /// Something ended while it scanned: it looks again soon.
+    /// True if something ended while it scanned: it scans again soon.
     pub(super) hurried: bool,
     pub(super) busy: bool,
     pub(super) serves: BTreeMap<PartitionId, Epoch>,
@@ -40,12 +40,12 @@ pub(super) struct Host {
     pub(super) watch: Option<Watch>,
 }
 
-/// What follows from a look.
+/// The steps that follow from a scan.
 #[derive(Default)]
 pub(super) struct Steps {
     pub(super) claims: Vec<ClaimRequest>,
     pub(super) handovers: Vec<TransferRequest>,
-    /// It began to serve what was handed to it.
+    /// True if it began to serve partitions that were handed to it.
     pub(super) adopted: bool,
 }
 
@@ -71,7 +71,7 @@ impl Host {
         }
     }
 
-    /// Writes its record if it says something new, or is due.
+    /// Writes its record if there is news in it, or if it is due.
     pub(super) fn heartbeat(&mut self, board: &mut Board, now: Monotonic) {
         let record = HostRecord {
             id: self.id.clone(),
@@ -127,7 +127,7 @@ impl Host {
         steps
     }
 
-    /// Answers those who ask for what it owns, and agrees to handovers.
+    /// Answers hosts that ask for its partitions, and agrees to handovers.
     fn answer(&mut self, view: &View, fleet: &Fleet, plan: &Plan, me: usize, steps: &mut Steps) {
         self.answers.retain(|partition, answer| {
             view.host(&answer.asker).is_some_and(|asker| {
@@ -158,7 +158,7 @@ impl Host {
         }
     }
 
-    /// Keeps, withdraws and adds requests; robs those who stay silent.
+    /// Keeps, withdraws and adds requests; steals the leases of unresponsive owners.
     fn ask(&mut self, view: &View, fleet: &Fleet, plan: &Plan, me: usize, now: Monotonic, steps: &mut Steps) {
         let mut asks = std::mem::take(&mut self.asks);
         let planned: BTreeSet<PartitionId> = plan.asks_of(me).map(|step| step.partition).collect();
@@ -199,18 +199,18 @@ impl Host {
         }
     }
 
-    /// A claim of what nobody owns.
+    /// A claim of a partition that nobody owns.
     pub(super) fn first_claim(&self, board: &Board, partition: PartitionId) -> ClaimRequest {
         self.claim_request(board.view(), partition, ClaimCause::Unowned)
     }
 
-    /// A handover is over.
+    /// Notes that a handover is over.
     pub(super) fn gave(&mut self, partition: PartitionId) {
         self.serves.remove(&partition);
         self.draining.remove(&partition);
     }
 
-    /// Up to a quarter earlier, so that hosts do not scan in step.
+    /// Shortens an interval by up to a quarter, so that hosts do not scan in step.
     pub(super) fn jitter(&mut self, interval: Duration) -> Duration {
         let millis = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
         Duration::from_millis(millis - self.random.u64(0..(millis / 4).max(1)))

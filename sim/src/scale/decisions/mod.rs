@@ -1,14 +1,13 @@
-//! The decisions alone: hosts that only look and decide, each at its own
-//! moments, for fleets far larger than whole hosts could be simulated.
+//! Fleets that only decide: hosts that only read and decide, each at its own times, for fleets far larger
+//! than real hosts could be simulated.
 //!
 //! ```text
 //!   beat ─► look (judge, read, plan) ─► claims, 16 at a time ─► say (wants, answers) ─► wait
 //!                    └─► handovers, a little later
 //! ```
 //!
-//! The plan is [`ephor_core::balance::plan`], requests are judged by
-//! [`ephor_core::handover::judge`], and leases change by
-//! [`ephor_core::record`]. Nobody is woken: the store is one that cannot.
+//! The plan is [`ephor_core::balance::plan`], requests are judged by [`ephor_core::handover::judge`], and
+//! leases change by [`ephor_core::record`]. The store sends no notifications.
 
 mod board;
 mod cost;
@@ -34,40 +33,40 @@ use board::Board;
 pub use cost::{Cost, cost};
 use host::Host;
 
-/// A call to the store takes from this many milliseconds …
+/// The shortest duration of a store call, in milliseconds.
 const SHORTEST_CALL: u64 = 2;
-/// … to this many.
+/// The longest duration of a store call, in milliseconds.
 const LONGEST_CALL: u64 = 8;
-/// Claims under way at the same time, as in `crates/ephor`.
+/// At most this many claims in flight at a time, as in `crates/ephor`.
 const CLAIMS_AT_ONCE: usize = 16;
 /// Two scans are at least this far apart, as in `crates/ephor`.
 const SHORTEST_SCAN: Duration = Duration::from_millis(50);
 /// A fleet rests when nothing has changed for this long.
 const STILL: Duration = Duration::from_secs(30);
-/// It has this long to come to rest.
+/// The longest time to come to rest.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// What one change took.
+/// The cost of one change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settling {
-    /// What happened.
+    /// The change.
     pub change: Change,
-    /// From then until every partition was served by its last owner.
+    /// The time from the change until every partition was served by its last owner.
     pub after: Duration,
-    /// Scans of each host until then, on average.
+    /// The average number of scans of a host until then.
     pub scans: f64,
-    /// Partitions that got a new owner, each time they did.
+    /// The number of changes of owner.
     pub moves: usize,
-    /// The fewest that had to.
+    /// The fewest that were needed.
     pub fewest: usize,
-    /// Claims that came too late.
+    /// The number of claims that came too late.
     pub claims_lost: u64,
 }
 
-/// What one fleet did.
+/// The results of one fleet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decisions {
-    /// How large it was.
+    /// Its size.
     pub size: Size,
     /// Changes, in the order in which they were played.
     pub changes: Vec<Settling>,
@@ -83,7 +82,7 @@ pub fn play(size: Size, seed: u64) -> Decisions {
     Decisions { size, changes }
 }
 
-/// What is to happen to a host, and when.
+/// A scheduled step of a host.
 enum Event {
     Beat { ticket: u64 },
     Look,
@@ -93,7 +92,7 @@ enum Event {
     Renew,
 }
 
-/// The last plan, and what it was made from.
+/// The last plan, and its input.
 struct Planned {
     news: u64,
     judgement: Judgement,
@@ -111,7 +110,7 @@ struct Play {
     partitions: Vec<PartitionId>,
     planned: Option<Planned>,
     last: Monotonic,
-    /// Whether each host also asks a [`Watch`] who is alive.
+    /// True if each host also asks a [`Watch`] about liveness, to compare.
     watched: bool,
 }
 
@@ -139,7 +138,7 @@ impl Play {
         self.events
     }
 
-    /// Sets the next scan of a host; the one that was set before does not take place.
+    /// Schedules the next scan of a host; the one that was scheduled before does not take place.
     fn push_beat(&mut self, at: Monotonic, host: usize) {
         let ticket = self.events + 1;
         self.push(at, host, Event::Beat { ticket });
@@ -150,7 +149,7 @@ impl Play {
         Duration::from_millis(self.random.u64(SHORTEST_CALL..=LONGEST_CALL))
     }
 
-    /// A host starts at this moment.
+    /// Starts a host at this time.
     fn start(&mut self, at: Monotonic) {
         let number = self.hosts.len();
         let name = format!("host-{number:04}").parse().expect("a valid name");
@@ -161,14 +160,14 @@ impl Play {
         self.push(at + DEFAULT_RENEW_INTERVAL, number, Event::Renew);
     }
 
-    /// Those that came first of those that run are gone.
+    /// Crashes the oldest running hosts.
     fn crash(&mut self, count: usize) {
         for host in self.hosts.iter_mut().filter(|host| !host.crashed).take(count) {
             host.crashed = true;
         }
     }
 
-    /// How many partitions each running host owns.
+    /// The number of partitions of each running host.
     fn held(&self) -> Vec<usize> {
         let running = self.hosts.iter().enumerate().filter(|(_, host)| !host.crashed);
         running.map(|(number, _)| self.board.held().get(number).copied().unwrap_or(0)).collect()
@@ -182,7 +181,7 @@ impl Play {
             && self.now.since(self.last) >= STILL
     }
 
-    /// Makes a change, and goes on until the fleet rests.
+    /// Makes a change, and runs until the fleet rests.
     fn settle(&mut self, change: Change) -> Settling {
         let start = self.now;
         (self.board.moves, self.board.claims_lost) = (0, 0);
@@ -201,7 +200,7 @@ impl Play {
             Change::Stop => unreachable!("a stop is more than a decision"),
         }
         let fewest = fewest(&self.held(), self.size.partitions);
-        // Scans at the moment of the last change so far.
+        // The number of scans at the time of the last change so far.
         let mut scans = 0;
         let mut last = self.last;
         while !self.is_settled() {
@@ -240,7 +239,7 @@ impl Play {
                 (host.next, host.last_scan) = (None, now);
                 let first = host.scans == 0;
                 host.heartbeat(&mut self.board, now);
-                // Once more for the founding record.
+                // One more call for the record of the group's origin.
                 let founding = if first { self.call() } else { Duration::ZERO };
                 let view = self.call();
                 self.push(now + founding + view, number, Event::Look);
@@ -283,7 +282,7 @@ impl Play {
         }
     }
 
-    /// One look at the fleet, and everything that follows from it.
+    /// Reads the fleet, and takes every step that follows from it.
     fn look(&mut self, number: usize) {
         let now = self.now;
         let view = self.board.look(now);
@@ -317,8 +316,8 @@ impl Play {
         self.push(said, number, Event::Say);
     }
 
-    /// The plan for what is seen now. It is made anew only if something is new: time alone
-    /// changes nothing while every partition has its living owner.
+    /// The plan for the present view. It is computed again only if something has changed: time alone changes
+    /// nothing while every partition has a living owner.
     fn plan(&mut self, judgement: Judgement) -> Rc<(Fleet, Plan)> {
         let news = self.board.news();
         if let Some(planned) = &self.planned

@@ -1,4 +1,4 @@
-//! That the hosts here decide as real ones do.
+//! Tests that the hosts here decide as real ones do.
 
 use super::*;
 use crate::scale::whole;
@@ -10,7 +10,8 @@ fn decisions_alone_settle_as_whole_hosts_do() {
     for one in &alone.changes {
         let other = real.changes.iter().find(|other| other.change == one.change).expect("played by both");
         let apart = one.after.abs_diff(other.after);
-        // Chance decides when they look: as far apart as two looks, or a renewal if they wait for a lease.
+        // The times of scans are random: the results differ by up to two scans, or by a renewal if hosts wait
+        // for a lease.
         assert!(apart <= Duration::from_secs(12), "{}: {:?} and {:?}", one.change, one.after, other.after);
         assert!(one.moves.abs_diff(other.moves) <= other.moves / 5, "{one:?} {other:?}");
         assert!((one.scans - other.scans).abs() <= 6.0, "{one:?} {other:?}");

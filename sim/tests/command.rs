@@ -1,4 +1,4 @@
-//! The command itself: what it says, what it leaves behind, and how it ends.
+//! Tests of the command itself: its output, its files, and its exit codes.
 
 #![cfg(unix)]
 
@@ -22,7 +22,7 @@ fn run(arguments: &str, folder: &Path) -> (i32, String) {
     (output.status.code().expect("it ends by itself"), text(&output))
 }
 
-/// A folder of its own for each test, gone with it.
+/// A folder for one test, removed after it.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -44,7 +44,7 @@ impl Drop for Folder {
     }
 }
 
-/// Asks a process to stop after a while, and gives back what it said.
+/// Asks a process to stop after a while, and returns its output.
 #[expect(clippy::disallowed_methods, reason = "a test of a process, in real time")]
 fn stopped(mut child: Child) -> (i32, String) {
     std::thread::sleep(std::time::Duration::from_secs(1));
@@ -89,7 +89,7 @@ fn a_run_that_is_stopped_goes_on_with_the_same_command_or_by_resume() {
     assert_eq!(folder.files(), [folder.0.join("progress-10000-100000.json")]);
     let (_, said) = stopped(start("--from 10000 --count 100000 --jobs 1 --no-reduce"));
     assert!(said.starts_with("goes on where it was stopped: "), "{said}");
-    // The file knows what was asked for.
+    // The file contains the arguments.
     let (_, said) = stopped(start("--count 20000 --resume --jobs 1 --no-reduce"));
     assert!(
         said.starts_with("goes on where it was stopped: ") && said.contains("of 100000 seeds from 10000 on"),

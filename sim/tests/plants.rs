@@ -1,5 +1,5 @@
-//! Every planted bug is noticed within 2,000 seeds, and for the right reason. With `--nocapture` each test
-//! says how many it took.
+//! Every planted bug (mutation) is noticed within 2,000 seeds, and for the right reason. With `--nocapture`
+//! each test prints how many it took.
 
 #![allow(clippy::print_stdout, reason = "a test that says how many seeds it took")]
 
@@ -9,8 +9,8 @@ use ephor_sim::{plants, run};
 /// The bug has to be noticed within this many seeds.
 const SEEDS: u64 = 2_000;
 
-/// Plays seeds until the judge notices, and sees that what it says fits, and that without the bug it says
-/// nothing.
+/// Plays seeds until the judge notices, and checks that its verdict fits, and that there is none without the
+/// bug.
 fn is_caught(name: &str, fitting: &[&str]) {
     let plant = plants::find(name).expect("a plant of this name");
     let noticed = |seed| Some((seed, run::play(seed, plant.rules).violation?.to_string()));

@@ -1,4 +1,4 @@
-//! A failing seed is cut down to little, and what is left is told so that a person understands it.
+//! Tests of the reduction: a failing seed becomes small, and its story can be understood.
 
 use ephor_core::rules::Rules;
 use ephor_sim::attempt::attempt;
@@ -14,7 +14,7 @@ fn planted(name: &str) -> (&'static Plant, Reduced) {
     (plant, reduce(scenario, plant.rules, Limits::default()).expect("what fails, fails again"))
 }
 
-/// What is left is little, breaks the same promise, and nothing of it can be spared.
+/// Checks that the result is small, breaks the same promise, and needs everything that is left.
 fn is_minimal(plant: &Plant, reduced: &Reduced) {
     let Reduced { scenario, broken, acts_before, .. } = reduced;
     assert!(reduced.complete, "{} plays were not enough", reduced.plays);
@@ -30,7 +30,7 @@ fn is_minimal(plant: &Plant, reduced: &Reduced) {
     }
 }
 
-/// Short, in words, with a beginning and an end.
+/// Checks that the story is short, in words, with a beginning and an end.
 fn reads_well(plant: &Plant, reduced: &Reduced) {
     let story = Story::new(reduced, Some(plant)).to_string();
     assert!(story.contains(plant.what), "{story}");

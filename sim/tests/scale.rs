@@ -1,5 +1,5 @@
-//! How fleets grow: they come to rest, with the fewest moves, and ask no more
-//! of their store for having more partitions. On virtual time and a seed.
+//! Tests of growing fleets: they come to rest with the fewest moves, and more partitions do not make them
+//! call the store more often. On virtual time and a seed.
 
 use std::fs;
 use std::path::Path;
@@ -14,15 +14,15 @@ fn size(hosts: usize, partitions: usize) -> Size {
     Size { hosts, partitions }
 }
 
-/// Moves if hosts come one by one: each join moves its fewest, 1/2 + 1/3 + … of all.
+/// The moves if hosts join one by one: each join moves its fewest, 1/2 + 1/3 + … of all.
 fn one_by_one(size: Size) -> usize {
     (1..=size.hosts).map(|hosts| size.partitions.div_ceil(hosts)).sum()
 }
 
-/// What no change may exceed: (moves, time at rest).
+/// The bounds of a change: (moves, time to rest).
 fn bounds(size: Size, change: Change, fewest: usize) -> (usize, Duration) {
     match change {
-        // Claims that are lost are no moves: whoever wins keeps what it has.
+        // Lost claims are not moves: the winner keeps the partition.
         Change::ColdStart => (fewest + size.partitions / 10, 10 * SECOND),
         Change::SlowStart => (one_by_one(size), 20 * SECOND),
         Change::Join | Change::Stop => (fewest, 12 * SECOND),

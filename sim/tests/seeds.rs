@@ -1,5 +1,6 @@
-//! What the simulation must show. The long form is the `ephor-sim` command; the bugs that it must notice
-//! are in `plants.rs`.
+//! Tests of the simulation: no seed breaks a promise, a seed played twice is the same run, and changes
+//! without faults take the fewest moves. The long form is the `ephor-sim` command; the bugs that it must
+//! notice are in `plants.rs`.
 
 use ephor_core::rules::Rules;
 use ephor_sim::moves::{self, Change};
@@ -14,7 +15,7 @@ fn no_seed_breaks_a_promise() {
         acts += outcome.acts;
         events += outcome.figures.finished + outcome.figures.skipped;
     }
-    // Where a hub is made anew or hosts are full, events are lost by right; most runs finish them all.
+    // If a hub is created again or hosts are full, events may be lost; most runs finish them all.
     assert!(acts >= 40 * 20, "{acts} acts");
     assert!(events >= 40 * 2_000, "{events} events");
 }
@@ -46,9 +47,9 @@ fn nobody_reads_for_no_longer_than_promised() {
     for ((change, wakes), tally) in &moves.0 {
         let longest = tally.gaps.last().copied().unwrap_or_default().as_secs_f64();
         let promised = match (change, wakes) {
-            // Stop and handover: under a second where the store can wake.
+            // Stop and handover: under a second if the store can notify hosts.
             (Change::Join | Change::Stop, true) => 1.0,
-            // Within one fast scan where it cannot, and a few calls to the store.
+            // Otherwise within one fast scan, and a few store calls.
             (Change::Join | Change::Stop, false) => 1.1,
             // A crash: the lease, and one slow scan.
             (Change::Crash, _) => 35.5,

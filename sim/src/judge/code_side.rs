@@ -23,7 +23,7 @@ pub struct Caller {
     pub machine: Machine,
 }
 
-/// A range of consecutive events.
+/// A range of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The generation of the hub's log.

@@ -119,6 +119,7 @@ impl Docket {
     }
 
     /// True if no fault has affected this machine since then, and the store has been good for it and for all.
+    /// Failing user code, odd checkpoints and long stops are no such faults.
     ///
     /// Without it, checks that need a machine free of faults are skipped, because what is due may come late.
     /// The exemption ends when the last fault lies before `since`.
@@ -160,9 +161,9 @@ impl Docket {
     /// Exempts a machine that could not know that its lease was claimed as expired: user code may overlap
     /// with the next owner's.
     ///
-    /// The store's clock was set less than 60 s ago, a host that came later believed it, and a fault affected
-    /// the machine, or kept it from the store, within the last 60 s. The exemption ends 60 s after the clock
-    /// was set.
+    /// It applies if the store's clock was set less than 60 s ago, and a fault affected the machine, or kept
+    /// it from the store, within the last 60 s: a host that came later may have believed the new clock. The
+    /// exemption ends 60 s after the clock was set.
     pub(super) fn was_overtaken(&self, machine: Machine, now: Monotonic) -> bool {
         let set = self.store_set_at.is_some_and(|at| now.since(at) < AMNESTY);
         set && !self.undisturbed(machine, now.before(AMNESTY))

@@ -11,7 +11,7 @@ impl Judge {
     /// Checks the epoch with which a host begins to read a partition.
     ///
     /// Exempt from "no higher epoch than the store gave out": the first 60 s after the store was restored,
-    /// and a machine whose clock stands still or has just jumped.
+    /// and a machine whose thread is blocked, or whose clock fault lasts, at this moment.
     pub fn reads(&self, machine: Machine, request: &OpenRequest) {
         // A probe checks that the group exists; it has no epoch and reads nothing.
         if request.receiver.ends_with("-probe") {

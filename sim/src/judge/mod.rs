@@ -14,20 +14,20 @@
 //! | balanced and then still | after the faults: everything is owned, evenly, and nothing moves |
 //! | the loop never dies | every host goes on scanning; limits of calls, and reports of failures (`calls`) |
 //!
-//! A check is skipped where no host could know better. Each exemption is a predicate that says what it
-//! exempts, why, and for how long:
+//! A check is skipped where no host could know better. Each exemption that several checks share is a
+//! predicate that says what it exempts, why, and for how long; all others are listed at their checks.
 //!
 //! | exemption | reason | bound |
 //! |---|---|---|
 //! | `Docket::in_amnesty` | the store was restored from an old copy, and owners do not know yet | 60 s |
-//! | `Docket::was_restored_lately` | the same, for leases that run out | 120 s |
+//! | `Docket::was_restored_lately` | the same, for leases that run out and for calls that a stop cuts short | 120 s |
 //! | `Docket::has_it_from_another_time` | a restored store gave the same epoch to another host | 60 s |
 //! | `Docket::misled` | the machine's clock stood still, so it cannot see that its lease is over | until its next renewal |
 //! | `Docket::was_overtaken` | the store's clock was set, and a fault affected the machine or kept it from the store | 60 s |
 //! | `Docket::in_time` | the machine stood still, slept or blocked its thread, or its clock jumped or drifted | until that ended |
 //! | `Docket::undisturbed` | a fault hit the machine, or the store was bad for it | until that ended |
 //! | `Docket::reached_the_store` | the store was bad for the machine | until that ended |
-//! | `Judge::is_well` | any of these faults, and the time to recover from it | 60 s after its end |
+//! | `Judge::is_well` | a fault hit the machine, the store was bad for it, or the store was restored | 60 s after that |
 //!
 //! Saves are never exempt from fencing.
 

@@ -41,10 +41,11 @@ impl Rest {
 }
 
 impl Judge {
-    /// Checks a host that has stopped, and its report.
+    /// Checks a host that has stopped: it owns nothing, has abandoned nothing, and its report is true.
     ///
-    /// Exempt from owning and abandoning nothing: a machine that is not healthy (`Judge::is_well`). Exempt
-    /// from a true report: the first 60 s after the store was restored.
+    /// Exempt from the first two: a machine that is not healthy (`Judge::is_well`), and from owning nothing:
+    /// partitions that the report lists as abandoned. Exempt from a true report: the first 60 s after the
+    /// store was restored.
     pub fn stopped(&self, host: &HostId, report: &StopReport) {
         let now = self.handle.now();
         let mut objection = None;

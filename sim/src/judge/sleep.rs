@@ -65,7 +65,7 @@ impl Judge {
     ///   renewal;
     /// - the first 120 s after the store's clock was set or the store was restored, because ages are wrong
     ///   then;
-    /// - an owner that was awake for less than 5 s of the time between that renewal and the end of the lease;
+    /// - an owner that woke up less than 5 s before the end of the lease, less its margin;
     /// - an owner that opened the partition less than the renewal interval and 5 s before that end.
     pub(super) fn ran_out_in_good_health(
         &self,
@@ -109,7 +109,8 @@ impl Judge {
 }
 
 impl Docket {
-    /// Exempts leases that run out within 120 s after the store was restored from a copy.
+    /// Exempts leases that run out, and calls that a stop cuts short, within 120 s after the store was
+    /// restored from a copy.
     pub(super) fn was_restored_lately(&self, now: Monotonic) -> bool {
         self.restored_at.is_some_and(|at| now.since(at) < FORGOTTEN)
     }

@@ -18,7 +18,7 @@ const LIMIT_GRACE: Duration = Duration::from_secs(1);
 const STUCK_GRACE: Duration = Duration::from_secs(20);
 /// A write sent over a bad connection to the store is carried out within this time, or never.
 const LATEST_WRITE: Duration = Duration::from_secs(90);
-/// No handover cancels a call that is younger than this.
+/// No planned change of owner cancels a call that is younger than this.
 const A_DRAIN_WAITS: Duration = Duration::from_secs(5);
 /// A machine without faults for this long is healthy: twice the time of a handover.
 const WELL: Duration = Duration::from_secs(60);
@@ -157,8 +157,8 @@ impl Judge {
         })
     }
 
-    /// Returns a violation if a call goes on beyond its limit and 1 s. Exempt: a machine whose clock jumped
-    /// or stood still since the call began.
+    /// Returns a violation if a call goes on beyond its limit and 1 s. Exempt: a machine whose time did not
+    /// pass normally since the call began (`Docket::in_time`).
     pub(super) fn beyond_its_limit(&self, docket: &Docket, caller: &Caller) -> Option<(Promise, String)> {
         let limit = docket.seats.get(&caller.host)?.style.process_timeout?;
         let call = docket.cases.get(&caller.partition)?.call?;

@@ -89,8 +89,8 @@ impl Judge {
         }
     }
 
-    /// Checks that a stop that is over now took no longer than `longest`. Exempt: a machine whose clock
-    /// jumped or stood still since it began.
+    /// Checks that a stop that is over now took no longer than `longest`. Exempt: a machine whose time did
+    /// not pass normally since it began (`Docket::in_time`).
     pub fn stopped_in_time(&self, machine: Machine, begun: Monotonic, longest: Duration) {
         let took = self.handle.now().since(begun);
         let in_time = self.docket().in_time(machine, begun);

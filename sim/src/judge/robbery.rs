@@ -101,8 +101,9 @@ impl Judge {
     /// True if a living owner has announced that it drains until then, and the taker could know that this
     /// time is not over.
     ///
-    /// Exempt: an announcement that is younger than 12 s, a taker whose clock jumped or stood still since the
-    /// answer, a store whose clock was set since, and the last 3 s before the announced end.
+    /// Exempt: an announcement that is younger than 12 s, a taker whose time did not pass normally since the
+    /// answer (`Docket::in_time`), a store whose clock was set since, and the last 3 s before the announced
+    /// end.
     fn is_still_draining(
         &self,
         docket: &Docket,

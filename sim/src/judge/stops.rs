@@ -53,8 +53,8 @@ impl Judge {
 
     /// Returns a violation if a call begins long after its host was told to stop.
     ///
-    /// Exempt: a machine whose clock jumped or stood still since then, because its host could not measure the
-    /// time.
+    /// Exempt: a machine whose time did not pass normally since then (`Docket::in_time`), because its host
+    /// could not measure it.
     pub(super) fn begins_after_a_stop(&self, docket: &Docket, caller: &Caller) -> Option<(Promise, String)> {
         let seat = docket.seats.get(&caller.host)?;
         let Stopping { told, reading, within, .. } = seat.stopping.as_ref()?;
@@ -91,7 +91,7 @@ impl Judge {
     /// - a machine whose clock stood still since the last renewal, or that may not have received its answer;
     /// - events of a log that the hub does not have any more;
     /// - the first 120 s after the store was restored from a copy;
-    /// - a machine whose clock jumped or stood still since the call began.
+    /// - a machine whose time did not pass normally since the call began (`Docket::in_time`).
     pub(super) fn cut_short_by_a_stop(
         &self,
         docket: &Docket,

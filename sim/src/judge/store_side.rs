@@ -188,8 +188,8 @@ impl Judge {
     /// - a taker that a fault affected at any time since the store was restored, without a bound in time: the
     ///   restored store counts versions from its copy on, so that a new version may look like one that the
     ///   taker knows;
-    /// - a taker whose clock jumped or stood still after the last renewal, if the store's clock was set after
-    ///   it, too.
+    /// - a taker whose time did not pass normally since the last renewal (`Docket::in_time`), if the store's
+    ///   clock was set since then, too.
     fn taken_too_early(&self, docket: &Docket, change: &OwnershipChange) -> Option<(Promise, String)> {
         let now = self.handle.now();
         let case = docket.cases.get(&change.partition)?;

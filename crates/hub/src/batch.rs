@@ -1,7 +1,6 @@
-//! Events on their way into the log, and out of it: records, one behind the other.
+//! Batches of events: encoded as records for the log, and decoded from it.
 //!
-//! Whoever sends encodes, in its own task; the one who writes the log only puts
-//! a header in front. Whoever reads gets slices of what was read once.
+//! Senders encode in their own tasks; the appender only adds a header. Readers get slices of bytes that were read once.
 
 mod unvalidated;
 
@@ -18,15 +17,15 @@ use ephor_wire::message;
 use crate::error::SendError;
 use crate::journal::layout::{ALIGNMENT, u32_from};
 use crate::journal::{Frame, Payload};
-pub(crate) use unvalidated::LeftOut;
+pub(crate) use unvalidated::OmissionLog;
 
-/// A batch takes no more bytes than this, all in all.
+/// The maximum size of a batch in bytes.
 pub const MAX_BATCH_BYTES: usize = 20 << 20;
 
-/// What stands before the key and the message in a record.
+/// The length of a record's header, which comes before the key and the message.
 const RECORD_HEADER: usize = 8;
 
-/// The length of a key that is not there.
+/// The length that stands for a missing key.
 const NO_KEY: u16 = u16::MAX;
 
 /// Events that are stored together or not at all, in one partition.
@@ -42,30 +41,30 @@ impl Batch {
         Self { bytes: Vec::new(), count: 0, max_event_bytes }
     }
 
-    /// How many events it holds.
+    /// Returns the number of events.
     pub fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether it holds none.
+    /// Whether it has no events.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// How many bytes it will take in the log.
+    /// Returns its size in the log, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Adds an event. One that is refused leaves the batch as it was. What is written is valid in every section.
+    /// Adds an event. If it is refused, the batch stays as it was. The encoded message is valid in every section.
     pub fn push(&mut self, event: &NewEvent) -> Result<(), SendError> {
         self.record(event.partition_key.as_deref(), event.body.len(), |bytes| {
             message::encode(event, bytes).map_err(|error| SendError::Unencodable(error.to_string()))
         })
     }
 
-    /// Adds a complete AMQP message, which is kept as it is, byte for byte. Every section of it is validated first:
-    /// what readers cannot decode would stop them at this event.
+    /// Adds a complete AMQP message, which is stored byte for byte. Validates every section first: a message that readers
+    /// cannot decode would be a poison event.
     pub fn push_message(&mut self, partition_key: Option<&str>, encoded: &[u8]) -> Result<(), SendError> {
         validate(encoded).map_err(|error| SendError::Unencodable(error.to_string()))?;
         self.record(partition_key, encoded.len(), |bytes| {
@@ -74,7 +73,7 @@ impl Batch {
         })
     }
 
-    /// Writes a record around a message of about this size. If anything is wrong, nothing is written.
+    /// Writes a record with a message of about `about` bytes. On an error, nothing is written.
     fn record(
         &mut self,
         key: Option<&str>,
@@ -84,7 +83,7 @@ impl Batch {
         if let Some(key) = key {
             partition_key::check(key)?;
         }
-        // Known before anything is copied, if the body alone is too large.
+        // Checked before anything is copied: the body alone may be too large.
         self.check_event(about + key.map_or(0, str::len))?;
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[0; RECORD_HEADER]);
@@ -99,7 +98,7 @@ impl Batch {
         }
         self.count += 1;
         let message_length = (self.bytes.len() - message) as u32;
-        // A key that was checked is far shorter.
+        // The check of the key limits its length far below this.
         let key_length = key.map_or(NO_KEY, |key| key.len() as u16);
         self.bytes[start..start + 4].copy_from_slice(&message_length.to_le_bytes());
         self.bytes[start + 4..start + 6].copy_from_slice(&key_length.to_le_bytes());
@@ -111,11 +110,11 @@ impl Batch {
         if size > limit { Err(SendError::EventTooLarge { size, limit }) } else { Ok(()) }
     }
 
-    /// Makes room for so many more events with a body of about this size.
+    /// Reserves memory for `events` more events with a body of about this size.
     pub(crate) fn reserve(&mut self, events: usize, body_bytes: usize) {
-        /// What a body is wrapped in, and a key as long as most are.
-        const AROUND_A_BODY: usize = RECORD_HEADER + 40;
-        let about = (AROUND_A_BODY + body_bytes).saturating_mul(events) + ALIGNMENT;
+        /// The encoding around a body, and a key of usual length.
+        const BODY_OVERHEAD: usize = RECORD_HEADER + 40;
+        let about = (BODY_OVERHEAD + body_bytes).saturating_mul(events) + ALIGNMENT;
         self.bytes.reserve(about.min(MAX_BATCH_BYTES));
     }
 
@@ -131,7 +130,7 @@ fn check_batch(size: usize) -> Result<(), SendError> {
     if size > limit { Err(SendError::BatchTooLarge { size, limit }) } else { Ok(()) }
 }
 
-/// Events of one partition, in order, as they were read. Clones share the bytes.
+/// Stored events of one partition, in order. Clones share the bytes.
 #[derive(Clone, Debug)]
 pub struct StoredBatch {
     first: u64,
@@ -142,10 +141,10 @@ pub struct StoredBatch {
     frame_bytes: usize,
 }
 
-/// An event as it lies in the log.
+/// A stored event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredEvent<'a> {
-    /// Its number.
+    /// Its sequence number.
     pub sequence: SequenceNumber,
     /// When it was stored.
     pub enqueued_at: Timestamp,
@@ -156,19 +155,19 @@ pub struct StoredEvent<'a> {
 }
 
 impl StoredBatch {
-    /// The events of a frame that was written by this process.
+    /// Returns the events of a frame that this process wrote.
     pub(crate) fn of(frame: &Frame) -> Self {
-        debug_assert!(frame.validated, "it is written only so");
+        debug_assert!(frame.validated, "this process writes validated frames only");
         Self::with(frame, frame.payload.clone())
     }
 
-    /// The events of a frame of a log that others may have written, valid whatever is stored.
-    pub(crate) fn of_stored(frame: &Frame, partition: PartitionId, left_out: &LeftOut) -> Self {
+    /// Returns the events of a frame that an older version may have written. Invalid sections are left out.
+    pub(crate) fn of_stored(frame: &Frame, partition: PartitionId, omissions: &OmissionLog) -> Self {
         if frame.validated {
             return Self::with(frame, frame.payload.clone());
         }
         let (records, invalid) = unvalidated::valid_records(frame);
-        invalid.into_iter().for_each(|(number, malformed)| left_out.report(partition, number, malformed));
+        invalid.into_iter().for_each(|(number, malformed)| omissions.report(partition, number, malformed));
         Self::with(frame, records)
     }
 
@@ -177,42 +176,42 @@ impl StoredBatch {
         Self { first: frame.first, count: frame.count, enqueued_at: frame.enqueued_at, records, frame_bytes }
     }
 
-    /// How many bytes it takes.
+    /// Returns its size in bytes.
     pub fn bytes(&self) -> usize {
         self.records.len()
     }
 
-    /// How many bytes of memory it keeps: all of the frame that it is a part of.
+    /// Returns the bytes of memory that it keeps: all of the frame that it is a part of.
     pub fn memory(&self) -> usize {
         self.frame_bytes
     }
 
-    /// How many events there are.
+    /// Returns the number of events.
     pub fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether there is none.
+    /// Whether it has no events.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The number of the first event.
+    /// Returns the sequence number of the first event.
     pub fn first(&self) -> SequenceNumber {
         SequenceNumber(self.first)
     }
 
-    /// When they were stored.
+    /// Returns when they were stored.
     pub fn enqueued_at(&self) -> Timestamp {
         self.enqueued_at
     }
 
-    /// The number behind the last event.
+    /// Returns the number after the last event.
     pub(crate) fn end(&self) -> u64 {
         self.first + u64::from(self.count)
     }
 
-    /// The events, in order.
+    /// Iterates over the events, in order.
     pub fn events(&self) -> impl Iterator<Item = StoredEvent<'_>> {
         let (enqueued_at, numbers) = (self.enqueued_at, self.first..self.end());
         numbers.zip(records(&self.records)).map(move |(number, (partition_key, message))| StoredEvent {
@@ -229,10 +228,10 @@ impl StoredBatch {
         drop(self.split(skipped as usize, usize::MAX));
     }
 
-    /// Takes events from the front: at most so many, about as many bytes, and at least one.
-    pub(crate) fn split(&mut self, most: usize, most_bytes: usize) -> Self {
+    /// Takes events from the front: at most `max_events`, about `max_bytes`, and at least one.
+    pub(crate) fn split(&mut self, max_events: usize, max_bytes: usize) -> Self {
         let (mut taken, mut end) = (0, 0);
-        while taken < most.min(self.count as usize) && (taken == 0 || end < most_bytes) {
+        while taken < max_events.min(self.count as usize) && (taken == 0 || end < max_bytes) {
             end += record_length(self.records.get(end..).unwrap_or_default());
             taken += 1;
         }
@@ -248,14 +247,14 @@ impl StoredBatch {
         front
     }
 
-    /// The events as processors get them.
+    /// Decodes the events, as processors get them.
     pub(crate) fn decode_into(&self, into: &mut Vec<Event>) {
         into.reserve(self.len());
         into.extend(self.events().map(|stored| {
             let message = self.records.slice_ref(stored.message);
             let decoded = match Sections::scan(&message) {
                 Ok(sections) => message::decode_leniently(&message, &sections),
-                // Refused at the door: it cannot be here. If it is, it is handed on as it is.
+                // Cannot happen, since such messages are refused. The bytes are returned as the body.
                 Err(_) => message::Decoded::only_body(message),
             };
             Event {
@@ -278,7 +277,7 @@ fn record_length(record: &[u8]) -> usize {
     (RECORD_HEADER + key + u32_from(header) as usize).min(record.len())
 }
 
-/// The key and the message of each record. A payload whose checksum fits holds as many as its header says.
+/// Iterates over the key and the message of each record. A payload with a valid checksum has as many as its header says.
 fn records(mut bytes: &[u8]) -> impl Iterator<Item = (Option<&str>, &[u8])> {
     std::iter::from_fn(move || {
         let (record, rest) = bytes.split_at(record_length(bytes));
@@ -296,17 +295,17 @@ fn record_parts(record: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     Some(((key != NO_KEY).then_some(text), message))
 }
 
-/// Offsets begin here, and an event follows the one before at this distance: an offset is made of the
-/// number, so that it can be turned back into it, but it is not the number, so that nobody takes one for the other.
+/// The offset of the first event, and the distance between two. An offset is computed from the sequence number and can
+/// be converted back, but differs from it, so that nobody confuses the two.
 const FIRST_OFFSET: u64 = 64;
 const OFFSET_STEP: u64 = 32;
 
-/// The offset of an event.
+/// Returns the offset of an event.
 pub fn offset_of(number: u64) -> Offset {
     Offset::number(FIRST_OFFSET + number * OFFSET_STEP)
 }
 
-/// The event that has this offset; none if no event can have it.
+/// Returns the number of the event with this offset; none if no event can have it.
 pub(crate) fn number_of(offset: &Offset) -> Option<u64> {
     let distance = offset.as_number()?.checked_sub(FIRST_OFFSET)?;
     distance.is_multiple_of(OFFSET_STEP).then_some(distance / OFFSET_STEP)

@@ -1,10 +1,10 @@
-//! What a hub's folder says of itself: its name, and the file `hub.json` in it.
+//! The record of a hub on disk: the name of its folder, and the file `hub.json` in it.
 //!
 //! ```text
 //! homes.3f9c0a6b1d2e4f50/            folder_name(): name, dot, log id
 //!     hub.json                       the record
-//!     hub.json.new                   a record being written; means nothing, the next one replaces it
-//! homes.1122334455667788.deleted/    on its way out; whoever opens the namespace removes it
+//!     hub.json.new                   a record being written; ignored, the next one replaces it
+//! homes.1122334455667788.deleted/    being deleted; the next open of the namespace removes it
 //! ```
 //!
 //! `hub.json` is the record as JSON and, as the last line, the CRC-32C of every byte before that line:
@@ -17,16 +17,15 @@
 //!   "max_event_bytes": 1048576,
 //!   "name": "homes",
 //!   "partitions": 4,
-//!   "retention_age_ms": 604800000,   null: age is no reason to go
-//!   "retention_bytes": null,         null: size is no reason to go
+//!   "retention_age_ms": 604800000,   null: no limit by age
+//!   "retention_bytes": null,         null: no limit by size
 //!   "version": 1
 //! }
 //! {"crc32c":"0123abcd"}
 //! ```
 //!
-//! Fields of a later writer are kept when the record is written again. `version` grows when a reader that
-//! does not know a field would do harm; such a record is refused. `version` and the last line stay as they
-//! are in every version.
+//! Fields of later versions are kept when the record is written again. `version` grows when a reader that does not know
+//! a field would do harm; it refuses such a record. Every version keeps `version` and the last line.
 
 use std::fmt::Write as _;
 use std::io;
@@ -41,59 +40,59 @@ use serde_json::{Map, Value};
 use crate::config::{HubConfig, MAX_PARTITIONS, Retention};
 use crate::files::Files;
 
-/// The version that is written, and the newest that is understood.
+/// The version that is written, and the newest one that can be read.
 pub(crate) const VERSION: u64 = 1;
 /// A record is a few hundred bytes, and some 60 more for each of at most a thousand groups.
 const MAX_RECORD_BYTES: u64 = 4 << 20;
 /// `{"crc32c":"0123abcd"}` and a line feed.
 const CHECKSUM_LINE_BYTES: usize = 22;
-/// Longer names are cut in the folder's name: with the log id and the marker they still fit 143 bytes, the
-/// least that a file system in use allows.
+/// Longer names are cut in the folder's name. With the log id and the suffix they fit 143 bytes, the smallest limit of a
+/// file system in use.
 const MAX_NAME_BYTES: usize = 100;
 const DELETED: &str = ".deleted";
 
-/// What a hub is, as its folder remembers it.
+/// The stored record of a hub (`hub.json`).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HubRecord {
-    /// What it is called.
+    /// Its name.
     pub(crate) name: HubName,
-    /// Tells it from others that had the name before.
+    /// Distinguishes it from earlier hubs with the same name.
     pub(crate) log_id: LogId,
-    /// When it was made.
+    /// When it was created.
     pub(crate) created_at: Timestamp,
-    /// How many partitions it has.
+    /// The number of partitions.
     pub(crate) partitions: u32,
     /// How long events are kept, to the millisecond.
     pub(crate) retention: Retention,
-    /// A larger event is refused.
+    /// Larger events are refused.
     pub(crate) max_event_bytes: u64,
     /// The consumer groups beside `$Default`.
     pub(crate) groups: Vec<ConsumerGroup>,
-    /// What a later writer added; kept, never read.
+    /// Fields of later versions: kept, never read.
     pub(crate) other: Map<String, Value>,
 }
 
-/// Why a record cannot be had, or was not stored.
+/// Why a record could not be read or stored.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
-    /// The folder has no record: it was never finished, or is no hub's.
-    #[error("there is no {file}")]
+    /// The folder has no record: its creation was not finished, or it is not the folder of a hub.
+    #[error("{file} does not exist")]
     Missing {
         /// Which file.
         file: String,
     },
-    /// It is not what was written.
-    #[error("{file} is damaged: {problem}; nothing was changed")]
+    /// The file is damaged.
+    #[error("{file} is damaged: {problem}; restore it from a backup; nothing was changed")]
     Damaged {
         /// Which file.
         file: String,
-        /// How that shows.
+        /// The problem.
         problem: String,
     },
-    /// A newer program wrote it.
+    /// A newer version wrote it.
     #[error(
-        "{file} has version {found}, and this program knows versions up to {VERSION}: open it with the newer \
-         program that wrote it; nothing was changed"
+        "{file} has version {found}, and this program reads versions up to {VERSION}; use the newer program that \
+         wrote it; nothing was changed"
     )]
     Newer {
         /// Which file.
@@ -101,19 +100,19 @@ pub enum CatalogError {
         /// Its version.
         found: u64,
     },
-    /// The file system failed. After a failed store, either record may be there.
+    /// The file system failed. After a failed write, the old or the new record may be there.
     #[error("cannot {action} {file}: {source}")]
     Io {
-        /// What was tried.
+        /// The failed action.
         action: &'static str,
         /// Which file or folder.
         file: String,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// The bytes of the file, before any of it is believed.
+/// The JSON of the file, before it is validated.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     created_at_ms: i64,
@@ -129,20 +128,20 @@ struct Stored {
     other: Map<String, Value>,
 }
 
-/// All that is read of a record before its version is known to be ours.
+/// The part of a record that every version can read.
 #[derive(Deserialize)]
 struct Versioned {
     version: u64,
 }
 
 impl HubRecord {
-    /// The record of a hub that is being made.
+    /// Creates the record of a new hub.
     pub(crate) fn new(config: &HubConfig, log_id: LogId, created_at: Timestamp) -> Self {
         let HubConfig { name, partitions, retention, max_event_bytes, groups } = config.clone();
         Self { name, log_id, created_at, partitions, retention, max_event_bytes, groups, other: Map::new() }
     }
 
-    /// Reads the record of a folder. Changes nothing, whatever it finds.
+    /// Reads the record of a folder. Changes nothing.
     pub(crate) fn load(files: &dyn Files, folder: &str) -> Result<Self, CatalogError> {
         let path = record_path(folder);
         let bytes = match read(files, &path) {
@@ -160,11 +159,11 @@ impl HubRecord {
             return Err(CatalogError::Newer { file: files.shown(&path), found: version });
         }
         let stored: Stored = serde_json::from_slice(content).map_err(|error| damaged(error.to_string()))?;
-        Self::believe(stored).map_err(damaged)
+        Self::from_stored(stored).map_err(damaged)
     }
 
-    /// Writes the record of a folder that is there: after a crash, the old or the new one is found whole, and
-    /// once this returned, the new one.
+    /// Writes the record into an existing folder. A crash leaves the old or the new record, never a part of one; once this
+    /// has returned, the new one.
     pub(crate) fn store(&self, files: &dyn Files, folder: &str) -> Result<(), CatalogError> {
         let (path, new) = (record_path(folder), format!("{}.new", record_path(folder)));
         let failed = |action, path: &str| {
@@ -203,9 +202,12 @@ impl HubRecord {
         Ok(content)
     }
 
-    fn believe(stored: Stored) -> Result<Self, String> {
+    fn from_stored(stored: Stored) -> Result<Self, String> {
         if !(1..=MAX_PARTITIONS).contains(&stored.partitions) {
-            return Err(format!("{} partitions, and hubs have 1 to {MAX_PARTITIONS}", stored.partitions));
+            return Err(format!(
+                "it has {} partitions, and a hub has 1 to {MAX_PARTITIONS}",
+                stored.partitions
+            ));
         }
         let groups = stored
             .groups
@@ -237,7 +239,7 @@ fn record_path(folder: &str) -> String {
 
 fn read(files: &dyn Files, path: &str) -> io::Result<Vec<u8>> {
     let file = files.open(path)?;
-    // One byte more than can be right: the checksum refuses what was cut here.
+    // One byte more than the maximum: the checksum refuses a file that is too long.
     let length = usize::try_from(file.len()?.min(MAX_RECORD_BYTES + 1)).map_err(io::Error::other)?;
     let mut bytes = vec![0; length];
     let count = file.read_at(0, &mut bytes)?;
@@ -249,12 +251,12 @@ fn checksum_line(content: &[u8]) -> String {
     format!("{{\"crc32c\":\"{:08x}\"}}\n", crc32c::crc32c(content))
 }
 
-/// What stands before the checksum, if the checksum says so. Compared as text: no flipped bit of the line
-/// itself goes unnoticed either.
+/// Returns the content before the checksum line, if the checksum matches. Compared as text, so that a flipped bit of the
+/// line itself is detected, too.
 fn checked(bytes: &[u8]) -> Result<&[u8], String> {
     let Some((content, line)) = bytes.len().checked_sub(CHECKSUM_LINE_BYTES).map(|at| bytes.split_at(at))
     else {
-        return Err(format!("it has {} bytes and no checksum", bytes.len()));
+        return Err(format!("it has only {} bytes and no checksum", bytes.len()));
     };
     let expected = checksum_line(content);
     if line == expected.as_bytes() {
@@ -264,11 +266,11 @@ fn checked(bytes: &[u8]) -> Result<&[u8], String> {
     Err(format!("its checksum is {}, and its last line says {:?}", &expected[11..19], found.trim_end()))
 }
 
-/// The name of a hub's folder: readable, and never the same for two hubs.
+/// Returns the name of a hub's folder: readable, and unique for every hub.
 ///
-/// Letters, digits, `_`, `-` and `.` of the name stand for themselves, and every other byte as `%2F`. Of
-/// the log id only hexadecimal digits do, so it has no dot and never reads like the marker of a folder on
-/// its way out. A long name is cut, and marked with `~`: what tells it from others is its log id.
+/// Letters, digits, `_`, `-` and `.` of the name stay; every other byte is encoded like `%2F`. Of the log id only
+/// hexadecimal digits stay, so that it has no dot and never looks like the suffix of a deleted folder. A long name is cut
+/// and gets a `~`; the log id makes it unique.
 pub(crate) fn folder_name(name: &HubName, log_id: &LogId) -> String {
     let mut folder = encode(name.as_str(), |byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
     if folder.len() > MAX_NAME_BYTES {
@@ -287,12 +289,12 @@ pub(crate) fn is_folder_of(folder: &str, name: &str) -> bool {
     folder.rsplit_once('.').is_some_and(|(stem, _)| same_name(&any, &format!("{stem}.")))
 }
 
-/// The name that a folder has while it is on its way out.
+/// Returns the name of a folder while it is being deleted.
 pub(crate) fn deleted_folder_name(folder: &str) -> String {
     format!("{folder}{DELETED}")
 }
 
-/// Whether a folder is on its way out.
+/// Whether a folder is being deleted.
 pub(crate) fn is_deleted(folder: &str) -> bool {
     folder.ends_with(DELETED)
 }
@@ -303,7 +305,7 @@ fn encode(text: &str, stands_for_itself: impl Fn(u8) -> bool) -> String {
         match stands_for_itself(byte) {
             true => encoded.push(char::from(byte)),
             false => {
-                // Writing to a text cannot fail.
+                // Writing to a string cannot fail.
                 let _ = write!(encoded, "%{byte:02X}");
             }
         }

@@ -1,10 +1,12 @@
-//! What turns sends into commits: one thread for each hub on disk, none for a hub in memory.
+//! Group commit: collects sends in a queue and commits them together, in one thread for each hub on disk.
 //!
-//!   senders ─► queue (bounded in bytes) ─► committer: one write, one sync ─► readers, then senders
+//!   senders ─► CommitQueue (bounded in bytes) ─► CommitterThread: one write, one sync ─► readers, then senders
 //!
-//! While a commit waits for the disk the next one gathers. A committer that has
-//! just answered many senders waits a moment for them to come back: otherwise
-//! every other commit would carry only the first who did.
+//! A hub in memory has no committer thread: the sender commits.
+//!
+//! While a commit waits for the disk, the queue collects the next one. After a commit with many senders, the
+//! committer waits a moment for them to send again. Otherwise every other commit would contain only the batch
+//! of the first sender that is back.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,119 +17,119 @@ use std::time::Duration;
 use ephor_core::time::{Clock, Monotonic};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use crate::appender::{Appender, Stored};
 use crate::error::SendError;
 use crate::health::CommitHealth;
 use crate::journal::Payload;
-use crate::time::Reading;
-use crate::writer::{Stored, Writer};
+use crate::time::ClockReading;
 
-/// No commit takes more than about this much: whoever comes later shall not wait for a flood.
-const MOST_BYTES_PER_COMMIT: usize = 8 << 20;
+/// A commit takes about this many bytes at most, so that later senders do not wait for a huge one.
+const MAX_BYTES_PER_COMMIT: usize = 8 << 20;
 
-/// So long at most a committer waits for senders to come back.
-const LONGEST_GATHERING: Duration = Duration::from_millis(1);
+/// The longest time that the committer waits for senders to send again.
+const MAX_GATHER_TIME: Duration = Duration::from_millis(1);
 
-/// So long at most an idle committer looks neither at its clocks nor at its disk.
-const LONGEST_REST: Duration = Duration::from_secs(60);
+/// An idle committer checks its clocks and its disk at least this often.
+const MAX_IDLE: Duration = Duration::from_secs(60);
 
-/// The same, while senders are refused for lack of room.
-const REST_WITHOUT_ROOM: Duration = Duration::from_secs(1);
+/// The same while senders are refused because the disk is nearly full.
+const MAX_IDLE_LOW_ON_DISK: Duration = Duration::from_secs(1);
 
-/// Is told once what became of a batch, also when its sender has gone away. It is dropped untold if nobody will store
-/// the batch.
+/// Called once with the result of a batch, also when its sender has gone away. Dropped without a call if nobody will
+/// store the batch.
 pub(crate) type Answer = Box<dyn FnOnce(Result<Stored, SendError>) + Send>;
 
-/// Is asked right before a batch would be stored whether it still shall be.
-pub(crate) type Wanted = Box<dyn FnOnce() -> bool + Send>;
+/// Called right before a batch is stored. If it returns false, the batch is not stored.
+pub(crate) type ShouldStore = Box<dyn FnOnce() -> bool + Send>;
 
-/// A batch that waits to be stored.
-struct Waiting {
+/// A batch in the queue.
+struct QueuedBatch {
     partition: u32,
     payload: Payload,
-    wanted: Wanted,
+    wanted: ShouldStore,
     answer: Answer,
     _room: OwnedSemaphorePermit,
 }
 
 #[derive(Default)]
-struct Queue {
-    waiting: VecDeque<Waiting>,
-    /// The committer sleeps until so many wait, and need not be woken before.
-    wanted: usize,
-    /// Somebody changed what is due.
-    look_again: bool,
-    /// Why nothing more is taken.
+struct QueueState {
+    waiting: VecDeque<QueuedBatch>,
+    /// The committer sleeps until this many batches are queued, and need not be woken earlier.
+    wake_at: usize,
+    /// The next deadline changed: the committer must compute it again before it sleeps.
+    recheck: bool,
+    /// Why the queue takes no more batches.
     closing: Option<Arc<str>>,
 }
 
-/// The way to the writer.
-pub(crate) struct Door {
-    writer: Arc<Mutex<Writer>>,
+/// The queue in front of the appender.
+pub(crate) struct CommitQueue {
+    appender: Arc<Mutex<Appender>>,
     clock: Arc<dyn Clock>,
     health: Arc<CommitHealth>,
-    /// None for a hub in memory: whoever sends stores.
-    committer: Option<Committer>,
+    /// None for a hub in memory: the sender commits.
+    committer: Option<CommitterHandle>,
 }
 
-struct Committer {
-    queue: Arc<(Mutex<Queue>, Condvar)>,
+struct CommitterHandle {
+    queue: Arc<(Mutex<QueueState>, Condvar)>,
     room: Arc<Semaphore>,
     queue_bytes: u32,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Door {
-    /// Everyone who sends stores at once.
-    pub(crate) fn direct(writer: Writer, clock: Arc<dyn Clock>) -> Self {
-        let writer = writer.freeing_at_once();
-        Self { writer: Arc::new(Mutex::new(writer)), clock, health: Arc::default(), committer: None }
+impl CommitQueue {
+    /// Creates a queue without a committer: every sender commits in its own task.
+    pub(crate) fn direct(appender: Appender, clock: Arc<dyn Clock>) -> Self {
+        let appender = appender.with_retention_on_commit();
+        Self { appender: Arc::new(Mutex::new(appender)), clock, health: Arc::default(), committer: None }
     }
 
-    /// A thread stores what has gathered.
+    /// Creates a queue with a thread that commits what is queued.
     pub(crate) fn with_committer(
-        writer: Writer,
+        appender: Appender,
         clock: Arc<dyn Clock>,
         queue_bytes: u64,
         name: &str,
     ) -> io::Result<Self> {
-        let waits_for_the_disk = writer.journal.waits_for_the_disk();
-        let writer = Arc::new(Mutex::new(writer));
-        let queue: Arc<(Mutex<Queue>, Condvar)> = Arc::default();
+        let waits_for_the_disk = appender.journal.waits_for_the_disk();
+        let appender = Arc::new(Mutex::new(appender));
+        let queue: Arc<(Mutex<QueueState>, Condvar)> = Arc::default();
         let queue_bytes = u32::try_from(queue_bytes).unwrap_or(u32::MAX);
         let room = Arc::new(Semaphore::new(queue_bytes as usize));
         let health: Arc<CommitHealth> = Arc::default();
-        let committing = Committing {
+        let committer_thread = CommitterThread {
             queue: queue.clone(),
             room: room.clone(),
-            writer: writer.clone(),
+            appender: appender.clone(),
             clock: clock.clone(),
             health: health.clone(),
             waits_for_the_disk,
         };
         let thread =
-            std::thread::Builder::new().name(format!("hub {name}")).spawn(move || committing.run())?;
+            std::thread::Builder::new().name(format!("hub {name}")).spawn(move || committer_thread.run())?;
         let thread = Mutex::new(Some(thread));
-        let committer = Some(Committer { queue, room, queue_bytes, thread });
-        Ok(Self { writer, clock, health, committer })
+        let committer = Some(CommitterHandle { queue, room, queue_bytes, thread });
+        Ok(Self { appender, clock, health, committer })
     }
 
     /// Stores a batch. Once it waits in the queue, dropping the future does not take it back.
     pub(crate) async fn store(&self, partition: u32, payload: Payload) -> Result<Stored, SendError> {
         let Some(committer) = &self.committer else { return self.store_now(partition, payload) };
         let (answer, answered) = oneshot::channel();
-        // Whoever has gone away has taken its answer with it.
+        // The receiver is gone if the sender dropped its future.
         self.enqueue(partition, payload, Box::new(|| true), Box::new(|stored| drop(answer.send(stored))))
             .await?;
         answered.await.unwrap_or_else(|_| Err(committer.queue().closed()))
     }
 
     /// Puts a batch into the queue as soon as there is room. Dropping the future before that takes the batch back and
-    /// drops `answer`; afterwards `answer` is told what becomes of it, by whoever stores it.
+    /// drops `answer`. After that, `answer` is called with the result, in the thread that stores the batch.
     pub(crate) async fn enqueue(
         &self,
         partition: u32,
         payload: Payload,
-        wanted: Wanted,
+        wanted: ShouldStore,
         answer: Answer,
     ) -> Result<(), SendError> {
         let Some(committer) = &self.committer else {
@@ -143,8 +145,8 @@ impl Door {
         if queue.closing.is_some() {
             return Err(queue.closed());
         }
-        queue.waiting.push_back(Waiting { partition, payload, wanted, answer, _room: room });
-        if queue.waiting.len() >= queue.wanted {
+        queue.waiting.push_back(QueuedBatch { partition, payload, wanted, answer, _room: room });
+        if queue.waiting.len() >= queue.wake_at {
             committer.queue.1.notify_one();
         }
         Ok(())
@@ -152,38 +154,38 @@ impl Door {
 
     /// Stores a batch in the sender's own task.
     fn store_now(&self, partition: u32, payload: Payload) -> Result<Stored, SendError> {
-        let stored = self.writer().commit(&[(partition, payload)], Reading::of(&*self.clock))?;
+        let stored = self.appender().commit(&[(partition, payload)], ClockReading::of(&*self.clock))?;
         stored.first().copied().ok_or(SendError::EmptyBatch)
     }
 
-    /// The writer, between two commits.
-    pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
-        // A commit that panicked left the journal behind its last good one.
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the appender, between two commits.
+    pub(crate) fn appender(&self) -> MutexGuard<'_, Appender> {
+        // After a commit that panicked, the journal is as it was after the last good commit.
+        self.appender.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How commits go.
+    /// Returns the health of the commits.
     pub(crate) fn health(&self) -> &CommitHealth {
         &self.health
     }
 
-    /// Whether the committer ended although nobody closed the hub.
-    pub(crate) fn committer_is_gone(&self) -> bool {
+    /// Whether the committer thread ended although nobody closed the hub.
+    pub(crate) fn committer_stopped(&self) -> bool {
         self.committer.as_ref().is_some_and(|committer| {
             let thread = committer.thread.lock().unwrap_or_else(PoisonError::into_inner);
             thread.as_ref().is_some_and(JoinHandle::is_finished)
         })
     }
 
-    /// Has the committer look again at when it must act.
-    pub(crate) fn nudge(&self) {
+    /// Makes the committer compute its next deadline again.
+    pub(crate) fn wake_committer(&self) {
         if let Some(committer) = &self.committer {
-            committer.queue.0.lock().unwrap_or_else(PoisonError::into_inner).look_again = true;
+            committer.queue.0.lock().unwrap_or_else(PoisonError::into_inner).recheck = true;
             committer.queue.1.notify_one();
         }
     }
 
-    /// Stores what waits, and ends the committer.
+    /// Stores what is queued, and ends the committer thread.
     pub(crate) fn close(&self, why: &Arc<str>) {
         let Some(committer) = &self.committer else { return };
         committer.queue().closing.get_or_insert_with(|| why.clone());
@@ -191,59 +193,61 @@ impl Door {
         committer.queue.1.notify_one();
         let thread = committer.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the committer of a hub panicked");
+            tracing::error!("the committer thread of a hub panicked");
         }
     }
 }
 
-impl Committer {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+impl CommitterHandle {
+    fn queue(&self) -> MutexGuard<'_, QueueState> {
         self.queue.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Queue {
-    /// What a sender is told whom nobody will answer.
+impl QueueState {
+    /// Returns the error for senders whose batch nobody will store.
     fn closed(&self) -> SendError {
         SendError::Closed(self.closing.clone().unwrap_or_else(|| "the hub is closed".into()))
     }
 }
 
-/// The committer's own side.
-struct Committing {
-    queue: Arc<(Mutex<Queue>, Condvar)>,
+/// The committer thread: takes batches from the queue and commits them.
+struct CommitterThread {
+    queue: Arc<(Mutex<QueueState>, Condvar)>,
     room: Arc<Semaphore>,
-    writer: Arc<Mutex<Writer>>,
+    appender: Arc<Mutex<Appender>>,
     clock: Arc<dyn Clock>,
     health: Arc<CommitHealth>,
     waits_for_the_disk: bool,
 }
 
-/// However the committer ends, also by a panic: nobody waits for it any more.
-struct LastWords {
-    queue: Arc<(Mutex<Queue>, Condvar)>,
+/// Closes the queue when the committer thread ends, also by a panic, so that no sender waits for it.
+struct CloseOnDrop {
+    queue: Arc<(Mutex<QueueState>, Condvar)>,
     room: Arc<Semaphore>,
 }
 
-impl Drop for LastWords {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         if std::thread::panicking() {
             tracing::error!(
-                "the committer of a hub panicked: nothing is stored any more; restart the program"
+                "the committer thread of a hub panicked: the hub stores no more events; restart the program"
             );
         }
         self.room.close();
         let mut queue = self.queue.0.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.closing.get_or_insert_with(|| Arc::from("the hub's committer is gone; restart the program"));
+        queue
+            .closing
+            .get_or_insert_with(|| Arc::from("the hub's committer thread stopped; restart the program"));
         queue.waiting.clear();
     }
 }
 
-impl Committing {
+impl CommitterThread {
     fn run(self) {
-        let _last_words = LastWords { queue: self.queue.clone(), room: self.room.clone() };
+        let _close_on_drop = CloseOnDrop { queue: self.queue.clone(), room: self.room.clone() };
         let mut answered = 0;
-        // What the last commit took: nobody is made to wait longer for company.
+        // The duration of the last commit: no batch waits longer than that for others to join.
         let mut took = Duration::ZERO;
         while let Some(taken) = self.gather(answered, took) {
             let began = self.clock.now();
@@ -254,29 +258,29 @@ impl Committing {
         }
     }
 
-    /// Waits for something to store, and takes it; none when the hub closes and nothing is left.
-    fn gather(&self, expected: usize, patience: Duration) -> Option<Vec<Waiting>> {
+    /// Waits for batches and takes them; none when the hub closes and the queue is empty.
+    fn gather(&self, expected: usize, patience: Duration) -> Option<Vec<QueuedBatch>> {
         let (queue, ready) = &*self.queue;
         let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
         while queue.waiting.is_empty() {
             if queue.closing.is_some() {
                 return None;
             }
-            queue.look_again = false;
+            queue.recheck = false;
             drop(queue);
-            let due = self.rest();
+            let due = self.idle();
             queue = self.queue.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if queue.waiting.is_empty() && queue.closing.is_none() && !queue.look_again {
-                queue.wanted = 1;
+            if queue.waiting.is_empty() && queue.closing.is_none() && !queue.recheck {
+                queue.wake_at = 1;
                 let woken = ready.wait_timeout(queue, due);
                 queue = woken.map_or_else(|error| error.into_inner().0, |woken| woken.0);
             }
         }
-        let patience = (patience / 2).min(LONGEST_GATHERING);
-        // From the page cache an answer costs nothing that company would save.
+        let patience = (patience / 2).min(MAX_GATHER_TIME);
+        // Without a sync a commit is cheap: waiting for more batches would save nothing.
         if self.waits_for_the_disk && expected > 1 && !patience.is_zero() {
             let deadline = self.clock.now() + patience;
-            queue.wanted = expected;
+            queue.wake_at = expected;
             while queue.waiting.len() < expected && queue.closing.is_none() {
                 let left = deadline.since(self.clock.now());
                 if left.is_zero() {
@@ -284,7 +288,7 @@ impl Committing {
                 }
                 let (woken, waited) = ready.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner);
                 queue = woken;
-                // By this machine's time, whatever the clock says: one in a test may stand still.
+                // By the time of this machine, since the clock of a test may stand still.
                 if waited.timed_out() {
                     break;
                 }
@@ -292,7 +296,7 @@ impl Committing {
         }
         let mut bytes = 0;
         let enough = queue.waiting.iter().position(|waiting| {
-            let full = bytes > 0 && bytes + waiting.payload.bytes.len() > MOST_BYTES_PER_COMMIT;
+            let full = bytes > 0 && bytes + waiting.payload.bytes.len() > MAX_BYTES_PER_COMMIT;
             bytes += waiting.payload.bytes.len();
             full
         });
@@ -300,29 +304,29 @@ impl Committing {
         Some(queue.waiting.drain(..count).collect())
     }
 
-    /// Nothing to store: leaves a mark, frees what is due, and tells when the next thing will be.
-    fn rest(&self) -> Duration {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        writer.journal.note_durable();
-        let reading = Reading::of(&*self.clock);
-        writer.look_at_the_disk(reading.now);
-        let now = writer.look(reading);
-        if writer.journal.is_overdue(now) {
-            writer.enforce_retention(now);
+    /// Idle work: writes the durable mark, enforces retention, and returns how long the committer may sleep.
+    fn idle(&self) -> Duration {
+        let mut appender = self.appender.lock().unwrap_or_else(PoisonError::into_inner);
+        appender.journal.note_durable();
+        let reading = ClockReading::of(&*self.clock);
+        appender.check_disk_space(reading.now);
+        let now = appender.update_time(reading);
+        if appender.journal.is_overdue(now) {
+            appender.enforce_retention(now);
         }
-        writer.tell_if_events_wait(now);
-        /// What could not be freed is tried again, but not all the time.
-        const AGAIN: Duration = Duration::from_secs(60);
-        if writer.journal.is_overdue(now) {
-            return AGAIN;
+        appender.warn_if_events_wait(now);
+        /// The delay before a failed deletion of segments is tried again.
+        const RETRY_AFTER: Duration = Duration::from_secs(60);
+        if appender.journal.is_overdue(now) {
+            return RETRY_AFTER;
         }
-        let longest = if writer.is_low_on_disk() { REST_WITHOUT_ROOM } else { LONGEST_REST };
-        writer.journal.due().map_or(longest, |due| due.since(now.proven).min(longest))
+        let longest = if appender.is_low_on_disk() { MAX_IDLE_LOW_ON_DISK } else { MAX_IDLE };
+        appender.journal.due().map_or(longest, |due| due.since(now.proven).min(longest))
     }
 
-    fn commit(&self, taken: Vec<Waiting>, began: Monotonic) -> usize {
+    fn commit(&self, taken: Vec<QueuedBatch>, began: Monotonic) -> usize {
         let (mut batches, mut answers) = (Vec::with_capacity(taken.len()), Vec::with_capacity(taken.len()));
-        for Waiting { partition, payload, wanted, answer, _room } in taken {
+        for QueuedBatch { partition, payload, wanted, answer, _room } in taken {
             if wanted() {
                 batches.push((partition, payload));
                 answers.push((answer, _room));
@@ -335,15 +339,15 @@ impl Committing {
         }
         self.health.begin(began);
         let result = {
-            let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-            writer.commit(&batches, Reading { wall: self.clock.wall(), now: began })
+            let mut appender = self.appender.lock().unwrap_or_else(PoisonError::into_inner);
+            appender.commit(&batches, ClockReading { wall: self.clock.wall(), now: began })
         };
         self.health.end(&result);
         let count = answers.len();
         match result {
             Ok(stored) => answers.into_iter().zip(stored).for_each(|((answer, _), one)| answer(Ok(one))),
             Err(error) => {
-                // That the disk is nearly full is told when it begins and when it ends.
+                // The disk reserve logs by itself when the disk gets nearly full, and when there is room again.
                 if !matches!(error, SendError::LowOnDisk { .. }) {
                     tracing::warn!(batches = count, %error, "a commit failed");
                 }
@@ -354,8 +358,8 @@ impl Committing {
     }
 }
 
-impl std::fmt::Debug for Door {
+impl std::fmt::Debug for CommitQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Door").field("committer", &self.committer.is_some()).finish_non_exhaustive()
+        f.debug_struct("CommitQueue").field("committer", &self.committer.is_some()).finish_non_exhaustive()
     }
 }

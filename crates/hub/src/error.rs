@@ -1,4 +1,4 @@
-//! What can go wrong, each in words for whoever reads it at night.
+//! The errors of sending to a hub and of managing hubs.
 
 use std::io;
 use std::sync::Arc;
@@ -12,67 +12,67 @@ use crate::config::quantity::show_size;
 use crate::files::is_disk_full;
 use crate::lock::LockError;
 
-/// Why nothing of a batch was stored.
+/// Why a batch was not stored.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// An event is larger than the hub takes.
-    #[error("the event has {size} bytes; this hub takes at most {limit}")]
+    /// An event is larger than the hub's limit.
+    #[error("the event has {size} bytes; this hub accepts at most {limit} bytes")]
     EventTooLarge {
-        /// How large it is, with its properties and its key.
+        /// Its size, with its properties and its key.
         size: u64,
-        /// How large an event may be.
+        /// The limit.
         limit: u64,
     },
-    /// A batch is larger than any hub takes.
-    #[error("the batch has {size} bytes; at most {limit} are stored at once")]
+    /// The batch is larger than the limit.
+    #[error("the batch has {size} bytes; a batch has at most {limit} bytes; split it")]
     BatchTooLarge {
-        /// How large it would be.
+        /// Its size.
         size: u64,
-        /// How large a batch may be.
+        /// The limit.
         limit: u64,
     },
-    /// A batch without events.
+    /// The batch has no events.
     #[error("the batch is empty")]
     EmptyBatch,
     /// The hub has no such partition.
-    #[error("hub {hub:?} has no partition {partition}; it has {partitions}, numbered from 0 on")]
+    #[error("hub {hub:?} has no partition {partition}; it has {partitions} partitions, numbered from 0")]
     NoSuchPartition {
         /// The hub.
         hub: HubName,
-        /// What was asked for.
+        /// The requested partition.
         partition: PartitionId,
-        /// How many there are.
+        /// The number of partitions.
         partitions: u32,
     },
-    /// The partition key cannot be used.
+    /// The partition key is invalid.
     #[error(transparent)]
     InvalidKey(#[from] InvalidKey),
-    /// The event cannot be written as an AMQP message, or is none.
+    /// The event cannot be encoded as an AMQP message, or is not a valid one.
     #[error("the event cannot be stored: {0}")]
     Unencodable(String),
     /// The disk is full.
     #[error(
-        "the disk is full: {0}; this batch does not count as stored; reading goes on, and sending does as soon as there is room"
+        "the disk is full: {0}; the batch does not count as stored; free some space and send it again; readers continue"
     )]
     DiskFull(Arc<io::Error>),
-    /// So little of the disk is free that it is kept for others.
+    /// The disk is nearly full: less than the disk reserve is free.
     #[error(
-        "the disk is nearly full: {} are free, and {} have to stay free (disk_reserve_bytes); this batch does not \
-         count as stored; reading goes on, and sending does as soon as there is room",
+        "the disk is nearly full: {} are free, and {} must stay free (disk_reserve_bytes); the batch was not stored; \
+         free some space and send it again; readers continue",
         show_size(*free), show_size(*reserve)
     )]
     LowOnDisk {
-        /// How many bytes are free.
+        /// The free bytes.
         free: u64,
-        /// How many have to stay free.
+        /// The bytes that must stay free.
         reserve: u64,
     },
     /// The disk failed.
-    #[error("the disk failed: {0}; this batch does not count as stored, send it again")]
+    #[error("the disk failed: {0}; the batch does not count as stored; send it again")]
     Disk(Arc<io::Error>),
-    /// Another batch was to be stored first, and failed.
-    #[error("a batch that has to come before this one was not stored; send both again, in order")]
+    /// A batch that had to be stored first failed.
+    #[error("an earlier batch was not stored, so this one was not stored either; send both again, in order")]
     OutOfOrder,
     /// The hub is closed or deleted.
     #[error("{0}")]
@@ -88,67 +88,67 @@ impl From<io::Error> for SendError {
     }
 }
 
-/// Why a hub cannot be created, changed, deleted or found.
+/// Why a hub could not be created, opened, changed, deleted or found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HubError {
-    /// There is none of this name.
-    #[error("there is no hub {name:?}")]
+    /// There is no hub with this name.
+    #[error("hub {name:?} does not exist")]
     NotFound {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
-    /// There is one already.
+    /// There is a hub with this name already.
     #[error("hub {existing:?} exists already; names are compared without case")]
     Exists {
-        /// The one that is there.
+        /// The existing hub.
         existing: HubName,
     },
     /// A hub cannot lose partitions.
     #[error(
-        "hub {hub:?} has {present} partitions and cannot shrink to {wanted}; delete and create it, or leave the number as it is"
+        "hub {hub:?} has {present} partitions and cannot shrink to {wanted}; keep the number, or delete the hub and create it again"
     )]
     CannotShrink {
         /// The hub.
         hub: HubName,
-        /// How many it has.
+        /// Its number of partitions.
         present: u32,
-        /// How many were asked for.
+        /// The requested number.
         wanted: u32,
     },
-    /// A group that cannot be deleted.
+    /// The group cannot be deleted.
     #[error("consumer group {0:?} always exists and cannot be deleted")]
     GroupStays(String),
-    /// A group that does not exist.
+    /// The group does not exist.
     #[error("hub {hub:?} has no consumer group {group:?}")]
     NoSuchGroup {
         /// The hub.
         hub: HubName,
-        /// What was asked for.
+        /// The requested group.
         group: String,
     },
-    /// A name that is not allowed.
+    /// The name is invalid.
     #[error(transparent)]
     InvalidName(#[from] InvalidName),
-    /// Numbers that do not fit together.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] InvalidConfig),
-    /// The hub's own record cannot be read or written.
+    /// The hub's record could not be read or written.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
-    /// The folder is in use.
+    /// The data folder could not be locked.
     #[error(transparent)]
     Lock(#[from] LockError),
     /// The disk failed.
     #[error("{what}: {error}")]
     Disk {
-        /// What was tried.
+        /// The failed action.
         what: String,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         error: io::Error,
     },
-    /// The hub is there but could not be opened.
+    /// The hub exists but could not be opened.
     #[error("hub {name:?} could not be opened: {reason}")]
     Broken {
         /// The hub, or its folder.

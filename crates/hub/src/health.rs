@@ -1,7 +1,7 @@
-//! Tells what keeps the hubs of a namespace from doing all of their work.
+//! Reports the problems that keep the hubs of a namespace from working, for health checks.
 //!
-//! Asking waits for no disk and for no commit: whoever looks after a service asks often, and above all when the
-//! disk hangs.
+//! A health check waits neither for the disk nor for a commit: monitoring asks often, and needs an answer above all
+//! when the disk hangs.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,14 +14,14 @@ use ephor_core::time::Monotonic;
 use crate::config::quantity::show_size;
 use crate::error::SendError;
 
-/// A commit that takes longer waits for a disk that hangs.
-pub const LONGEST_COMMIT: Duration = Duration::from_secs(10);
+/// A commit that takes longer than this counts as waiting for a disk that hangs.
+pub const MAX_COMMIT_TIME: Duration = Duration::from_secs(10);
 
-/// So long a commit that failed counts if no other follows: whoever keeps senders away until a service is healthy
-/// shall not do so for ever.
-pub const FAILURE_COUNTS: Duration = Duration::from_secs(60);
+/// How long a failed commit is reported if no other commit follows. Otherwise a load balancer that sends nothing to an
+/// unhealthy service would keep it unhealthy for ever.
+pub const FAILURE_SHOWN_FOR: Duration = Duration::from_secs(60);
 
-/// What is the matter, in words for whoever is called at night.
+/// A problem. Its text is written for the person on call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
@@ -34,30 +34,30 @@ pub enum Problem {
         /// Why.
         reason: String,
     },
-    /// Nobody stores what is sent to the hub any more.
-    CommitterGone {
+    /// The committer thread of the hub ended by a panic: nothing that is sent to the hub is stored.
+    CommitterStopped {
         /// The hub.
         hub: HubName,
     },
-    /// A commit has been waiting for the disk for longer than [`LONGEST_COMMIT`].
+    /// A commit has been waiting for the disk for longer than [`MAX_COMMIT_TIME`].
     DiskHangs {
         /// The hub.
         hub: HubName,
         /// For how long.
         waiting: Duration,
     },
-    /// The last commit failed, less than [`FAILURE_COUNTS`] ago.
+    /// The last commit failed, less than [`FAILURE_SHOWN_FOR`] ago.
     CommitFailed {
         /// The hub.
         hub: HubName,
         /// Why.
         error: String,
     },
-    /// So little of the disk is free that senders are refused.
+    /// The disk is nearly full: senders are refused.
     LowOnDisk {
-        /// How many bytes are free.
+        /// The free bytes.
         free: u64,
-        /// How many have to stay free.
+        /// The bytes that must stay free.
         reserve: u64,
     },
 }
@@ -67,8 +67,11 @@ impl fmt::Display for Problem {
         match self {
             Self::Closed => f.write_str("the hubs are closed"),
             Self::Broken { hub, reason } => write!(f, "hub {hub:?} could not be opened: {reason}"),
-            Self::CommitterGone { hub } => {
-                write!(f, "hub {hub:?} stores nothing any more: its committer is gone; restart the program")
+            Self::CommitterStopped { hub } => {
+                write!(
+                    f,
+                    "hub {hub:?} stores no more events: its committer thread stopped; restart the program"
+                )
             }
             Self::DiskHangs { hub, waiting } => {
                 write!(f, "hub {hub:?} has been waiting for its disk for {} s", waiting.as_secs())
@@ -78,7 +81,7 @@ impl fmt::Display for Problem {
             }
             Self::LowOnDisk { free, reserve } => write!(
                 f,
-                "senders are refused: {} of the disk are free, and {} have to stay free",
+                "senders are refused: {} of the disk are free, and {} must stay free; free some space or lower disk_reserve_bytes",
                 show_size(*free),
                 show_size(*reserve)
             ),
@@ -86,12 +89,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// How commits went, written by whoever commits.
+/// The outcome of commits, written by the committer.
 #[derive(Debug, Default)]
 pub(crate) struct CommitHealth {
-    /// When the commit that is under way began, in nanoseconds, and one more; 0 if none is.
+    /// When the current commit began, in nanoseconds plus one; 0 if no commit is under way.
     began: AtomicU64,
-    /// The last one failed: when, once the committer has looked at its clock again, and why.
+    /// The last commit failed: when (known once the committer has read its clock again), and why.
     failed: Mutex<Option<(Option<Monotonic>, String)>>,
 }
 
@@ -100,7 +103,7 @@ impl CommitHealth {
         self.began.store(now.0.saturating_add(1), Ordering::Relaxed);
     }
 
-    /// A commit ended just now.
+    /// Notes that a commit ended just now.
     pub(crate) fn end<T>(&self, result: &Result<T, SendError>) {
         self.began.store(0, Ordering::Relaxed);
         let failed = match result {
@@ -110,7 +113,7 @@ impl CommitHealth {
         *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = failed;
     }
 
-    /// The commit that ended last did so at this time.
+    /// Sets the time at which the last commit ended.
     pub(crate) fn ended_at(&self, now: Monotonic) {
         if let Some((at, _)) = &mut *self.failed.lock().unwrap_or_else(PoisonError::into_inner) {
             at.get_or_insert(now);
@@ -119,10 +122,10 @@ impl CommitHealth {
 
     pub(crate) fn problems(&self, hub: &HubName, now: Monotonic) -> Vec<Problem> {
         let began = self.began.load(Ordering::Relaxed).checked_sub(1).map(Monotonic);
-        let waiting = began.map(|began| now.since(began)).filter(|waiting| *waiting > LONGEST_COMMIT);
+        let waiting = began.map(|began| now.since(began)).filter(|waiting| *waiting > MAX_COMMIT_TIME);
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let hangs = waiting.map(|waiting| Problem::DiskHangs { hub: hub.clone(), waiting });
-        let failed = failed.filter(|(at, _)| at.is_none_or(|at| now.since(at) <= FAILURE_COUNTS));
+        let failed = failed.filter(|(at, _)| at.is_none_or(|at| now.since(at) <= FAILURE_SHOWN_FOR));
         let failed = failed.map(|(_, error)| Problem::CommitFailed { hub: hub.clone(), error });
         hangs.into_iter().chain(failed).collect()
     }

@@ -1,4 +1,4 @@
-//! One hub: its partitions, groups and log. In process it is an `EventSource`.
+//! One hub: its partitions, consumer groups and log. An `EventSource` for hosts in the same process.
 
 mod changes;
 mod source;
@@ -14,10 +14,12 @@ use ephor_core::source::{OpenError, OpenRequest, SourceError};
 use ephor_core::time::{Clock, Timestamp};
 use ephor_wire::address::same_name;
 
+use crate::appender::{Appender, LogSize, Partitions, Stored};
 use crate::batch::{StoredBatch, number_of};
 use crate::catalog::HubRecord;
-use crate::committer::{Answer, Door, Wanted};
+use crate::committer::{Answer, CommitQueue, ShouldStore};
 use crate::config::{Durability, NamespaceConfig, Retention};
+use crate::disk_reserve::DiskReserve;
 use crate::error::{HubError, SendError};
 use crate::files::Files;
 use crate::health::Problem;
@@ -25,9 +27,7 @@ use crate::journal::{Cursor, Damage, Journal, JournalConfig, Log, Payload, Recov
 use crate::partition::{Ended, Partition, ReceiverDescription};
 use crate::producer::Producer;
 use crate::receiver::{HubReceiver, source_error};
-use crate::reserve::DiskReserve;
-use crate::time::{Reading, TimeKeeper};
-use crate::writer::{LogSize, Partitions, Stored, Writer};
+use crate::time::{ClockReading, HubClock};
 
 /// A hub. Clones are the same hub.
 #[derive(Clone)]
@@ -40,47 +40,47 @@ struct Inner {
     files: Arc<dyn Files>,
     folder: String,
     clock: Arc<dyn Clock>,
-    /// Held by whoever changes the record, also while that waits for the disk.
+    /// Held while the record is changed, also while the change waits for the disk.
     changing: Mutex<()>,
-    /// What `hub.json` says. Nobody waits for the disk with it.
+    /// The content of `hub.json`. Never held while waiting for the disk.
     record: Mutex<HubRecord>,
     max_event_bytes: u64,
     log_id: LogId,
     partitions: Partitions,
     log: Arc<Log>,
     size: Arc<LogSize>,
-    door: Door,
-    turn: AtomicU32,
+    commit_queue: CommitQueue,
+    round_robin: AtomicU32,
     report: RecoveryReport,
 }
 
-/// What a hub says of itself.
+/// Describes a hub.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HubDescription {
     /// Its name.
     pub name: HubName,
-    /// Names this life of its log.
+    /// Identifies its log. A hub that is deleted and created again gets a new id.
     pub log: LogId,
     /// When it was created.
     pub created_at: Timestamp,
-    /// How many partitions it has.
+    /// The number of partitions.
     pub partitions: u32,
     /// How long events are kept.
     pub retention: Retention,
-    /// A larger event is refused.
+    /// Larger events are refused.
     pub max_event_bytes: u64,
     /// Its consumer groups, `$Default` first.
     pub groups: Vec<ConsumerGroup>,
-    /// What an acknowledgement is worth.
+    /// The guarantee of an acknowledgement.
     pub durability: Durability,
-    /// How many bytes its log takes.
+    /// The size of its log in bytes.
     pub log_bytes: u64,
-    /// In how many segment files.
+    /// The number of segment files.
     pub segments: usize,
 }
 
 impl Hub {
-    /// Opens the hub whose record this is, or begins its log.
+    /// Opens the log of the hub that `record` describes, or creates it.
     pub(crate) fn open(
         files: Arc<dyn Files>,
         folder: &str,
@@ -100,30 +100,31 @@ impl Hub {
         let broken =
             |error: std::io::Error| HubError::Broken { name: name.to_string(), reason: error.to_string() };
         let identity = identity(&record.log_id);
-        let reading = Reading::of(&*clock);
+        let reading = ClockReading::of(&*clock);
         let mut journal =
             Journal::open(files.clone(), folder, identity, record.partitions, journal_config, reading.wall)
                 .map_err(broken)?;
-        let keeper =
-            TimeKeeper::new(reading, journal.newest_stamp(), journal.proven(), journal.marks().clone());
-        if let Some(behind) = keeper.behind() {
+        let hub_clock =
+            HubClock::new(reading, journal.newest_stamp(), journal.proven(), journal.clock_samples().clone());
+        if let Some(behind) = hub_clock.behind() {
             tracing::warn!(
                 hub = %record.name,
                 seconds = behind.as_secs(),
-                "the wall clock is behind the newest event: if it is wrong, set it; new events follow it if it stays \
-                 there, but never before the time that the hub has proven, until both clocks have agreed for a day"
+                "the wall clock is behind the newest event. If the clock is wrong, set it. If it stays there, new \
+                 events carry its time, but no earlier time than the hub's proven time, until the clock has run \
+                 without a jump for a day"
             );
         }
-        journal.time_is_proven(keeper.time().proven, keeper.marks());
-        let now = keeper.time().stamp;
-        if !keeper.may_yet_catch_up() {
-            journal.clock_stands_at(now);
+        journal.set_proven_time(hub_clock.time().proven, hub_clock.clock_samples());
+        let now = hub_clock.time().stamp;
+        if !hub_clock.may_yet_catch_up() {
+            journal.clock_is_at(now);
         }
         journal.hold_if_time_is_lost(now);
-        journal.nothing_is_later_than(now);
-        let freed = journal.expire(keeper.time()).and_then(|expired| journal.remove_files(expired));
+        journal.cap_stored_times(now);
+        let freed = journal.expire(hub_clock.time()).and_then(|expired| journal.remove_files(expired));
         if let Err(error) = freed {
-            tracing::warn!(hub = %record.name, %error, "old segments could not be freed; it will be tried again");
+            tracing::warn!(hub = %record.name, %error, "could not free old segments; retrying later");
         }
         let firsts = journal.first_numbers();
         let states = journal.partitions().iter().zip(firsts).enumerate();
@@ -132,12 +133,12 @@ impl Hub {
         let partitions: Partitions = Arc::new(RwLock::new(partitions));
         let (log, report) = (journal.log().clone(), journal.report().clone());
         let recent = usize::try_from(config.recent_bytes).unwrap_or(usize::MAX);
-        let writer = Writer::new(journal, keeper, reserve, partitions.clone(), recent);
-        let size = writer.size();
-        let door = match config.durability {
-            Durability::Memory => Door::direct(writer, clock.clone()),
+        let appender = Appender::new(journal, hub_clock, reserve, partitions.clone(), recent);
+        let size = appender.size();
+        let commit_queue = match config.durability {
+            Durability::Memory => CommitQueue::direct(appender, clock.clone()),
             Durability::Disk | Durability::PageCache => {
-                Door::with_committer(writer, clock.clone(), config.queue_bytes, record.name.as_str())
+                CommitQueue::with_committer(appender, clock.clone(), config.queue_bytes, record.name.as_str())
                     .map_err(broken)?
             }
         };
@@ -155,8 +156,8 @@ impl Hub {
             partitions,
             log,
             size,
-            door,
-            turn: AtomicU32::new(0),
+            commit_queue,
+            round_robin: AtomicU32::new(0),
             report,
         })))
     }
@@ -166,12 +167,12 @@ impl Hub {
         &self.0.name
     }
 
-    /// Sends to this hub.
+    /// Returns a producer that sends to this hub.
     pub fn producer(&self) -> Producer {
         Producer::new(self.clone())
     }
 
-    /// What the hub says of itself, as of the last commit. Does not wait for the disk.
+    /// Describes the hub as of the last commit. Does not wait for the disk.
     pub fn describe(&self) -> HubDescription {
         let record = self.record().clone();
         let (log_bytes, segments) = self.0.size.get();
@@ -189,42 +190,42 @@ impl Hub {
         }
     }
 
-    /// How many partitions it has.
+    /// Returns the number of partitions.
     pub fn partition_count(&self) -> u32 {
         self.0.partitions.read().unwrap_or_else(PoisonError::into_inner).len() as u32
     }
 
-    /// What an acknowledgement is worth.
+    /// Returns what an acknowledgement guarantees.
     pub fn durability(&self) -> Durability {
         self.0.config.durability
     }
 
-    /// What opening the log found.
+    /// Returns what opening the log found.
     pub fn recovery(&self) -> &RecoveryReport {
         &self.0.report
     }
 
-    /// What is known to be damaged. Everything else is served.
+    /// Returns the damage that is known. Everything else is served.
     pub fn damage(&self) -> Vec<Damage> {
         self.0.log.damage.all()
     }
 
-    /// What keeps it from storing what is sent; empty if nothing does. Waits for no disk.
+    /// Returns the problems that keep the hub from storing events. Does not wait for the disk.
     pub fn health(&self) -> Vec<Problem> {
         let name = || self.0.name.clone();
-        let gone = self.0.door.committer_is_gone().then(|| Problem::CommitterGone { hub: name() });
+        let gone = self.0.commit_queue.committer_stopped().then(|| Problem::CommitterStopped { hub: name() });
         gone.map_or_else(
-            || self.0.door.health().problems(&self.0.name, self.0.clock.now()),
+            || self.0.commit_queue.health().problems(&self.0.name, self.0.clock.now()),
             |gone| vec![gone],
         )
     }
 
-    /// Who reads the hub now.
+    /// Lists the receivers that are open now.
     pub fn receivers(&self) -> Vec<ReceiverDescription> {
         self.partitions().iter().flat_map(|partition| partition.receivers()).collect()
     }
 
-    /// Opens a receiver in a consumer group, by the rules of epochs.
+    /// Opens a receiver in a consumer group, by the epoch rules.
     pub async fn receiver(&self, request: OpenRequest) -> Result<HubReceiver, OpenError> {
         let OpenRequest { group, partition: id, start, epoch, receiver: name, .. } = request;
         let not_found = |what: String| OpenError::Source(SourceError::NotFound { what });
@@ -232,19 +233,19 @@ impl Hub {
             .ok_or_else(|| not_found(format!("consumer group {group:?} of hub {:?}", self.0.name)))?;
         let partition = self.partition(id)?;
         let now = self.0.clock.now();
-        // An outdated owner learns that it is outdated, wherever it wanted to begin.
+        // Checked first: a stale owner must get the epoch error, whatever its start position is.
         partition.admit(&group, &name, epoch, (now, self.0.config.vanish_after))?;
         let mut receiver = self.reader_at(partition.clone(), start).await?;
         let place = partition.enter(&group, &name, epoch, self.0.clock.now())?;
         receiver.place = Some((group.clone(), place));
-        // The group may have been deleted while the start was looked for.
+        // The group may have been deleted while the start position was searched.
         match find_group(&self.record(), &group) {
             Some(_) => Ok(receiver),
             None => Err(not_found(format!("consumer group {group:?} of hub {:?}", self.0.name))),
         }
     }
 
-    /// A reader for tools: it stands outside the groups, disturbs nobody and is disturbed by nobody.
+    /// Opens a reader for tools. It belongs to no consumer group, so it disconnects no receiver and is never disconnected.
     pub async fn reader(
         &self,
         partition: PartitionId,
@@ -285,14 +286,14 @@ impl Hub {
             ahead_bytes: 0,
             reading: None,
             last_enqueued: None,
-            // What was asked for and is not there any more.
+            // The events from the requested position on that retention has freed.
             missed: asked.map_or(0, |asked| next.saturating_sub(asked)),
         })
     }
 
-    /// The number of the first event of this time or later; behind the last one if there is none yet.
+    /// Returns the number of the first event enqueued at `time` or later; the next number if there is none yet.
     async fn find_time(&self, partition: &Arc<Partition>, time: Timestamp) -> Result<u64, SourceError> {
-        // What comes while it searches is found by its time when it is read.
+        // Events that arrive during the search are filtered by their time when they are read.
         let end = partition.properties().last.map_or(0, |last| last.sequence.next().0);
         let (log, id) = (self.0.log.clone(), partition.id.0);
         let find = move || log.find_time(id, time);
@@ -310,36 +311,36 @@ impl Hub {
         self.0.max_event_bytes
     }
 
-    pub(crate) fn next_in_turn(&self, partitions: u32) -> PartitionId {
-        PartitionId(self.0.turn.fetch_add(1, Ordering::Relaxed).checked_rem(partitions).unwrap_or(0))
+    pub(crate) fn next_round_robin(&self, partitions: u32) -> PartitionId {
+        PartitionId(self.0.round_robin.fetch_add(1, Ordering::Relaxed).checked_rem(partitions).unwrap_or(0))
     }
 
     pub(crate) async fn store(&self, partition: PartitionId, payload: Payload) -> Result<Stored, SendError> {
-        self.0.door.store(partition.0, payload).await
+        self.0.commit_queue.store(partition.0, payload).await
     }
 
     pub(crate) async fn enqueue(
         &self,
         partition: PartitionId,
         payload: Payload,
-        wanted: Wanted,
+        wanted: ShouldStore,
         answer: Answer,
     ) -> Result<(), SendError> {
-        self.0.door.enqueue(partition.0, payload, wanted, answer).await
+        self.0.commit_queue.enqueue(partition.0, payload, wanted, answer).await
     }
 
-    /// Ends the hub in good order: stores what waits, tells the readers, closes the log.
+    /// Closes the hub gracefully: stores what is queued, ends the receivers, closes the log.
     pub(crate) fn close(&self, ended: &Ended) -> Result<(), HubError> {
-        self.0.door.close(ended.why());
-        // Whoever changes the record has finished, and finds the hub closed next time.
+        self.0.commit_queue.close(ended.why());
+        // Waits for a change of the record under way; later changes find the hub closed.
         let _changing = self.changing();
-        let mut writer = self.0.door.writer();
-        writer.end(ended.why());
+        let mut appender = self.0.commit_queue.appender();
+        appender.end(ended.why());
         self.partitions().iter().for_each(|partition| partition.end(ended));
-        writer.journal.close().map_err(HubError::disk(format!("could not close hub {:?}", self.0.name)))
+        appender.journal.close().map_err(HubError::disk(format!("could not close hub {:?}", self.0.name)))
     }
 
-    /// The folder of its log.
+    /// Returns the folder of its log.
     pub(crate) fn folder(&self) -> &str {
         &self.0.folder
     }
@@ -366,7 +367,7 @@ impl fmt::Debug for Hub {
     }
 }
 
-/// The group of this name, compared without case, as it was created.
+/// Finds a group by its name, compared without case, and returns the name it was created with.
 fn find_group(record: &HubRecord, asked: &ConsumerGroup) -> Option<ConsumerGroup> {
     let default = ConsumerGroup::default_group();
     if same_name(default.as_str(), asked.as_str()) {
@@ -375,7 +376,7 @@ fn find_group(record: &HubRecord, asked: &ConsumerGroup) -> Option<ConsumerGroup
     record.groups.iter().find(|group| same_name(group.as_str(), asked.as_str())).cloned()
 }
 
-/// What every checksum of this log is mixed with: the log id, which is 16 hexadecimal digits.
+/// Returns the number that is part of every checksum of this log: the log id, which is 16 hexadecimal digits.
 pub(crate) fn identity(log: &LogId) -> u64 {
     u64::from_str_radix(log.as_str(), 16)
         .unwrap_or_else(|_| u64::from(crc32c::crc32c(log.as_str().as_bytes())))

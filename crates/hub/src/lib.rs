@@ -1,4 +1,4 @@
-//! The embedded event hub: durable partition logs, consumer groups, epoch rules. No socket.
+//! The embedded event hub: durable partition logs, consumer groups, epoch rules. It opens no socket.
 //!
 //! ```
 //! use ephor_hub::{HubConfig, LocalNamespace, NamespaceConfig, NewEvent};
@@ -14,20 +14,22 @@
 //! | file | owns |
 //! |---|---|
 //! | `namespace.rs`, `verification.rs` | all hubs of a data folder: create, list, delete; verify |
-//! | `catalog.rs`, `config/` | what a hub is: on disk, and as configured |
-//! | `hub.rs`, `hub/changes.rs` | one hub: receivers; groups, growth, retention; an `EventSource` |
-//! | `producer.rs`, `batch.rs` | sending, and how events are encoded |
-//! | `partition.rs`, `receiver.rs` | reading, and who may |
-//! | `committer.rs`, `writer.rs` | group commit: what turns sends into commits, and what becomes of them |
+//! | `catalog.rs`, `config/` | the record of a hub on disk; its configuration |
+//! | `hub.rs`, `hub/changes.rs` | one hub: receivers, consumer groups, more partitions, retention; an `EventSource` |
+//! | `producer.rs`, `batch.rs` | sending; the encoding of events |
+//! | `partition.rs`, `receiver.rs` | reading; the epoch rules for receivers |
+//! | `committer.rs`, `appender.rs` | group commit: the queue of sends; append, publish, enforce retention |
 //! | `journal/` | the log on disk: layout, commit, recovery, index, reading, retention |
-//! | `time.rs` | what time it is for a hub, when the wall clock jumps |
-//! | `files/`, `lock.rs`, `reserve.rs` | the seam to the disk; what of it stays free |
-//! | `health.rs` | what is the matter, if something is |
+//! | `time.rs`, `time/` | the time of a hub when the wall clock jumps |
+//! | `files/`, `lock.rs`, `disk_reserve.rs` | access to the disk; the space that stays free |
+//! | `health.rs` | the problems that keep hubs from working |
 
+mod appender;
 mod batch;
 mod catalog;
 mod committer;
 pub mod config;
+mod disk_reserve;
 mod error;
 pub mod files;
 pub mod health;
@@ -38,10 +40,8 @@ mod namespace;
 mod partition;
 mod producer;
 mod receiver;
-mod reserve;
 mod time;
 mod verification;
-mod writer;
 
 pub use batch::{Batch, MAX_BATCH_BYTES, StoredBatch, StoredEvent, offset_of};
 pub use catalog::CatalogError;
@@ -54,7 +54,7 @@ pub use lock::{FolderLock, LockError};
 pub use namespace::LocalNamespace;
 pub use partition::ReceiverDescription;
 pub use producer::{Producer, Receipt, Target};
-pub use receiver::{HubReceiver, Lookout};
+pub use receiver::{HubReceiver, IdleProbe};
 pub use verification::{HubVerification, verify_files, verify_folder};
 
 pub use ephor_core::event::NewEvent;

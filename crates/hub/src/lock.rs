@@ -1,10 +1,8 @@
-//! One process at a time has a data folder open.
+//! Locks a data folder, so that only one process at a time has it open.
 //!
-//! The lock is an `flock` on the file `LOCK`, so the death of its holder frees
-//! it, however it dies, and a second hub in the same process is refused too.
-//! The file holds the process id of the holder in decimal, for people only: it
-//! is empty when nobody holds the lock, stale after a crash, and never removed,
-//! or two processes could each lock a `LOCK` of their own.
+//! The lock is an `flock` on the file `LOCK`: it is freed when its process ends, however it ends, and a second hub in the
+//! same process is refused too. The file contains the process id of the holder in decimal, for people only. It is empty
+//! when nobody holds the lock, stale after a crash, and never removed, or two processes could lock different files.
 
 use std::fs::File;
 use std::io;
@@ -17,9 +15,9 @@ use rustix::io::Errno;
 const FILE_NAME: &str = "LOCK";
 
 /// Longer than any process id.
-const MOST_DIGITS: usize = 20;
+const MAX_DIGITS: usize = 20;
 
-/// The right to use a data folder, until it is dropped.
+/// The lock of a data folder, held until it is dropped.
 #[derive(Debug)]
 pub struct FolderLock {
     file: File,
@@ -28,22 +26,22 @@ pub struct FolderLock {
 /// Why a data folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another process, or another hub of this one, has it.
+    /// Another process, or another hub of this process, has it open.
     #[error("the data folder {} is in use by {}; stop it or choose another folder", .folder.display(), named(.holder))]
     InUse {
         /// The data folder.
         folder: PathBuf,
-        /// The process that has it, unless it took the lock this very moment.
+        /// The process that has it. None if it has taken the lock just now.
         holder: Option<u32>,
     },
     /// There is no such folder.
-    #[error("the data folder {} does not exist", .folder.display())]
+    #[error("the data folder {} does not exist; create it or choose another folder", .folder.display())]
     Missing {
         /// The data folder.
         folder: PathBuf,
     },
-    /// This user may not write there.
-    #[error("no permission to write {} in the data folder {}", FILE_NAME, .folder.display())]
+    /// This user has no permission to write there.
+    #[error("no permission to write the file {} in the data folder {}; change the permissions or choose another folder", FILE_NAME, .folder.display())]
     Denied {
         /// The data folder.
         folder: PathBuf,
@@ -53,21 +51,21 @@ pub enum LockError {
     Failed {
         /// The data folder.
         folder: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         cause: io::Error,
     },
 }
 
 fn named(holder: &Option<u32>) -> String {
     match holder {
-        Some(process) if *process == std::process::id() => format!("process {process} (this very one)"),
+        Some(process) if *process == std::process::id() => format!("process {process} (this process)"),
         Some(process) => format!("process {process}"),
         None => "another process".to_owned(),
     }
 }
 
 impl FolderLock {
-    /// Takes the lock of a folder, or tells who has it; never waits.
+    /// Locks a folder, or fails with the process that has it. Never waits.
     pub fn acquire(root: &Path) -> Result<FolderLock, LockError> {
         let failed = |cause: io::Error| {
             let folder = root.to_owned();
@@ -88,7 +86,7 @@ impl FolderLock {
             Err(errno) => return Err(failed(errno.into())),
         }
         let lock = FolderLock { file };
-        // The name is for people only: a full disk is no reason not to read what is there.
+        // The process id is for people only: on a full disk the hubs can still be read without it.
         let _ = lock.sign();
         Ok(lock)
     }
@@ -101,8 +99,8 @@ impl FolderLock {
 
 impl Drop for FolderLock {
     fn drop(&mut self) {
-        // Neither can be helped if it fails, and closing the file frees the lock as well. It is freed here
-        // because a child that is just being started may hold a copy of the file for a moment longer.
+        // Errors are ignored, since closing the file frees the lock as well. It is freed here because a child process
+        // that is just being started may hold a copy of the file for a moment longer.
         let _ = self.file.set_len(0);
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
@@ -118,7 +116,7 @@ fn try_lock(file: &File) -> Result<(), Errno> {
 }
 
 fn holder(file: &File) -> Option<u32> {
-    let mut digits = [0; MOST_DIGITS];
+    let mut digits = [0; MAX_DIGITS];
     let count = file.read_at(&mut digits, 0).ok()?;
     std::str::from_utf8(&digits[..count]).ok()?.trim().parse().ok()
 }
@@ -139,7 +137,7 @@ mod tests {
         let first = FolderLock::acquire(folder.path()).unwrap();
         let message = FolderLock::acquire(folder.path()).unwrap_err().to_string();
         let expected = format!(
-            "the data folder {} is in use by process {} (this very one); stop it or choose another folder",
+            "the data folder {} is in use by process {} (this process); stop it or choose another folder",
             folder.path().display(),
             std::process::id()
         );
@@ -198,7 +196,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let missing = folder.path().join("missing");
         let message = FolderLock::acquire(&missing).unwrap_err().to_string();
-        assert_eq!(message, format!("the data folder {} does not exist", missing.display()));
+        assert_eq!(
+            message,
+            format!(
+                "the data folder {} does not exist; create it or choose another folder",
+                missing.display()
+            )
+        );
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! All hubs of one data folder, or of one process's memory.
+//! Opens, creates and deletes the hubs of one data folder, or of one process's memory.
 //!
 //! ```text
-//! DATA/LOCK                       who has the folder open
-//! DATA/hubs/NAME.LOGID/hub.json   what a hub is (catalog.rs)
+//! DATA/LOCK                       the process that has the folder open (lock.rs)
+//! DATA/hubs/NAME.LOGID/hub.json   the record of a hub (catalog.rs)
 //! DATA/hubs/NAME.LOGID/*.log      its log (journal/layout.rs)
 //! ```
 
@@ -19,13 +19,13 @@ use ephor_wire::address::same_name;
 
 use crate::catalog::{HubRecord, deleted_folder_name, folder_name, is_deleted, is_folder_of};
 use crate::config::{Durability, HubConfig, NamespaceConfig};
+use crate::disk_reserve::{DiskReserve, ReserveReached};
 use crate::error::HubError;
 use crate::files::{DiskFiles, Files, MemoryFiles};
 use crate::health::Problem;
 use crate::hub::Hub;
 use crate::lock::FolderLock;
 use crate::partition::Ended;
-use crate::reserve::{DiskReserve, Reached};
 
 pub(crate) const HUBS: &str = "hubs";
 
@@ -35,9 +35,9 @@ pub struct LocalNamespace {
     files: Arc<dyn Files>,
     clock: Arc<dyn Clock>,
     reserve: Arc<DiskReserve>,
-    /// Held by whoever creates or deletes a hub, also while that waits for the disk.
+    /// Held while a hub is created or deleted, also while that waits for the disk.
     changing: Mutex<()>,
-    /// Nobody waits for the disk with it.
+    /// Never held while waiting for the disk.
     hubs: Mutex<Hubs>,
     _lock: Option<FolderLock>,
 }
@@ -52,35 +52,34 @@ struct Hubs {
 }
 
 struct Broken {
-    /// None if the record cannot be read: then only the folder tells the name.
+    /// None if the record cannot be read: then only the name of the folder is known.
     hub: Option<HubName>,
     reason: String,
 }
 
 impl LocalNamespace {
-    /// Opens a data folder, or makes it; and the hubs of the configuration that are not there yet.
+    /// Opens a data folder, or creates it, and creates the configured hubs that are missing.
     ///
-    /// With [`Durability::Memory`] the folder is not touched. Must not be called where blocking is forbidden:
-    /// it waits for the disk.
+    /// With [`Durability::Memory`] the folder is not touched. It waits for the disk: do not call it in async code.
     pub fn open(folder: impl AsRef<Path>, config: NamespaceConfig) -> Result<Self, HubError> {
         if config.durability == Durability::Memory {
             return Self::in_memory(config);
         }
         let folder = folder.as_ref();
         let files: Arc<dyn Files> = Arc::new(DiskFiles::new(folder.to_owned()));
-        let what = format!("could not make the data folder {}", folder.display());
+        let what = format!("could not create the data folder {}", folder.display());
         files.create_folder("").map_err(HubError::disk(what))?;
         let lock = FolderLock::acquire(folder)?;
         Self::with_files(files, Some(lock), config, Arc::new(SystemClock))
     }
 
-    /// Hubs that live as long as this does.
+    /// Creates hubs in memory. They are gone when the namespace is dropped.
     pub fn in_memory(config: NamespaceConfig) -> Result<Self, HubError> {
         let config = NamespaceConfig { durability: Durability::Memory, ..config };
         Self::on(Arc::new(MemoryFiles::default()), config, Arc::new(SystemClock))
     }
 
-    /// Hubs on any files, with any clock: for tests of what is hard to come by on a real disk.
+    /// Opens hubs on any files, with any clock: for tests with faulty disks and clocks.
     pub fn on(
         files: Arc<dyn Files>,
         config: NamespaceConfig,
@@ -100,13 +99,13 @@ impl LocalNamespace {
             files.create_folder(folder)?;
             files.sync_folder("")
         };
-        make(HUBS).map_err(HubError::disk("could not make the folder of the hubs"))?;
+        make(HUBS).map_err(HubError::disk("could not create the folder of the hubs"))?;
         let reserve = Arc::new(DiskReserve::new(files.clone(), config.disk_reserve_bytes));
         let (changing, hubs) = (Mutex::default(), Mutex::default());
         let namespace = Self { config, files, clock, reserve, changing, hubs, _lock: lock };
         namespace.open_all()?;
         for hub in &namespace.config.hubs {
-            // One that is damaged has been named; the others are served.
+            // A damaged hub has been logged; the others are served.
             let damaged = namespace.hubs().broken(hub.name.as_str()).is_some();
             if !damaged {
                 namespace.ensure_hub(hub)?;
@@ -115,12 +114,12 @@ impl LocalNamespace {
         Ok(namespace)
     }
 
-    /// Where its hubs live.
+    /// Returns the name of the namespace.
     pub fn name(&self) -> &Namespace {
         &self.config.name
     }
 
-    /// How it is configured.
+    /// Returns its configuration.
     pub fn config(&self) -> &NamespaceConfig {
         &self.config
     }
@@ -131,8 +130,8 @@ impl LocalNamespace {
         self.create(&self.changing(), hub)
     }
 
-    /// Finds a hub, or creates it. One that is there grows to what is asked for, gets the groups that it lacks,
-    /// and the retention. It never shrinks, and the size of its largest event stays as it was created with.
+    /// Returns a hub, or creates it. An existing hub gets missing partitions and groups, and the retention. It never
+    /// loses partitions, and its maximum event size stays.
     pub fn ensure_hub(&self, wanted: &HubConfig) -> Result<Hub, HubError> {
         self.config.validate_hub(wanted)?;
         let changing = self.changing();
@@ -144,7 +143,7 @@ impl LocalNamespace {
             return self.create(&changing, wanted.clone());
         };
         drop(changing);
-        // One that was grown since stays as it is.
+        // A hub that has more partitions keeps them.
         if wanted.partitions > hub.partition_count() {
             hub.grow(wanted.partitions)?;
         }
@@ -157,37 +156,39 @@ impl LocalNamespace {
         Ok(hub)
     }
 
-    /// The hub of this name, compared without case. Does not wait for the disk.
+    /// Returns the hub of this name, compared without case. Does not wait for the disk.
     pub fn hub(&self, name: &str) -> Result<Hub, HubError> {
         let hubs = self.hubs();
         hubs.check_open()?;
         hubs.open.get(&key(name)).cloned().ok_or_else(|| hubs.not_open(name))
     }
 
-    /// All hubs that are open, by name.
+    /// Lists the open hubs, by name.
     pub fn hubs_open(&self) -> Vec<Hub> {
         self.hubs().open.values().cloned().collect()
     }
 
-    /// The hubs, or folders, that could not be opened, and why. Nothing of them was changed.
+    /// Lists the hubs, or folders, that could not be opened, and why. Their files are unchanged.
     pub fn broken(&self) -> Vec<(String, String)> {
         let hubs = self.hubs();
         hubs.broken.iter().map(|(folder, broken)| (broken.shown(folder), broken.reason.clone())).collect()
     }
 
-    /// What keeps its hubs from doing all of their work; empty if nothing does. Waits for no disk.
+    /// Returns the problems of all hubs. Does not wait for the disk.
     pub fn health(&self) -> Vec<Problem> {
         if self.hubs().closed {
             return vec![Problem::Closed];
         }
-        let low =
-            self.reserve.reached().map(|Reached { free, reserve }| Problem::LowOnDisk { free, reserve });
+        let low = self
+            .reserve
+            .reached()
+            .map(|ReserveReached { free, reserve }| Problem::LowOnDisk { free, reserve });
         let broken = self.broken().into_iter().map(|(hub, reason)| Problem::Broken { hub, reason });
         let hubs = self.hubs_open();
         low.into_iter().chain(broken).chain(hubs.iter().flat_map(Hub::health)).collect()
     }
 
-    /// Deletes a hub and all its events. Its readers and senders are told.
+    /// Deletes a hub and all its events. Its receivers and senders fail with an error that says so.
     pub fn delete_hub(&self, name: &str) -> Result<(), HubError> {
         let _changing = self.changing();
         let mut hubs = self.hubs();
@@ -198,21 +199,24 @@ impl LocalNamespace {
         drop(hubs);
         let deleted = Ended::Deleted(Arc::from(format!("hub {:?} was deleted", hub.name())));
         if let Err(error) = hub.close(&deleted) {
-            tracing::warn!(hub = %hub.name(), %error, "closed a hub to delete it");
+            tracing::warn!(hub = %hub.name(), %error, "could not close a hub gracefully before deleting it; deleting it anyway");
         }
         self.remove(hub.folder())
-            // Until it is removed, the name is not free: there would be two hubs of it at the next start.
+            // Until it is removed, the name stays taken. Otherwise the next start would find two hubs with it.
             .inspect_err(|error| {
                 self.hubs().refuse(
                     hub.folder().to_owned(),
                     Some(hub.name().clone()),
-                    format!("it was being deleted: {error}"),
+                    format!("deleting it failed: {error}"),
                 )
             })
-            .map_err(HubError::disk(format!("hub {:?} is closed, but not all of it is removed", hub.name())))
+            .map_err(HubError::disk(format!(
+                "hub {:?} is closed, but could not be removed from the disk",
+                hub.name()
+            )))
     }
 
-    /// Closes all hubs in good order: what waits is stored, readers and senders are told.
+    /// Closes all hubs gracefully: stores what is queued, and ends receivers and senders with an error that says so.
     pub fn close(&self) -> Result<(), HubError> {
         let _changing = self.changing();
         let mut hubs = self.hubs();
@@ -225,7 +229,7 @@ impl LocalNamespace {
     }
 
     fn open_all(&self) -> Result<(), HubError> {
-        // What is listed counts from now on, also if a process was killed before it was on disk.
+        // Makes the listed names durable: a process that was killed may have left them in the page cache.
         let list = self.files.sync_folder(HUBS).and_then(|()| self.files.list(HUBS));
         let list = list.map_err(HubError::disk("could not list the hubs"))?;
         let mut hubs = self.hubs();
@@ -233,16 +237,18 @@ impl LocalNamespace {
             let folder = format!("{HUBS}/{name}");
             if is_deleted(&name) {
                 if let Err(error) = self.files.remove_folder(&folder) {
-                    tracing::warn!(folder, %error, "what is left of a deleted hub could not be removed");
+                    tracing::warn!(folder, %error, "could not remove the rest of a deleted hub; retrying at the next start");
                 }
                 continue;
             }
             let record = match HubRecord::load(&*self.files, &folder) {
                 Ok(record) => record,
                 Err(crate::catalog::CatalogError::Missing { .. }) if is_unfinished(&*self.files, &folder) => {
-                    // A creation that was cut short: nobody was told that the hub exists.
+                    // An unfinished creation, which was never acknowledged.
                     let removed = self.files.remove_folder(&folder);
-                    removed.map_err(HubError::disk(format!("could not remove the unfinished {folder}")))?;
+                    removed.map_err(HubError::disk(format!(
+                        "could not remove the unfinished folder {folder}"
+                    )))?;
                     continue;
                 }
                 Err(error) => {
@@ -254,7 +260,9 @@ impl LocalNamespace {
             let taken = hubs.open.get(&key(hub_name.as_str())).map(|other| self.files.shown(other.folder()));
             if let Some(other) = taken {
                 let folder = self.files.shown(&folder);
-                let reason = format!("{folder} and {other} are hubs of the same name; the latter is open");
+                let reason = format!(
+                    "{folder} and {other} are hubs with the same name, and the second one is open; move one of the folders away"
+                );
                 hubs.refuse(name, Some(hub_name), reason);
                 continue;
             }
@@ -293,10 +301,10 @@ impl LocalNamespace {
                 self.reserve.clone(),
             )
         };
-        // Left there, it would be a second hub of this name once the creation is tried again.
+        // Otherwise a retry would create a second hub with this name.
         let opened = create().inspect_err(|_| {
             if let Err(error) = self.remove(&folder) {
-                let reason = format!("it is left of a creation that failed: {error}");
+                let reason = format!("creating it failed, and its folder could not be removed: {error}");
                 self.hubs().refuse(folder.clone(), Some(name.clone()), reason);
             }
         })?;
@@ -304,7 +312,7 @@ impl LocalNamespace {
         Ok(opened)
     }
 
-    /// Removes the folder of a hub. Once it has its other name, it is no hub any more.
+    /// Removes the folder of a hub. Renames it first, so that a crash leaves no partial hub.
     fn remove(&self, folder: &str) -> io::Result<()> {
         let deleted = deleted_folder_name(folder);
         self.files.rename(folder, &deleted)?;
@@ -312,7 +320,7 @@ impl LocalNamespace {
         self.files.remove_folder(&deleted)
     }
 
-    /// One change at a time: two hubs of one name would be one too many.
+    /// Allows one change at a time, so that no two hubs get the same name.
     fn changing(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -339,11 +347,11 @@ impl Hubs {
     fn refuse(&mut self, folder: String, hub: Option<HubName>, reason: String) {
         let broken = Broken { hub, reason };
         let (hub, reason) = (broken.shown(&folder), &broken.reason);
-        tracing::error!(hub, reason, "a hub could not be opened; nothing of it was changed");
+        tracing::error!(hub, reason, "could not open a hub; its files are unchanged");
         self.broken.insert(folder, broken);
     }
 
-    /// Why the hub of this name could not be opened; none if there is no such hub.
+    /// Returns why the hub of this name could not be opened; none if there is no such hub.
     fn broken(&self, name: &str) -> Option<HubError> {
         let (folder, broken) = self.broken.iter().find(|(folder, broken)| match &broken.hub {
             Some(hub) => same_name(hub.as_str(), name),
@@ -366,7 +374,7 @@ impl Broken {
 impl Drop for LocalNamespace {
     fn drop(&mut self) {
         if let Err(error) = self.close() {
-            tracing::error!(%error, "a hub could not be closed in good order; the next start looks at its log");
+            tracing::error!(%error, "could not close a hub gracefully; the next start recovers its log");
         }
     }
 }
@@ -381,7 +389,7 @@ fn key(name: &str) -> String {
     name.to_ascii_lowercase()
 }
 
-/// Whether a folder without record holds nothing that anybody could miss.
+/// Whether a folder without a record is an unfinished creation and holds no events.
 pub(crate) fn is_unfinished(files: &dyn Files, folder: &str) -> bool {
     let names = files.list(folder).unwrap_or_else(|_| vec![String::new()]);
     names.iter().all(|name| name.starts_with("hub.json"))

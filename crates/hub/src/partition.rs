@@ -1,7 +1,7 @@
-//! One partition as its readers see it: where it begins and ends, what came last, who reads it.
+//! The readable state of one partition: its first and last event, its newest frames, its receivers.
 //!
-//! One lock guards the receivers and what they may take. So a receiver that was
-//! disconnected cannot take another event once its successor is in.
+//! One lock guards the receivers and what they may take. So a receiver that was disconnected cannot take another
+//! event once its successor is admitted.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,20 +15,21 @@ use ephor_core::source::{LastEnqueued, OpenError, PartitionProperties, ReceiveEr
 use ephor_core::time::{Monotonic, Timestamp};
 use tokio::sync::Notify;
 
-use crate::batch::{LeftOut, StoredBatch, number_of, offset_of};
+use crate::batch::{OmissionLog, StoredBatch, number_of, offset_of};
 use crate::journal::Frame;
 use crate::journal::layout::PartitionStart;
 
+/// One partition of a hub.
 #[derive(Debug)]
 pub(crate) struct Partition {
     pub(crate) id: PartitionId,
     state: Mutex<State>,
-    /// Rings for all receivers: after an event or an ending.
-    pub(crate) news: Notify,
-    /// Rings for those who wait for nothing but their own ending.
-    pub(crate) endings: Notify,
-    /// Events whose readers do not get all of what is stored.
-    pub(crate) left_out: LeftOut,
+    /// Notifies all receivers of new events and of disconnects.
+    pub(crate) changed: Notify,
+    /// Notifies only of disconnects, for receivers that do not want events now.
+    pub(crate) disconnects: Notify,
+    /// The events of which invalid parts are left out for readers.
+    pub(crate) omissions: OmissionLog,
 }
 
 #[derive(Debug)]
@@ -36,24 +37,24 @@ struct State {
     first: u64,
     next: u64,
     last: Option<(u64, Timestamp)>,
-    /// The newest frames, which readers share.
+    /// The newest frames, cached and shared by all readers.
     recent: VecDeque<Frame>,
     groups: BTreeMap<ConsumerGroup, Receivers>,
-    /// Why nobody can read it any more.
+    /// Why it cannot be read any more.
     ended: Option<Ended>,
 }
 
-/// Why a hub is no more.
+/// Why a hub ended.
 #[derive(Clone, Debug)]
 pub(crate) enum Ended {
-    /// Its process closes it; it may come back.
+    /// Its process closes it. It can be opened again.
     Closed(Arc<str>),
-    /// It is gone for good.
+    /// It was deleted.
     Deleted(Arc<str>),
 }
 
 impl Ended {
-    /// What senders are told.
+    /// Returns the reason, for errors.
     pub(crate) fn why(&self) -> &Arc<str> {
         match self {
             Self::Closed(why) | Self::Deleted(why) => why,
@@ -61,26 +62,26 @@ impl Ended {
     }
 }
 
-/// What a receiver can have at once.
+/// The events that a receiver can take without reading files.
 pub(crate) enum Taken {
     /// These events.
     Batch(StoredBatch),
-    /// Something older, which has to be read from the log.
+    /// The next event is not cached: it has to be read from the log.
     Older,
     /// Nothing yet.
     Nothing,
 }
 
-/// Who reads a partition.
+/// A receiver of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiverDescription {
     /// The consumer group.
     pub group: ConsumerGroup,
     /// The partition.
     pub partition: PartitionId,
-    /// What it calls itself; none if it gave no name.
+    /// The name that the receiver gave, if any.
     pub name: Option<String>,
-    /// Its epoch, if it came with one.
+    /// Its epoch, if it has one.
     pub epoch: Option<Epoch>,
 }
 
@@ -92,9 +93,9 @@ impl Partition {
         Arc::new(Self {
             id: PartitionId(id),
             state: Mutex::new(state),
-            news: Notify::new(),
-            endings: Notify::new(),
-            left_out: LeftOut::default(),
+            changed: Notify::new(),
+            disconnects: Notify::new(),
+            omissions: OmissionLog::default(),
         })
     }
 
@@ -108,7 +109,7 @@ impl Partition {
         }
     }
 
-    /// Shows a frame that has been committed. The caller wakes the receivers.
+    /// Makes a committed frame readable. The caller notifies the receivers.
     pub(crate) fn publish(&self, frame: Frame, keep: bool) {
         let mut state = self.state();
         state.next = frame.end();
@@ -118,36 +119,36 @@ impl Partition {
         }
     }
 
-    /// Keeps the oldest of the recent frames in memory no longer.
+    /// Drops the oldest cached frame.
     pub(crate) fn drop_oldest_recent(&self) {
         self.state().recent.pop_front();
     }
 
-    /// Retention freed what lies before this number.
+    /// Moves the beginning of the partition: retention freed the events before this number.
     pub(crate) fn begins_at(&self, first: u64) {
         let mut state = self.state();
         state.first = state.first.max(first);
     }
 
-    /// Nobody can read it any more, in any group.
+    /// Ends the partition: disconnects the receivers of all groups.
     pub(crate) fn end(&self, ended: &Ended) {
         let mut state = self.state();
         state.ended = Some(ended.clone());
         state.recent.clear();
         state.groups.values_mut().for_each(|receivers| receivers.cut(ended.why()));
         drop(state);
-        self.tell_endings();
+        self.notify_endings();
     }
 
-    /// Cuts the links of all receivers of a group, and forgets it.
+    /// Disconnects all receivers of a group, and removes the group.
     pub(crate) fn cut_group(&self, group: &ConsumerGroup, why: &Arc<str>) {
         if let Some(mut receivers) = self.state().groups.remove(group) {
             receivers.cut(why);
         }
-        self.tell_endings();
+        self.notify_endings();
     }
 
-    /// Whether a receiver may come in. Nobody is disconnected by asking.
+    /// Checks by the epoch rules whether a receiver may open. Disconnects nobody.
     pub(crate) fn admit(
         &self,
         group: &ConsumerGroup,
@@ -159,12 +160,12 @@ impl Partition {
         state.answer()?;
         let Some(receivers) = state.groups.get_mut(group) else { return Ok(()) };
         if receivers.forget_vanished(silence.0, silence.1) > 0 {
-            self.tell_endings();
+            self.notify_endings();
         }
         receivers.admit(name, epoch)
     }
 
-    /// Lets a receiver in, and disconnects those that must give way.
+    /// Admits a receiver, and disconnects those that it replaces.
     pub(crate) fn enter(
         &self,
         group: &ConsumerGroup,
@@ -175,11 +176,11 @@ impl Partition {
         let mut state = self.state();
         state.answer()?;
         let receivers = state.groups.entry(group.clone()).or_default();
-        // Somebody may have come in since it was admitted.
+        // Another receiver may have opened since the first check.
         receivers.admit(name, epoch)?;
         let place = receivers.enter(name.to_owned(), epoch, now);
         drop(state);
-        self.tell_endings();
+        self.notify_endings();
         Ok(place)
     }
 
@@ -193,7 +194,7 @@ impl Partition {
         }
     }
 
-    /// Who reads it.
+    /// Lists its receivers.
     pub(crate) fn receivers(&self) -> Vec<ReceiverDescription> {
         let state = self.state();
         let describe = |(group, receivers): (&ConsumerGroup, &Receivers)| {
@@ -208,7 +209,7 @@ impl Partition {
         state.groups.iter().flat_map(describe).collect()
     }
 
-    /// The number at which this start position lies, unless it has to be looked up by time.
+    /// Returns the number of a start position; none if it has to be searched by time.
     pub(crate) fn locate(&self, start: &StartPosition) -> Result<Option<u64>, String> {
         let state = self.state();
         match start {
@@ -226,8 +227,8 @@ impl Partition {
         }
     }
 
-    /// Whether the receiver in this place may go on, and what it can have from this number on.
-    /// Moves the number forward to what is kept, and tells what that passed over.
+    /// Checks whether the receiver in this place is still connected, and returns what it can take from `next` on. Moves
+    /// `next` forward if retention has freed that event.
     pub(crate) fn take(&self, place: Option<&Arc<Place>>, next: &mut u64) -> Result<Taken, ReceiveError> {
         let state = self.state();
         state.answer()?;
@@ -245,30 +246,30 @@ impl Partition {
         }
     }
 
-    /// Whether the receiver in this place may still take what it has read from the log.
+    /// Checks whether the receiver in this place may still take what it has read from the log.
     pub(crate) fn may_take(&self, place: Option<&Arc<Place>>) -> Result<(), ReceiveError> {
         self.state().answer()?;
         place.and_then(|place| place.error()).map_or(Ok(()), Err)
     }
 
-    /// The newest event.
+    /// Returns the position of the newest event.
     pub(crate) fn last(&self) -> Option<LastEnqueued> {
         self.state().last()
     }
 
-    /// The number that a reader goes on at when nothing more can be read from the log.
+    /// Returns the number to continue at when the log on disk has nothing more to read.
     pub(crate) fn recent_or_next(&self) -> u64 {
         let state = self.state();
         state.recent.front().map_or(state.next, |frame| frame.first)
     }
 
-    fn tell_endings(&self) {
-        self.news.notify_waiters();
-        self.endings.notify_waiters();
+    fn notify_endings(&self) {
+        self.changed.notify_waiters();
+        self.disconnects.notify_waiters();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // No method leaves the state half changed, so a panic elsewhere does not spoil it.
+        // No method leaves the state half changed, so it is valid after a panic elsewhere.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Sending: one event or a batch, to a partition, by key, or wherever it may go.
+//! Sends one event or a batch: to a partition, by key, or round-robin.
 
 use ephor_core::event::NewEvent;
 use ephor_core::ids::PartitionId;
@@ -6,47 +6,46 @@ use ephor_core::partition_key;
 use ephor_core::position::SequenceNumber;
 use ephor_core::time::Timestamp;
 
+use crate::appender::Stored;
 use crate::batch::Batch;
 use crate::config::Durability;
 use crate::error::SendError;
 use crate::hub::Hub;
-use crate::writer::Stored;
 
-/// Room is made beforehand for at most so many events: the first may be unlike the others.
-const MOST_EXPECTED: usize = 256;
+/// Memory is reserved for at most this many events, by the size of the first one.
+const MAX_EXPECTED: usize = 256;
 
-/// Where a batch goes.
+/// Selects the partition of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Target<'a> {
-    /// To the partitions in turn; the keys of the events travel with them and choose nothing.
+    /// Round-robin over the partitions. Keys of the events are stored with them and select nothing.
     #[default]
     Any,
     /// To this partition.
     Partition(PartitionId),
-    /// To the partition that the key chooses, as the service would; the key travels with every event.
+    /// To the partition that the key selects, as Azure Event Hubs does. The key is stored with every event.
     Key(&'a str),
 }
 
-/// What a sender knows once its events are stored.
+/// The acknowledgement of stored events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// Where they are.
+    /// Their partition.
     pub partition: PartitionId,
-    /// The number of the first; the others follow it.
+    /// The sequence number of the first event; the others follow it.
     pub first: SequenceNumber,
-    /// How many there are.
+    /// The number of events.
     pub count: usize,
     /// When they were stored, by the hub's clock.
     pub enqueued_at: Timestamp,
-    /// What this answer is worth: where the events are now.
+    /// The guarantee of the acknowledgement.
     pub durability: Durability,
 }
 
 /// Sends to a hub. Clones send to the same hub.
 ///
-/// When a send returns, its events are where the hub's durability says: on
-/// disk by default. A batch is stored whole or not at all. Once a send has
-/// begun to wait for the disk, dropping its future does not take it back.
+/// When a send returns, its events are stored as the hub's durability says: on disk by default. A batch is stored whole
+/// or not at all. Once a send waits for the disk, dropping its future does not cancel it.
 #[derive(Clone, Debug)]
 pub struct Producer {
     hub: Hub,
@@ -57,7 +56,7 @@ impl Producer {
         Self { hub }
     }
 
-    /// Sends one event: to the partition that its key chooses, or to the partitions in turn.
+    /// Sends one event: to the partition that its key selects, or round-robin if it has no key.
     pub async fn send(&self, event: NewEvent) -> Result<Receipt, SendError> {
         let key = event.partition_key.clone();
         let target = key.as_deref().map_or(Target::Any, Target::Key);
@@ -69,7 +68,7 @@ impl Producer {
         self.send_batch(Target::Partition(partition), [event]).await
     }
 
-    /// Sends events together: all of them are stored, in this order and one behind the other, or none.
+    /// Sends events together: all of them are stored, in this order and without gaps, or none.
     pub async fn send_batch(
         &self,
         target: Target<'_>,
@@ -77,8 +76,8 @@ impl Producer {
     ) -> Result<Receipt, SendError> {
         let mut batch = self.batch();
         let events = events.into_iter();
-        // Events of a batch tend to be alike.
-        let mut expected = Some(events.size_hint().0.clamp(1, MOST_EXPECTED));
+        // Events of a batch tend to have the same size.
+        let mut expected = Some(events.size_hint().0.clamp(1, MAX_EXPECTED));
         for mut event in events {
             if let Target::Key(key) = target {
                 event.partition_key = Some(match event.partition_key.take() {
@@ -94,23 +93,23 @@ impl Producer {
         self.send_encoded(target, batch).await
     }
 
-    /// An empty batch, for events that come one by one or are AMQP messages already.
+    /// Returns an empty batch, for events that come one by one or are AMQP messages already.
     pub fn batch(&self) -> Batch {
         Batch::new(self.hub.max_event_bytes())
     }
 
-    /// Sends a batch. With [`Target::Key`] the key only chooses the partition: each event has its own already.
+    /// Sends a batch. With [`Target::Key`] the key only selects the partition: each event has its own key already.
     pub async fn send_encoded(&self, target: Target<'_>, batch: Batch) -> Result<Receipt, SendError> {
         let addressed = self.address(target, &batch)?;
         let stored = self.hub.store(addressed.partition, batch.finish()).await?;
         Ok(addressed.receipt(stored))
     }
 
-    /// Hands a batch over, and returns when it is in the queue of what is to be stored, not when it is stored.
+    /// Puts a batch into the commit queue. Returns when it is queued, not when it is stored.
     ///
-    /// Dropping the future before it returns takes the batch back, and drops `settled`. From then on nothing takes
-    /// the batch back, and `settled` is told whether it is stored, before anybody else is. That is for whoever has to
-    /// know it even if nobody is left to wait; it must not block. It is dropped untold if the hub ends in a panic.
+    /// Dropping the future before it returns takes the batch back, and drops `settled`. After that, the batch cannot be
+    /// cancelled, and `settled` is called with the result, also if the caller is gone. It must not block. It is dropped
+    /// without a call if the hub ends by a panic.
     pub async fn enqueue(
         &self,
         target: Target<'_>,
@@ -120,9 +119,9 @@ impl Producer {
         self.enqueue_if(target, batch, || true, settled).await
     }
 
-    /// The same, and `wanted` is asked right before the batch would be stored. If it says no, the batch is not stored, and
-    /// `settled` is told [`SendError::OutOfOrder`]. That is for batches that are stored one after the other or not at all:
-    /// whoever was told that one failed can still stop those behind it. It must not block either.
+    /// Like [`Self::enqueue`], but calls `wanted` right before the batch is stored. If it returns false, the batch is not
+    /// stored, and `settled` gets [`SendError::OutOfOrder`]. With it a caller whose batch failed stops the batches queued
+    /// after it, to keep their order. It must not block either.
     pub async fn enqueue_if(
         &self,
         target: Target<'_>,
@@ -136,7 +135,7 @@ impl Producer {
         self.hub.enqueue(addressed.partition, batch.finish(), Box::new(wanted), Box::new(answer)).await
     }
 
-    /// Where a batch goes.
+    /// Selects the partition of a batch.
     fn address(&self, target: Target<'_>, batch: &Batch) -> Result<Addressed, SendError> {
         if batch.is_empty() {
             return Err(SendError::EmptyBatch);
@@ -152,13 +151,13 @@ impl Producer {
                 });
             }
             Target::Key(key) => partition_key::partition_for(key, partitions),
-            Target::Any => self.hub.next_in_turn(partitions),
+            Target::Any => self.hub.next_round_robin(partitions),
         };
         Ok(Addressed { partition, count: batch.len(), durability: self.hub.durability() })
     }
 }
 
-/// What is known of a batch before it is stored.
+/// The part of a receipt that is known before the batch is stored.
 #[derive(Clone, Copy)]
 struct Addressed {
     partition: PartitionId,

@@ -1,4 +1,4 @@
-//! One reader of one partition: a receiver in a consumer group, or a tool outside of all groups.
+//! Reads one partition: a receiver in a consumer group, or a reader for tools outside of all groups.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,87 +19,87 @@ use crate::batch::StoredBatch;
 use crate::journal::{Cursor, Frame, Log};
 use crate::partition::{Partition, Taken};
 
-/// About so much is read from the log at a time; or one frame, if that is larger.
+/// About this much is read from the log at a time; or one frame, if it is larger.
 const READ_BYTES: usize = 256 << 10;
 
-/// What was found, and where to go on.
+/// The frames that were read, and where to continue.
 pub(crate) type Read = (io::Result<Vec<Frame>>, Cursor);
 
-/// A reader of one partition. Dropping it frees its place at once.
+/// Reads one partition. Dropping it closes it at once.
 pub struct HubReceiver {
     pub(crate) partition: Arc<Partition>,
     pub(crate) log: Arc<Log>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Its place among the receivers of its group; a tool has none.
+    /// Its place among the receivers of its group; none for a tool.
     pub(crate) place: Option<(ConsumerGroup, Arc<Place>)>,
     pub(crate) cursor: Cursor,
-    /// Older events are passed over: a start in the future has no event to point at yet.
+    /// Skips older events: a start time in the future has no event to point at yet.
     pub(crate) not_before: Option<Timestamp>,
-    /// What was read from the log and not handed out yet.
+    /// Batches that were read from the log and not returned yet.
     pub(crate) ahead: VecDeque<StoredBatch>,
-    /// The bytes of that, as long as any of it lies there. What the hub keeps in memory anyway does not count.
+    /// The bytes of `ahead`, until all of it is returned. Frames that the hub caches anyway do not count.
     pub(crate) ahead_bytes: usize,
-    /// A look into the log that is under way: whoever stops waiting for it finds it again.
+    /// A read of the log under way. It survives when the future that waits for it is dropped.
     pub(crate) reading: Option<JoinHandle<Read>>,
     pub(crate) last_enqueued: Option<LastEnqueued>,
     pub(crate) missed: u64,
 }
 
 impl HubReceiver {
-    /// The partition that it reads.
+    /// Returns the partition that it reads.
     pub fn partition(&self) -> PartitionId {
         self.partition.id
     }
 
-    /// Waits until there is at least one event, and takes at most so many, and about as many bytes.
-    /// Dropping the future loses nothing.
-    pub async fn next(&mut self, most: usize, most_bytes: usize) -> Result<StoredBatch, ReceiveError> {
+    /// Waits for at least one event, and returns at most `max_events`, and about `max_bytes`. Cancel-safe: dropping the
+    /// future loses no event.
+    pub async fn next(&mut self, max_events: usize, max_bytes: usize) -> Result<StoredBatch, ReceiveError> {
         loop {
-            if let Some(batch) = self.next_in_memory(most, most_bytes).await? {
+            if let Some(batch) = self.next_in_memory(max_events, max_bytes).await? {
                 return Ok(batch);
             }
             self.read_older((), |_| ()).await?;
         }
     }
 
-    /// The same, but only what is in memory: none if the next event has to be read from the log first, by
-    /// [`Self::read_older`]. Whoever has many receivers says when.
+    /// Like [`Self::next`], but only from memory. Returns none if the next event has to be read from the log first, by
+    /// [`Self::read_older`]: so a caller with many receivers can limit the reads.
     pub async fn next_in_memory(
         &mut self,
-        most: usize,
-        most_bytes: usize,
+        max_events: usize,
+        max_bytes: usize,
     ) -> Result<Option<StoredBatch>, ReceiveError> {
-        // A long backlog is always ready; whoever reads it in a loop shall not starve other tasks.
+        // A long backlog is always ready: reading it in a loop must not starve other tasks.
         tokio::task::coop::consume_budget().await;
         let partition = self.partition.clone();
         loop {
             if self.reading.is_some() {
                 return Ok(None);
             }
-            // Listens before it looks, so that what happens in between still rings.
-            let news = partition.news.notified();
-            match self.look()? {
+            // Registered before the check, so that no notification in between is lost.
+            let changed = partition.changed.notified();
+            match self.peek()? {
                 Taken::Batch(_) => {
-                    if let Some(batch) = self.hand_out(most, most_bytes) {
+                    if let Some(batch) = self.hand_out(max_events, max_bytes) {
                         return Ok(Some(batch));
                     }
                 }
                 Taken::Older => return Ok(None),
                 Taken::Nothing => {
                     let _waiting = self.place.as_ref().map(|(_, place)| place.waiting());
-                    news.await;
+                    changed.await;
                 }
             }
         }
     }
 
-    /// Waits until this receiver is disconnected, and tells why. No event is taken, so that whoever has no
-    /// use for events yet hears of its end all the same. Dropping the future loses nothing.
+    /// Waits until this receiver is disconnected, and returns why. Takes no event: for callers that do not want events
+    /// now. Cancel-safe.
     pub async fn disconnected(&mut self) -> ReceiveError {
         let place = self.place.as_ref().map(|(_, place)| place);
         loop {
-            // Listens before it looks.
-            let mut ending = pin!(self.partition.endings.notified());
+            // Registered before the check.
+            let mut ending = pin!(self.partition.disconnects.notified());
             ending.as_mut().enable();
             if let Err(error) = self.partition.may_take(place) {
                 return error;
@@ -109,8 +109,8 @@ impl HubReceiver {
         }
     }
 
-    /// Gives back what was taken from this event on, and whatever lies ahead: it is read again when it is asked
-    /// for, and takes no memory until then.
+    /// Returns the events from this number on to the log, together with what was read ahead: they are read again by the
+    /// next call, and take no memory until then.
     pub fn give_back(&mut self, from: SequenceNumber) {
         self.reading = None;
         self.ahead = VecDeque::new();
@@ -118,38 +118,37 @@ impl HubReceiver {
         self.cursor = Cursor::at(from.0);
     }
 
-    /// Gives back whatever lies ahead, as [`Self::give_back`] does.
+    /// Drops what was read ahead, as [`Self::give_back`] does.
     pub fn give_back_ahead(&mut self) {
         let from = self.ahead.front().map_or(SequenceNumber(self.cursor.next), StoredBatch::first);
         self.give_back(from);
     }
 
-    /// How many bytes of memory this receiver holds for itself: what it has read from the log, and not handed
-    /// out yet.
+    /// Returns the bytes that this receiver holds for itself: read from the log, and not returned yet.
     pub fn ahead_bytes(&self) -> usize {
         self.ahead_bytes
     }
 
-    /// Tells from elsewhere whether this receiver has come to the end of what there is, and waits.
-    pub fn lookout(&self) -> Lookout {
-        Lookout(self.place.as_ref().map(|(_, place)| place.clone()))
+    /// Returns a probe that shows from another task whether this receiver waits for new events.
+    pub fn idle_probe(&self) -> IdleProbe {
+        IdleProbe(self.place.as_ref().map(|(_, place)| place.clone()))
     }
 
-    /// How many events this receiver has passed over since it was asked last: retention freed them before
-    /// it came, or they cannot be read any more ([`damage`](crate::Hub::damage) names those).
+    /// Returns how many events this receiver has skipped since the last call: retention freed them before they were
+    /// read, or they are damaged ([`damage`](crate::Hub::damage) lists those).
     pub fn take_missed(&mut self) -> u64 {
         std::mem::take(&mut self.missed)
     }
 
-    /// Takes a sign of life for a receiver that stands for somebody behind a network.
+    /// Notes a sign of life of the remote client that this receiver reads for.
     pub fn heard(&self) {
         if let Some((_, place)) = &self.place {
             place.heard(self.clock.now());
         }
     }
 
-    /// Sees to it that something lies ahead, or tells what has to be done for it.
-    fn look(&mut self) -> Result<Taken, ReceiveError> {
+    /// Puts the next batch into `ahead` if it is in memory, and returns what was found.
+    fn peek(&mut self) -> Result<Taken, ReceiveError> {
         let place = self.place.as_ref().map(|(_, place)| place);
         if let Some(batch) = self.ahead.front() {
             self.partition.may_take(place)?;
@@ -162,7 +161,7 @@ impl HubReceiver {
             Taken::Batch(batch) => {
                 let mut batch = batch.clone();
                 batch.skip_to(self.cursor.next);
-                // A new cursor holds no file open: one that retention removes shall free its room.
+                // A new cursor holds no file open, so that a file that retention removes frees its space.
                 self.cursor = Cursor::at(batch.end());
                 self.ahead.push_back(batch);
             }
@@ -172,13 +171,13 @@ impl HubReceiver {
         Ok(taken)
     }
 
-    fn hand_out(&mut self, most: usize, most_bytes: usize) -> Option<StoredBatch> {
+    fn hand_out(&mut self, max_events: usize, max_bytes: usize) -> Option<StoredBatch> {
         let front = self.ahead.front_mut()?;
         if self.not_before.is_some_and(|time| front.enqueued_at() < time) {
             self.pop_ahead();
             return None;
         }
-        let batch = front.split(most.max(1), most_bytes);
+        let batch = front.split(max_events.max(1), max_bytes);
         if front.is_empty() {
             self.pop_ahead();
         }
@@ -195,9 +194,9 @@ impl HubReceiver {
         }
     }
 
-    /// Reads older events from the log, once: about 256 KiB. Where that may take time, a thread that may
-    /// wait does it. A larger frame is read whole: `loading` hears how many bytes it is going to be, before they are
-    /// read. Both are dropped when the log has been read, also if this future is dropped before.
+    /// Reads older events from the log, once: about 256 KiB. A blocking thread reads if the files may block. A larger frame is read
+    /// whole: `loading` is called with its bytes before they are read. Both arguments are dropped when the log has been read,
+    /// also if this future is dropped before.
     pub async fn read_older(
         &mut self,
         turn: impl Send + 'static,
@@ -234,29 +233,29 @@ impl HubReceiver {
 
     fn lay_ahead(&mut self, frames: Vec<Frame>, from: u64) {
         if frames.is_empty() && self.cursor.next <= from {
-            // Nothing more can be read from the files: what is left is in memory, or still to come.
+            // The files have nothing more: the next event is cached, or not sent yet.
             self.cursor = Cursor::at(self.partition.recent_or_next().max(from));
         }
         self.ahead_bytes += frames.iter().map(|frame| frame.payload.len()).sum::<usize>();
         for frame in &frames {
-            let mut batch = StoredBatch::of_stored(frame, self.partition.id, &self.partition.left_out);
+            let mut batch = StoredBatch::of_stored(frame, self.partition.id, &self.partition.omissions);
             batch.skip_to(from);
             self.ahead.push_back(batch);
         }
-        // A recent frame may lie behind what was read: nothing is read twice.
+        // Cached frames may follow what was read: nothing is read twice.
         if let Some(last) = frames.last() {
             self.cursor.next = last.end();
         }
     }
 }
 
-/// Looks at a receiver that somebody else has in hand.
+/// Shows whether a receiver that another task uses is idle.
 #[derive(Clone, Debug)]
-pub struct Lookout(Option<Arc<Place>>);
+pub struct IdleProbe(Option<Arc<Place>>);
 
-impl Lookout {
-    /// Whether the receiver waits: no event is there for it, or nobody asked it for one.
-    pub fn sees_it_wait(&self) -> bool {
+impl IdleProbe {
+    /// Whether the receiver is idle: it waits for a new event, or nobody reads from it.
+    pub fn is_idle(&self) -> bool {
         self.0.as_ref().is_none_or(|place| place.is_waiting())
     }
 }
@@ -269,14 +268,14 @@ impl Receiver for HubReceiver {
     fn receive<'a>(
         &'a mut self,
         into: &'a mut Vec<Event>,
-        most: usize,
+        max_events: usize,
     ) -> BoxFuture<'a, Result<(), ReceiveError>> {
         Box::pin(async move {
-            let batch = self.next(most, usize::MAX).await?;
+            let batch = self.next(max_events, usize::MAX).await?;
             batch.decode_into(into);
-            // Small batches that are there already come along, as far as there is room.
-            let mut room = most.saturating_sub(batch.len());
-            while room > 0 && matches!(self.look(), Ok(Taken::Batch(_))) {
+            // Adds small batches that are in memory already, as far as there is room.
+            let mut room = max_events.saturating_sub(batch.len());
+            while room > 0 && matches!(self.peek(), Ok(Taken::Batch(_))) {
                 let Some(batch) = self.hand_out(room, usize::MAX) else { continue };
                 batch.decode_into(into);
                 room -= batch.len();
@@ -308,7 +307,7 @@ impl fmt::Debug for HubReceiver {
     }
 }
 
-/// What a reader of the log fails with.
+/// Wraps an error of reading the log.
 pub(crate) fn source_error(error: io::Error) -> SourceError {
     SourceError::Unavailable(error.into())
 }

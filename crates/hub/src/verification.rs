@@ -1,4 +1,4 @@
-//! Reading everything in a data folder to see whether it is as it was written. Changes nothing.
+//! Verifies a data folder: reads every byte and checks every checksum. Changes nothing.
 
 use std::path::Path;
 
@@ -12,41 +12,41 @@ use crate::journal::verify::{LogVerification, verify};
 use crate::lock::FolderLock;
 use crate::namespace::{HUBS, is_unfinished};
 
-/// What [`verify_folder`] found in one hub.
+/// The result of [`verify_folder`] for one hub.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HubVerification {
-    /// The hub; none if not even that can be read.
+    /// The hub; none if its record cannot be read.
     pub hub: Option<HubName>,
     /// Its folder.
     pub folder: String,
-    /// What is wrong with its record.
+    /// Whether its record is intact; otherwise what is wrong.
     pub record: Result<(), String>,
-    /// What its log is like, or why it cannot be read at all.
+    /// The result for its log; or why it cannot be read at all.
     pub log: Result<LogVerification, String>,
 }
 
 impl HubVerification {
-    /// Whether everything is as it was written.
+    /// Whether the record and the log are intact.
     pub fn is_intact(&self) -> bool {
         self.record.is_ok() && self.log.as_ref().is_ok_and(|log| log.damage.is_empty())
     }
 }
 
-/// Reads everything in a data folder that no process has open, and changes nothing.
+/// Verifies a data folder that no process has open. Changes nothing.
 pub fn verify_folder(folder: impl AsRef<Path>) -> Result<Vec<HubVerification>, HubError> {
     let folder = folder.as_ref();
     let _lock = FolderLock::acquire(folder)?;
     verify_files(&DiskFiles::new(folder.to_owned()))
 }
 
-/// Reads everything in these files, and changes nothing.
+/// Verifies these files. Changes nothing.
 pub fn verify_files(files: &dyn Files) -> Result<Vec<HubVerification>, HubError> {
     let list = files.list(HUBS).map_err(HubError::disk("could not list the hubs"))?;
     let verified = list.iter().filter(|name| !is_deleted(name)).filter_map(|name| {
         let folder = format!("{HUBS}/{name}");
         let shown = files.shown(&folder);
         Some(match HubRecord::load(files, &folder) {
-            // A creation that was cut short; the next start removes it.
+            // An unfinished creation; the next start removes it.
             Err(crate::catalog::CatalogError::Missing { .. }) if is_unfinished(files, &folder) => {
                 return None;
             }
@@ -57,7 +57,7 @@ pub fn verify_files(files: &dyn Files) -> Result<Vec<HubVerification>, HubError>
                 hub: Some(record.name),
             },
             Err(error) => {
-                // The log id is part of the folder's name, so that the log can be read all the same.
+                // The log id is part of the folder's name, so the log can be verified without the record.
                 let log_id = name.rsplit_once('.').map_or("", |(_, log_id)| log_id);
                 let log = verify(files, &folder, identity(&LogId::new(log_id)));
                 HubVerification {

@@ -1,7 +1,7 @@
-//! Every flipped bit is detected: nothing wrong is ever served, what is lost is named, all else is there.
+//! Tests of bit rot: every flipped bit is detected, no damaged event is served, losses are reported, the rest is served.
 //!
-//! A small folder is damaged in one place at a time: each bit of what tells where
-//! things are, one bit of each byte of what was sent, whole sectors, tails, files.
+//! A small data folder is damaged in one place at a time: every bit of headers and metadata, one bit of each byte of the
+//! events, whole sectors, ends of files, whole files.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

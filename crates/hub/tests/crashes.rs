@@ -1,7 +1,7 @@
-//! No acknowledged event is ever lost: crashes at every write and sync, and whatever they may leave.
+//! Tests of crashes at every write and sync, with every state that they may leave: no acknowledged event is lost.
 //!
-//! `EPHOR_CRASH_POINTS` says how many points are looked at (2,000 if it is not
-//! set); `EPHOR_CRASH_POINT` names a single one, as a violation prints it.
+//! `EPHOR_CRASH_POINTS` is the number of crash points that are tested (2,000 by default); `EPHOR_CRASH_POINT` selects a
+//! single one, as a violation prints it.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -14,20 +14,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
 use crash_model::Checked;
+use crash_model::committer_clock::START;
 use crash_model::faulty_files::{Fate, FaultyFiles};
-use crash_model::life::Life;
 use crash_model::model::Model;
 use crash_model::point::{Ending, Past, Point, Tally, first_life, steps};
+use crash_model::process_run::ProcessRun;
 use crash_model::script::{HOMES, Operation, Variant, variants};
-use crash_model::stage::START;
 use crash_model::watched::Watched;
 use crash_model::workers::{for_each, runtime};
 use tokio::runtime::Runtime;
 
 const DEFAULT_POINTS: usize = 2_000;
 
-/// The violations of so many steps are printed; the first one is the one to look at.
-const MOST_PRINTED: usize = 10;
+/// The violations of this many steps are printed; the first one is the one to look at.
+const MAX_PRINTED: usize = 10;
 
 /// One step of one variant, and the points in it.
 struct Step<'a> {
@@ -87,7 +87,7 @@ fn ending(number: usize, round: usize, parts: usize) -> Ending {
 }
 
 fn judge_step(step: &Step<'_>, runtime: &Runtime, total: &Mutex<Tally>) -> Checked {
-    // What the power failure leaves of one life can be asked for any number of times.
+    // What the power failure leaves of one process run can be asked for any number of times.
     let mut shared: Option<Past> = None;
     let mut tally = Tally::default();
     let violations = step.points.iter().filter_map(|point| {
@@ -120,7 +120,7 @@ fn judge_step(step: &Step<'_>, runtime: &Runtime, total: &Mutex<Tally>) -> Check
 fn judge_all(steps: &[Step<'_>]) {
     let total = Mutex::new(Tally::default());
     let violations = for_each(steps, |runtime, step| judge_step(step, runtime, &total));
-    violations.iter().take(MOST_PRINTED).for_each(|(_, violation)| println!("{violation}\n"));
+    violations.iter().take(MAX_PRINTED).for_each(|(_, violation)| println!("{violation}\n"));
     let Tally { points, torn, reopened } = total.into_inner().unwrap();
     let count = violations.len();
     println!("{points} crash points, {torn} torn tails, {reopened} reopened, {count} violations");
@@ -154,16 +154,16 @@ fn a_segment_into_which_a_commit_failed_is_never_written_again() {
         let files = FaultyFiles::new(u64::MAX);
         let watched = Watched::new(&files, None);
         let model = Arc::new(Mutex::new(Model::new(true)));
-        let life = Life::open(variant, &runtime, &watched, START, &model).unwrap().unwrap();
+        let process_run = ProcessRun::open(variant, &runtime, &watched, START, &model).unwrap().unwrap();
         let send = || Operation::Send(HOMES, (0, vec![100]));
-        let life = life.run(&[Operation::CreateHub(HOMES), send()]).unwrap().unwrap();
+        let process_run = process_run.run(&[Operation::CreateHub(HOMES), send()]).unwrap().unwrap();
         let logs =
             || files.files().into_iter().filter(|(path, _)| path.ends_with(".log")).collect::<Vec<_>>();
         let before = logs();
-        let life = life.run(&[fault, send(), send()]).unwrap().unwrap();
+        let process_run = process_run.run(&[fault, send(), send()]).unwrap().unwrap();
         assert_eq!(logs().len(), 2);
         assert_eq!(logs()[0], before[0]);
-        life.check().unwrap();
+        process_run.check().unwrap();
     }
 }
 

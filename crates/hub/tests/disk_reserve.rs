@@ -1,5 +1,5 @@
-//! A disk that runs full: senders are refused while a reserve is left for everything else, people are told, and
-//! sending goes on by itself when there is room again.
+//! Tests of the disk reserve: senders are refused before the disk is full, the log says so, and sending continues by
+//! itself when there is room again.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 #[path = "kill_parts/small_disk.rs"]

@@ -1,4 +1,4 @@
-//! From a configuration file to running hubs: our own file, and the Microsoft emulator's `Config.json`.
+//! Tests from a configuration file to running hubs: our own file, and the `Config.json` of Microsoft's emulator.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 use std::path::PathBuf;
@@ -47,7 +47,7 @@ async fn a_config_file_of_the_emulator_leads_to_running_hubs() {
     let meters = hub("meters", 2, &["$Default", "invoices", "outages"]);
     assert_eq!(hubs(&namespace), [hub("doors", 32, &["$Default"]), meters]);
     assert_eq!(notes.len(), 1, "{notes:?}");
-    assert!(notes[0].ends_with("is \"$default\", which is always there"), "{notes:?}");
+    assert!(notes[0].ends_with("is \"$default\", which always exists"), "{notes:?}");
     let hub = namespace.hub("meters").unwrap();
     hub.producer().send_to(PartitionId(1), NewEvent::new("12 kWh")).await.unwrap();
     let group = "Outages".parse().unwrap();
@@ -75,7 +75,10 @@ async fn our_own_file_leads_to_running_hubs() {
         [hub("audit/trail", 4, &["$Default"]), hub("clicks", 4, &["$Default"]), homes]
     );
     let large = namespace.hub("homes").unwrap().producer().send(NewEvent::new(vec![0; 500_001])).await;
-    assert_eq!(large.unwrap_err().to_string(), "the event has 500001 bytes; this hub takes at most 500000");
+    assert_eq!(
+        large.unwrap_err().to_string(),
+        "the event has 500001 bytes; this hub accepts at most 500000 bytes"
+    );
 }
 
 #[tokio::test]
@@ -136,7 +139,7 @@ fn what_is_wrong_in_an_emulators_file_is_told_in_its_own_names() {
             r#"[ { "Name": "homes", "PartitionCount": "many" } ]"#,
             "[0].PartitionCount: expected a whole number, found",
         ),
-        (r#"[ { "PartitionCount": 2 } ]"#, "[0].Name: every hub needs a name, and this one has none"),
+        (r#"[ { "PartitionCount": 2 } ]"#, "[0].Name: this hub has no name; every hub needs one"),
         (
             r#"[ { "Name": "homes" }, { "Name": "Homes" } ]"#,
             "[1].Name: the hubs \"homes\" and \"Homes\" differ only in case",
@@ -162,7 +165,7 @@ fn an_emulators_file_without_event_hubs_says_what_to_write() {
         r#"{ "UserConfig": { "NamespaceConfig": [ { "Type": "EventHub" }, { "Type": "EventHub" } ] } }"#,
     );
     assert!(
-        two.ends_with("2 namespaces are of Type EventHub, and one is served at a time; leave one"),
+        two.ends_with("2 namespaces are of Type EventHub, and only one can be served; leave one"),
         "{two}"
     );
 }

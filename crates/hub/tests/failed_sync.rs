@@ -1,4 +1,4 @@
-//! The end of a log that a failed write-back left in the page cache only: what is served of it survives a power failure.
+//! Tests of a failed sync that left the end of a log in the page cache only: what is served survives a power failure.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 #[path = "common/faulty_files.rs"]

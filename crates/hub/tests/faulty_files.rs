@@ -1,4 +1,4 @@
-//! The model of a power failure keeps what it promises to the crash tests that rely on it.
+//! Tests of the simulated file system that the crash tests rely on.
 
 #[path = "common/faulty_files.rs"]
 mod faulty_files;

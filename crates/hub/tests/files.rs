@@ -1,4 +1,4 @@
-//! What every file system behind the seam promises: the suite runs on the disk, in memory and on the faulty one.
+//! Tests that every implementation of `Files` must pass: on disk, in memory, and the simulated faulty one.
 
 #[path = "common/faulty_files.rs"]
 mod faulty_files;

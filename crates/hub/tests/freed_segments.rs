@@ -1,4 +1,4 @@
-//! What retention freed stays freed, whatever a power failure does to the names that were just removed.
+//! Tests that segments deleted by retention do not return after a power failure.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 #[path = "common/faulty_files.rs"]

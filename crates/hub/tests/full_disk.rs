@@ -1,5 +1,5 @@
-//! A disk that is full: senders are told, readers read on, nothing that was acknowledged is lost, and when
-//! there is room again everything goes on without a restart.
+//! Tests of a full disk: senders get an error, readers continue, no acknowledged event is lost, and when there is room
+//! again, everything continues without a restart.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 #[path = "kill_parts/small_disk.rs"]
@@ -59,7 +59,7 @@ struct Sent {
 }
 
 impl Sent {
-    /// Sends a batch of so many events and takes down what became of it.
+    /// Sends a batch of this many events and takes down what became of it.
     async fn send(&mut self, hub: &Hub, partition: u32, count: usize) -> Result<(), SendError> {
         let numbers: Vec<u64> = (self.tried..).take(count).collect();
         self.tried += count as u64;
@@ -124,7 +124,7 @@ fn assert_full(error: &SendError) {
     assert!(text.contains("No space left on device"), "{text}");
     assert!(
         text.ends_with(
-            "this batch does not count as stored; reading goes on, and sending does as soon as there is room"
+            "the batch does not count as stored; free some space and send it again; readers continue"
         ),
         "{text}"
     );
@@ -265,7 +265,7 @@ fn a_segment_that_found_no_room_is_begun_when_there_is_some() {
                 sent.check(&hub).await;
                 if round == 0 {
                     let text = sealed.unwrap_err().to_string();
-                    assert!(text.starts_with("could not begin a new segment: "), "{text}");
+                    assert!(text.starts_with("could not create a new segment: "), "{text}");
                     assert!(text.contains("No space left on device"), "{text}");
                     assert_eq!(segments, 1);
                 }

@@ -1,7 +1,7 @@
-//! Folders that earlier versions wrote: this one opens them and finds exactly what they hold.
+//! Golden files: this version opens folders that earlier versions wrote, and reads exactly their content.
 //!
-//! `tests/golden/v1` was written by the first version of the layout, and later ones have to read it. It is
-//! never written over: a new layout gets a new version, and a folder `v2` beside it.
+//! The first version of the format wrote `tests/golden/v1`, and all later ones must read it. It is never overwritten: a new
+//! format gets a new version, and a folder `v2` beside it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 mod common;

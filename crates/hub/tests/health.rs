@@ -1,4 +1,4 @@
-//! What a namespace says of its health: what is broken, gone, failing or hanging, and nothing else.
+//! Tests of the health of a namespace: broken hubs, stopped committers, failing and hanging disks.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 mod common;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ephor_core::time::{Clock, Monotonic, Timestamp};
-use ephor_hub::health::{FAILURE_COUNTS, LONGEST_COMMIT, Problem};
+use ephor_hub::health::{FAILURE_SHOWN_FOR, MAX_COMMIT_TIME, Problem};
 use ephor_hub::{HubConfig, LocalNamespace, NamespaceConfig, NewEvent, SendError};
 use ephor_testkit::conformance::source::check;
 
@@ -79,7 +79,7 @@ async fn a_committer_that_died_is_noticed_and_its_senders_are_told() {
         }
     })
     .await;
-    assert_eq!(namespace.health(), [Problem::CommitterGone { hub: "homes".parse().unwrap() }]);
+    assert_eq!(namespace.health(), [Problem::CommitterStopped { hub: "homes".parse().unwrap() }]);
     assert_eq!(hub.health(), namespace.health());
 }
 
@@ -96,7 +96,7 @@ async fn a_disk_that_hangs_is_noticed_without_waiting_for_it() {
     let _namespace = tokio::task::spawn_blocking(move || {
         gates.syncs.waiting();
         assert_eq!(namespace.health(), []);
-        let waiting = LONGEST_COMMIT + Duration::from_secs(1);
+        let waiting = MAX_COMMIT_TIME + Duration::from_secs(1);
         clock.now.store(waiting.as_nanos() as u64, Ordering::SeqCst);
         assert_eq!(namespace.health(), [Problem::DiskHangs { hub: "homes".parse().unwrap(), waiting }]);
         gates.syncs.set_shut(false);
@@ -118,7 +118,7 @@ async fn a_commit_that_hung_and_then_failed_counts_from_its_end() {
     let producer = hub.producer();
     let mut sending = JoinSet::new();
     sending.spawn(async move { producer.send(NewEvent::new("door")).await });
-    let hung = 2 * FAILURE_COUNTS;
+    let hung = 2 * FAILURE_SHOWN_FOR;
     let ended = clock.clone();
     tokio::task::spawn_blocking(move || {
         gates.syncs.waiting();
@@ -133,7 +133,7 @@ async fn a_commit_that_hung_and_then_failed_counts_from_its_end() {
     // The committer dates it, and then it is over some time.
     check(async {
         while !hub.health().is_empty() {
-            clock.now.fetch_add(FAILURE_COUNTS.as_nanos() as u64 / 10, Ordering::SeqCst);
+            clock.now.fetch_add(FAILURE_SHOWN_FOR.as_nanos() as u64 / 10, Ordering::SeqCst);
             tokio::task::yield_now().await;
         }
     })

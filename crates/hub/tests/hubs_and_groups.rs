@@ -1,4 +1,4 @@
-//! Hubs and consumer groups: made, listed, described, grown and deleted; and what a restart finds.
+//! Tests of managing hubs and consumer groups: create, list, describe, grow, delete; also after a restart.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 use std::path::{Path, PathBuf};
@@ -74,8 +74,8 @@ async fn a_hub_is_created_listed_described_and_deleted_at_run_time() {
         assert_eq!(hub.hub_properties().await.unwrap().log, Some(described.log));
         namespace.delete_hub("HOMES").unwrap();
         assert_eq!(names(&namespace), ["offices"]);
-        assert_eq!(error(namespace.hub("Homes")), "there is no hub \"Homes\"");
-        assert_eq!(error(namespace.delete_hub("Homes")), "there is no hub \"Homes\"");
+        assert_eq!(error(namespace.hub("Homes")), "hub \"Homes\" does not exist");
+        assert_eq!(error(namespace.delete_hub("Homes")), "hub \"Homes\" does not exist");
     }
     assert_eq!(hub_folders(folder.path()).len(), 1, "nothing of the deleted one is left");
 }
@@ -204,7 +204,7 @@ fn names_of_groups_are_checked_and_told_what_is_wrong() {
         for (name, said) in [
             ("", "is empty"),
             ("a b", "contains ' '"),
-            ("$mine", "begins with \"$\", as only names of the service do"),
+            ("$mine", "begins with \"$\", which is reserved for the service; rename it"),
             (&"g".repeat(51), "50"),
         ] {
             let told = error(hub.create_group(name));
@@ -262,7 +262,10 @@ async fn a_hub_grows_while_it_is_read_and_written() {
         producer.send_to(PartitionId(1), NewEvent::new("before")).await.unwrap();
         let mut reader = hub.reader(PartitionId(1), StartPosition::Earliest).await.unwrap();
         let missing = producer.send_to(PartitionId(3), NewEvent::new("too early")).await.unwrap_err();
-        assert_eq!(missing.to_string(), "hub \"homes\" has no partition 3; it has 2, numbered from 0 on");
+        assert_eq!(
+            missing.to_string(),
+            "hub \"homes\" has no partition 3; it has 2 partitions, numbered from 0"
+        );
         hub.grow(4).unwrap();
         hub.grow(4).unwrap();
         let ids: Vec<u32> = hub.hub_properties().await.unwrap().partitions.iter().map(|id| id.0).collect();
@@ -289,8 +292,8 @@ fn a_hub_does_not_shrink_and_says_so() {
         assert!(matches!(refused, HubError::CannotShrink { present: 4, wanted: 2, .. }), "{refused:?}");
         assert_eq!(
             refused.to_string(),
-            "hub \"homes\" has 4 partitions and cannot shrink to 2; delete and create it, or leave the \
-             number as it is"
+            "hub \"homes\" has 4 partitions and cannot shrink to 2; keep the number, or delete the \
+             hub and create it again"
         );
         assert_eq!(hub.partition_count(), 4);
     }
@@ -469,7 +472,7 @@ fn a_hub_that_is_damaged_is_neither_missing_nor_replaced_by_an_empty_one() {
         assert!(refused.to_string().starts_with("hub \"homes"), "{refused}");
     }
     // Names that only begin alike are others.
-    assert_eq!(error(namespace.hub("home")), "there is no hub \"home\"");
+    assert_eq!(error(namespace.hub("home")), "hub \"home\" does not exist");
     namespace.create_hub(config("homes.north", 1)).unwrap();
 }
 
@@ -500,6 +503,6 @@ fn of_two_folders_with_one_name_one_is_opened_and_the_other_named() {
     assert_eq!(broken.len(), 1);
     assert_eq!(broken[0].0, "homes");
     assert!(broken[0].1.contains(&second.display().to_string()), "{broken:?}");
-    assert!(broken[0].1.ends_with("are hubs of the same name; the latter is open"), "{broken:?}");
+    assert!(broken[0].1.ends_with("and the second one is open; move one of the folders away"), "{broken:?}");
     assert!(namespace.hub("homes").is_ok(), "the one that is open is found");
 }

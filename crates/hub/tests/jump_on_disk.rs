@@ -1,8 +1,8 @@
-//! A jump of the clock is on disk before the first event that carries the new time: a crash in between must not make
-//! older events older.
+//! Tests that a jump of the clock is on disk before the first event with the new time: a crash in between must not age
+//! older events.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
-mod house;
+mod clocked_hub;
 
 use std::io;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use ephor_hub::files::{File, Files, MemoryFiles};
 use ephor_hub::{HubConfig, LocalNamespace, NamespaceConfig, NewEvent};
 
-use house::{DAY, FIRST, HOUR, TwoClocks};
+use clocked_hub::{DAY, FIRST, HOUR, TwoClocks};
 
 /// What was done, in order: "write", "sync", "rename" or "sync folder", and where.
 type Done = Arc<Mutex<Vec<(&'static str, String)>>>;

@@ -1,11 +1,11 @@
-//! Processes are killed at random moments under load, on one data folder all the time: nothing that was
+//! Tests that kill processes at random moments under load, again and again on one data folder: no event that was
 //! acknowledged, or that a reader has seen, is lost, repeated or changed.
 //!
 //!   parent ─start─► child: opens, finds the ends of its chains, sends and reads
 //!      ▲              │ says each acknowledgement before the next send
 //!      └─── SIGKILL ──┘ the parent reads the log and compares; then the next child
 //!
-//! `EPHOR_KILLS` says how many (20), `EPHOR_KILLS_SEED` where the random moments come from.
+//! `EPHOR_KILLS` is the number of kills (20 by default), `EPHOR_KILLS_SEED` the seed of the random moments.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 mod kill_parts;
@@ -15,10 +15,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use ephor_hub::{Durability, LocalNamespace, verify_folder};
+use kill_parts::child_process::{Myself, orders};
 use kill_parts::ledger::{Faults, Ledger};
-use kill_parts::myself::{Myself, orders};
+use kill_parts::protocol::{Orders, Word};
 use kill_parts::sender::{self, HUB};
-use kill_parts::words::{Orders, Word};
 
 const DEFAULT_KILLS: u32 = 20;
 const SIGKILL: i32 = 9;

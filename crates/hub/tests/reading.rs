@@ -1,4 +1,4 @@
-//! Reading: where it begins, what comes and in which portions; from memory and from files alike.
+//! Tests of reading: start positions, order and batch sizes; from memory and from files.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 mod common;
@@ -27,14 +27,14 @@ const FIRST: PartitionId = PartitionId(0);
 const START: i64 = 1_000_000_000_000;
 
 /// A hub with small segments, on a clock that stands still until it is set.
-struct House {
+struct ClockedHub {
     hub: Hub,
     clock: Arc<Ticking>,
     _namespace: LocalNamespace,
     _folder: Option<tempfile::TempDir>,
 }
 
-impl House {
+impl ClockedHub {
     fn new(durability: Durability, recent_bytes: u64, partitions: u32) -> Self {
         eprintln!("durability {durability}, {recent_bytes} recent bytes");
         let clock = Ticking::new(START, 0);
@@ -103,37 +103,37 @@ fn from(number: u64) -> Vec<u64> {
 
 #[tokio::test]
 async fn the_beginning_is_the_first_event() {
-    for house in House::every_kind(1) {
-        house.fill().await;
-        assert_eq!(house.numbers(StartPosition::Earliest).await, from(0));
+    for clocked in ClockedHub::every_kind(1) {
+        clocked.fill().await;
+        assert_eq!(clocked.numbers(StartPosition::Earliest).await, from(0));
     }
 }
 
 #[tokio::test]
 async fn the_end_is_behind_the_last_event() {
-    for house in House::every_kind(1) {
-        house.fill().await;
-        let mut reader = house.reader(StartPosition::Latest).await;
-        house.hub.producer().send(NewEvent::new("news")).await.unwrap();
+    for clocked in ClockedHub::every_kind(1) {
+        clocked.fill().await;
+        let mut reader = clocked.reader(StartPosition::Latest).await;
+        clocked.hub.producer().send(NewEvent::new("news")).await.unwrap();
         assert_eq!(next(&mut reader, 10).await, [60]);
     }
 }
 
 #[tokio::test]
 async fn every_number_and_every_offset_can_be_begun_at_and_behind() {
-    for house in House::every_kind(1) {
-        house.fill().await;
+    for clocked in ClockedHub::every_kind(1) {
+        clocked.fill().await;
         for number in 0..60 {
             let at = SequenceNumber(number);
-            assert_eq!(house.numbers(StartPosition::at(at)).await, from(number));
+            assert_eq!(clocked.numbers(StartPosition::at(at)).await, from(number));
             let at = |inclusive| StartPosition::Offset { offset: offset_of(number), inclusive };
-            assert_eq!(house.numbers(at(true)).await, from(number));
+            assert_eq!(clocked.numbers(at(true)).await, from(number));
             if number < 59 {
                 assert_eq!(
-                    house.numbers(StartPosition::after(SequenceNumber(number))).await,
+                    clocked.numbers(StartPosition::after(SequenceNumber(number))).await,
                     from(number + 1)
                 );
-                assert_eq!(house.numbers(at(false)).await, from(number + 1));
+                assert_eq!(clocked.numbers(at(false)).await, from(number + 1));
             }
         }
     }
@@ -141,29 +141,29 @@ async fn every_number_and_every_offset_can_be_begun_at_and_behind() {
 
 #[tokio::test]
 async fn every_time_begins_at_the_first_event_of_that_time_or_later() {
-    for house in House::every_kind(1) {
-        house.fill().await;
+    for clocked in ClockedHub::every_kind(1) {
+        clocked.fill().await;
         for second in 0..15 {
             let first = second as u64 * 4;
             for (time, first) in
                 [(time(second), first), (time(second) - 999, first), (time(second) - 1, first)]
             {
                 let start = StartPosition::EnqueuedTime(Timestamp(time));
-                assert_eq!(house.numbers(start).await, from(first), "at {time}");
+                assert_eq!(clocked.numbers(start).await, from(first), "at {time}");
             }
         }
-        assert_eq!(house.numbers(StartPosition::EnqueuedTime(Timestamp(0))).await, from(0));
+        assert_eq!(clocked.numbers(StartPosition::EnqueuedTime(Timestamp(0))).await, from(0));
     }
 }
 
 #[tokio::test]
 async fn a_time_to_come_begins_with_the_first_event_that_is_not_before_it() {
-    for house in House::every_kind(1) {
-        house.fill().await;
-        let mut reader = house.reader(StartPosition::EnqueuedTime(Timestamp(time(20)))).await;
+    for clocked in ClockedHub::every_kind(1) {
+        clocked.fill().await;
+        let mut reader = clocked.reader(StartPosition::EnqueuedTime(Timestamp(time(20)))).await;
         for second in [16, 19, 20, 21] {
-            house.clock.set(time(second));
-            house.hub.producer().send(NewEvent::new("news")).await.unwrap();
+            clocked.clock.set(time(second));
+            clocked.hub.producer().send(NewEvent::new("news")).await.unwrap();
         }
         assert_eq!([next(&mut reader, 1).await, next(&mut reader, 1).await], [[62], [63]]);
         assert_eq!(reader.take_missed(), 0, "what is too early is not missed");
@@ -172,14 +172,14 @@ async fn a_time_to_come_begins_with_the_first_event_that_is_not_before_it() {
 
 #[tokio::test]
 async fn the_next_event_to_come_can_be_begun_at_and_nothing_beyond_it() {
-    for house in House::every_kind(1) {
-        house.fill().await;
+    for clocked in ClockedHub::every_kind(1) {
+        clocked.fill().await;
         for start in [StartPosition::at(SequenceNumber(60)), StartPosition::after(SequenceNumber(59))] {
-            drop(house.reader(start).await);
+            drop(clocked.reader(start).await);
         }
         for start in [61, 1_000, u64::MAX] {
             let refused =
-                house.hub.reader(FIRST, StartPosition::at(SequenceNumber(start))).await.unwrap_err();
+                clocked.hub.reader(FIRST, StartPosition::at(SequenceNumber(start))).await.unwrap_err();
             let said = format!(
                 "no such position: The supplied sequence number '{start}' is invalid. The last sequence \
                  number in the system is '59'"
@@ -187,27 +187,27 @@ async fn the_next_event_to_come_can_be_begun_at_and_nothing_beyond_it() {
             assert!(matches!(refused, OpenError::InvalidPosition { .. }));
             assert_eq!(refused.to_string(), said);
             let behind = StartPosition::after(SequenceNumber(start));
-            assert!(house.hub.reader(FIRST, behind).await.is_err());
+            assert!(clocked.hub.reader(FIRST, behind).await.is_err());
         }
     }
 }
 
 #[tokio::test]
 async fn an_offset_that_no_event_has_is_no_position() {
-    for house in House::every_kind(1) {
-        house.fill().await;
+    for clocked in ClockedHub::every_kind(1) {
+        clocked.fill().await;
         let between = Offset::number(offset_of(3).as_number().unwrap() + 1);
         for offset in [between, offset_of(60), Offset::number(0), Offset::new("@latest"), Offset::new("-1")] {
             let said = format!("no such position: The supplied offset '{offset}' is invalid.");
             let start = StartPosition::Offset { offset, inclusive: true };
-            assert_eq!(house.hub.reader(FIRST, start).await.unwrap_err().to_string(), said);
+            assert_eq!(clocked.hub.reader(FIRST, start).await.unwrap_err().to_string(), said);
         }
     }
 }
 
 #[tokio::test]
 async fn an_empty_partition_can_be_begun_everywhere_it_will_be() {
-    for house in House::every_kind(2) {
+    for clocked in ClockedHub::every_kind(2) {
         let starts = [
             StartPosition::Earliest,
             StartPosition::Latest,
@@ -217,10 +217,10 @@ async fn an_empty_partition_can_be_begun_everywhere_it_will_be() {
         ];
         let mut readers = Vec::new();
         for start in starts {
-            readers.push(house.reader(start).await);
+            readers.push(clocked.reader(start).await);
         }
-        house.hub.producer().send_to(PartitionId(1), NewEvent::new("of another")).await.unwrap();
-        house.hub.producer().send_to(FIRST, NewEvent::new("door")).await.unwrap();
+        clocked.hub.producer().send_to(PartitionId(1), NewEvent::new("of another")).await.unwrap();
+        clocked.hub.producer().send_to(FIRST, NewEvent::new("door")).await.unwrap();
         for reader in &mut readers {
             assert_eq!(next(reader, 10).await, [0]);
         }
@@ -229,10 +229,10 @@ async fn an_empty_partition_can_be_begun_everywhere_it_will_be() {
 
 #[tokio::test]
 async fn unknown_partitions_are_told_by_their_number() {
-    for house in House::every_kind(2) {
-        let refused = house.hub.reader(PartitionId(2), StartPosition::Earliest).await.unwrap_err();
+    for clocked in ClockedHub::every_kind(2) {
+        let refused = clocked.hub.reader(PartitionId(2), StartPosition::Earliest).await.unwrap_err();
         assert_eq!(refused.to_string(), "partition 2 of hub \"homes\" does not exist");
-        let refused = house.hub.partition_properties(PartitionId(9)).await.unwrap_err();
+        let refused = clocked.hub.partition_properties(PartitionId(9)).await.unwrap_err();
         assert_eq!(refused.to_string(), "partition 9 of hub \"homes\" does not exist");
     }
 }
@@ -241,9 +241,9 @@ async fn unknown_partitions_are_told_by_their_number() {
 
 #[tokio::test]
 async fn no_more_events_come_than_were_asked_for_and_no_batch_is_waited_for() {
-    for house in House::every_kind(1) {
-        house.hub.producer().send_batch(Target::Any, (0..10).map(|_| NewEvent::new("door"))).await.unwrap();
-        let mut reader = house.reader(StartPosition::Earliest).await;
+    for clocked in ClockedHub::every_kind(1) {
+        clocked.hub.producer().send_batch(Target::Any, (0..10).map(|_| NewEvent::new("door"))).await.unwrap();
+        let mut reader = clocked.reader(StartPosition::Earliest).await;
         assert_eq!(next(&mut reader, 1).await, [0]);
         assert_eq!(next(&mut reader, 0).await, [1], "nobody asks for nothing");
         assert_eq!(next(&mut reader, 3).await, [2, 3, 4]);
@@ -253,10 +253,10 @@ async fn no_more_events_come_than_were_asked_for_and_no_batch_is_waited_for() {
 
 #[tokio::test]
 async fn about_as_many_bytes_come_as_were_asked_for_and_at_least_one_event() {
-    for house in House::every_kind(1) {
+    for clocked in ClockedHub::every_kind(1) {
         let events = (0..10).map(|_| NewEvent::new(vec![7; 1_000]));
-        house.hub.producer().send_batch(Target::Any, events).await.unwrap();
-        let mut reader = house.reader(StartPosition::Earliest).await;
+        clocked.hub.producer().send_batch(Target::Any, events).await.unwrap();
+        let mut reader = clocked.reader(StartPosition::Earliest).await;
         for (bytes, expected) in [(0, 1), (1, 1), (1_500, 2), (3_030, 3), (usize::MAX, 3)] {
             assert_eq!(reader.next(100, bytes).await.unwrap().len(), expected, "{bytes} bytes");
         }
@@ -285,9 +285,9 @@ async fn a_part_of_a_frame_keeps_all_of_it_and_its_size_is_known_before_it_is_re
 
 #[tokio::test]
 async fn a_receive_fills_up_from_small_batches_that_are_there() {
-    for house in House::every_kind(1) {
-        house.fill().await;
-        let mut reader = house.reader(StartPosition::Earliest).await;
+    for clocked in ClockedHub::every_kind(1) {
+        clocked.fill().await;
+        let mut reader = clocked.reader(StartPosition::Earliest).await;
         let mut events = Vec::new();
         reader.receive(&mut events, 1).await.unwrap();
         reader.receive(&mut events, 5).await.unwrap();
@@ -299,27 +299,27 @@ async fn a_receive_fills_up_from_small_batches_that_are_there() {
 
 #[tokio::test]
 async fn the_newest_event_is_told_along_with_each_delivery() {
-    for house in House::every_kind(1) {
-        house.fill().await;
-        let mut reader = house.reader(StartPosition::Earliest).await;
+    for clocked in ClockedHub::every_kind(1) {
+        clocked.fill().await;
+        let mut reader = clocked.reader(StartPosition::Earliest).await;
         assert_eq!(reader.last_enqueued(), None);
         reader.next(1, 1).await.unwrap();
         let last = reader.last_enqueued().unwrap();
         assert_eq!((last.sequence.0, last.offset, last.enqueued_at.0), (59, offset_of(59), time(14)));
-        assert_eq!(house.hub.partition_properties(FIRST).await.unwrap().last, reader.last_enqueued());
+        assert_eq!(clocked.hub.partition_properties(FIRST).await.unwrap().last, reader.last_enqueued());
     }
 }
 
 #[tokio::test]
 async fn each_group_reads_everything_at_its_own_pace() {
-    for house in House::every_kind(1) {
-        house.fill().await;
+    for clocked in ClockedHub::every_kind(1) {
+        clocked.fill().await;
         let mut readers = Vec::new();
         for (group, pace) in [("$Default", 60), ("alarms", 11), ("billing", 3), ("weather", 1)] {
             let group = group.parse().unwrap();
             let request =
                 OpenRequest { start: StartPosition::Earliest, ..OpenRequest::probe(&group, FIRST, "one") };
-            readers.push((house.hub.receiver(request).await.unwrap(), pace, Vec::new()));
+            readers.push((clocked.hub.receiver(request).await.unwrap(), pace, Vec::new()));
         }
         while readers.iter().any(|(_, _, numbers)| numbers.len() < 60) {
             for (reader, pace, numbers) in readers.iter_mut().filter(|(_, _, numbers)| numbers.len() < 60) {
@@ -344,19 +344,19 @@ impl Wake for Bell {
 
 #[tokio::test]
 async fn a_reader_that_waits_is_woken_by_news_of_its_partition_and_by_nothing_else() {
-    for house in House::every_kind(2) {
-        let mut reader = house.reader(StartPosition::Latest).await;
+    for clocked in ClockedHub::every_kind(2) {
+        let mut reader = clocked.reader(StartPosition::Latest).await;
         let mut waiting = pin!(reader.next(1, 1));
         let bell = Arc::new(Bell::default());
         let waker = Waker::from(bell.clone());
         let mut context = Context::from_waker(&waker);
         assert!(waiting.as_mut().poll(&mut context).is_pending());
-        house.clock.set(time(1_000));
+        clocked.clock.set(time(1_000));
         for _ in 0..10 {
-            house.hub.producer().send_to(PartitionId(1), NewEvent::new("of another")).await.unwrap();
+            clocked.hub.producer().send_to(PartitionId(1), NewEvent::new("of another")).await.unwrap();
         }
         assert_eq!(bell.0.load(Ordering::SeqCst), 0, "it sleeps");
-        house.hub.producer().send_to(FIRST, NewEvent::new("door")).await.unwrap();
+        clocked.hub.producer().send_to(FIRST, NewEvent::new("door")).await.unwrap();
         assert_eq!(bell.0.load(Ordering::SeqCst), 1);
         assert_eq!(waiting.await.unwrap().len(), 1);
     }
@@ -364,12 +364,12 @@ async fn a_reader_that_waits_is_woken_by_news_of_its_partition_and_by_nothing_el
 
 #[tokio::test]
 async fn dropping_a_wait_loses_nothing() {
-    for house in House::every_kind(1) {
-        let mut reader = house.reader(StartPosition::Earliest).await;
+    for clocked in ClockedHub::every_kind(1) {
+        let mut reader = clocked.reader(StartPosition::Earliest).await;
         let mut context = Context::from_waker(Waker::noop());
         for number in 0..20 {
             assert!(pin!(reader.next(1, 1)).poll(&mut context).is_pending());
-            house.hub.producer().send(NewEvent::new(vec![7; 300])).await.unwrap();
+            clocked.hub.producer().send(NewEvent::new(vec![7; 300])).await.unwrap();
             // Cut off in the middle of reading the file, if it gets that far.
             let cut = pin!(reader.next(1, 1)).poll(&mut context).is_ready();
             if !cut {
@@ -424,10 +424,10 @@ fn body(seed: u64, length: u64) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn readers_that_change_between_files_and_memory_under_load_miss_and_repeat_nothing() {
     const EVENTS: u64 = 3_000;
-    for (seed, house) in House::every_kind(2).enumerate() {
+    for (seed, clocked) in ClockedHub::every_kind(2).enumerate() {
         let mut tasks = JoinSet::new();
         for partition in 0..2 {
-            let (producer, mut dice) = (house.hub.producer(), Dice(seed as u64 * 2 + u64::from(partition)));
+            let (producer, mut dice) = (clocked.hub.producer(), Dice(seed as u64 * 2 + u64::from(partition)));
             tasks.spawn(async move {
                 let mut sent = 0;
                 while sent < EVENTS {
@@ -442,7 +442,7 @@ async fn readers_that_change_between_files_and_memory_under_load_miss_and_repeat
             });
         }
         for reader in 0..6 {
-            let (hub, mut dice) = (house.hub.clone(), Dice(seed as u64 * 100 + reader));
+            let (hub, mut dice) = (clocked.hub.clone(), Dice(seed as u64 * 100 + reader));
             let partition = PartitionId(reader as u32 % 2);
             tasks.spawn(async move {
                 let mut reader = hub.reader(partition, StartPosition::Earliest).await.unwrap();
@@ -457,7 +457,7 @@ async fn readers_that_change_between_files_and_memory_under_load_miss_and_repeat
                         expected += 1;
                     }
                     if dice.roll(50) == 0 {
-                        // Somebody who begins anew right behind.
+                        // Somebody who begins again right behind.
                         let start = match dice.roll(2) {
                             0 => StartPosition::after(SequenceNumber(expected - 1)),
                             _ => StartPosition::Offset { offset: offset_of(expected - 1), inclusive: false },
@@ -472,6 +472,6 @@ async fn readers_that_change_between_files_and_memory_under_load_miss_and_repeat
             });
         }
         check(async { drop(tasks.join_all().await) }).await;
-        assert_eq!(house.hub.damage(), []);
+        assert_eq!(clocked.hub.damage(), []);
     }
 }

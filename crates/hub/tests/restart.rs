@@ -1,7 +1,7 @@
-//! What a restart finds: everything, whether the hub was closed or not; and numbers are never used twice.
+//! Tests of a restart: all events are there, whether the hub was closed or not, and no sequence number is used twice.
 //!
-//! A process that dies leaves its files as they are: a copy of the folder of an open hub is what the next
-//! process would find. (What a power failure leaves is up to `crashes.rs`.)
+//! A killed process leaves its files as they are, so a copy of the folder of an open hub is what the next process finds.
+//! (Power failures are tested in `crashes.rs`.)
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 #[path = "common/copies.rs"]

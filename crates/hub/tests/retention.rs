@@ -1,4 +1,4 @@
-//! Retention: whole segments go, by size and by age, and whoever wanted them is told.
+//! Tests of retention: whole segments are deleted, by size and by age, and readers learn how many events they missed.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 mod common;
@@ -32,14 +32,14 @@ const BY_AGE: Retention = Retention { age: Some(Duration::from_secs(3_600)), byt
 const FOREVER: Retention = Retention { age: None, bytes: None };
 
 /// A hub with small segments, on a clock that stands still until it is set.
-struct House {
+struct ClockedHub {
     hub: Hub,
     clock: Arc<Ticking>,
     _namespace: LocalNamespace,
     folder: Option<tempfile::TempDir>,
 }
 
-impl House {
+impl ClockedHub {
     fn new(durability: Durability, recent_bytes: u64, retention: Retention) -> Self {
         eprintln!("durability {durability}, {recent_bytes} recent bytes");
         let clock = Ticking::new(START, 0);
@@ -58,7 +58,7 @@ impl House {
         kinds.map(move |(durability, recent)| Self::new(durability, recent, retention))
     }
 
-    /// Sends so many events of about four thousand bytes, of which a few fill a segment; and frees what has to go.
+    /// Sends this many events of about four thousand bytes, of which a few fill a segment; and frees what has to go.
     async fn send(&self, count: usize) -> u64 {
         let mut last = 0;
         for _ in 0..count {
@@ -99,14 +99,14 @@ fn files(folder: &Path) -> (usize, usize) {
 
 #[tokio::test]
 async fn a_log_beyond_its_size_loses_its_oldest_segments() {
-    for house in House::every_kind(BY_SIZE) {
-        assert_eq!(house.send(100).await, 99);
-        let (first, last) = house.first_and_last().await;
+    for clocked in ClockedHub::every_kind(BY_SIZE) {
+        assert_eq!(clocked.send(100).await, 99);
+        let (first, last) = clocked.first_and_last().await;
         assert!((80..=95).contains(&first), "the oldest kept is {first}");
         assert_eq!(last, Some(99));
-        let described = house.hub.describe();
+        let described = clocked.hub.describe();
         assert!(described.log_bytes <= SIZE, "{} bytes", described.log_bytes);
-        if let Some(folder) = &house.folder {
+        if let Some(folder) = &clocked.folder {
             let (segments, indexes) = files(folder.path());
             assert_eq!((segments, indexes), (described.segments, described.segments - 1));
         }
@@ -115,40 +115,42 @@ async fn a_log_beyond_its_size_loses_its_oldest_segments() {
 
 #[tokio::test]
 async fn events_past_their_age_go_with_their_whole_segment_and_not_before() {
-    for house in House::every_kind(BY_AGE) {
-        house.send(4).await;
-        house.hub.seal_segment().unwrap();
-        house.clock.set(START + HOUR / 2);
-        house.send(4).await;
-        house.hub.seal_segment().unwrap();
-        house.send(1).await;
+    for clocked in ClockedHub::every_kind(BY_AGE) {
+        clocked.send(4).await;
+        clocked.hub.seal_segment().unwrap();
+        clocked.clock.set(START + HOUR / 2);
+        clocked.send(4).await;
+        clocked.hub.seal_segment().unwrap();
+        clocked.send(1).await;
         let half = HOUR / 2;
         for (now, first) in [(HOUR - 1, 0), (HOUR, 4), (HOUR + half - 1, 4)] {
-            house.clock.set(START + now);
-            house.hub.enforce_retention();
-            assert_eq!(house.first_and_last().await, (first, Some(8)), "after {now} ms");
+            clocked.clock.set(START + now);
+            clocked.hub.enforce_retention();
+            assert_eq!(clocked.first_and_last().await, (first, Some(8)), "after {now} ms");
         }
     }
 }
 
 #[tokio::test]
 async fn without_limits_everything_stays() {
-    for house in [House::new(Durability::Disk, 0, FOREVER), House::new(Durability::PageCache, 0, FOREVER)] {
-        house.send(60).await;
-        house.clock.set(START + 100_000 * HOUR);
-        house.hub.enforce_retention();
-        assert_eq!(house.first_and_last().await, (0, Some(59)));
+    for clocked in
+        [ClockedHub::new(Durability::Disk, 0, FOREVER), ClockedHub::new(Durability::PageCache, 0, FOREVER)]
+    {
+        clocked.send(60).await;
+        clocked.clock.set(START + 100_000 * HOUR);
+        clocked.hub.enforce_retention();
+        assert_eq!(clocked.first_and_last().await, (0, Some(59)));
     }
 }
 
 #[tokio::test]
 async fn a_reader_whose_position_is_gone_goes_on_at_the_oldest_kept_and_is_told() {
-    for house in House::every_kind(BY_SIZE) {
-        house.send(2).await;
-        let mut slow = house.reader(StartPosition::Earliest).await;
+    for clocked in ClockedHub::every_kind(BY_SIZE) {
+        clocked.send(2).await;
+        let mut slow = clocked.reader(StartPosition::Earliest).await;
         assert_eq!((next(&mut slow).await, slow.take_missed()), (0, 0));
-        house.send(98).await;
-        let oldest = house.first_and_last().await.0;
+        clocked.send(98).await;
+        let oldest = clocked.first_and_last().await.0;
         // What it had read ahead already it may still hand out.
         let mut went_on = next(&mut slow).await;
         if went_on == 1 {
@@ -165,9 +167,9 @@ async fn a_reader_whose_position_is_gone_goes_on_at_the_oldest_kept_and_is_told(
 
 #[tokio::test]
 async fn a_start_that_is_gone_begins_at_the_oldest_kept_and_is_told() {
-    for house in House::every_kind(BY_SIZE) {
-        house.send(100).await;
-        let oldest = house.first_and_last().await.0;
+    for clocked in ClockedHub::every_kind(BY_SIZE) {
+        clocked.send(100).await;
+        let oldest = clocked.first_and_last().await.0;
         for (start, missed) in [
             (StartPosition::at(SequenceNumber(3)), oldest - 3),
             (StartPosition::after(SequenceNumber(3)), oldest - 4),
@@ -178,7 +180,7 @@ async fn a_start_that_is_gone_begins_at_the_oldest_kept_and_is_told() {
             (StartPosition::at(SequenceNumber(oldest)), 0),
             (StartPosition::after(SequenceNumber(oldest - 1)), 0),
         ] {
-            let mut reader = house.reader(start.clone()).await;
+            let mut reader = clocked.reader(start.clone()).await;
             assert_eq!((next(&mut reader).await, reader.take_missed()), (oldest, missed), "{start}");
         }
     }
@@ -213,76 +215,76 @@ async fn a_hub_where_everything_is_gone_counts_on_also_after_a_restart() {
 
 #[tokio::test]
 async fn a_retention_that_is_set_at_run_time_holds_from_then_on() {
-    for house in House::every_kind(Retention { age: None, bytes: Some(1 << 30) }) {
-        house.send(60).await;
-        assert_eq!(house.first_and_last().await.0, 0);
-        house.hub.set_retention(BY_SIZE).unwrap();
-        assert_eq!(house.hub.describe().retention, BY_SIZE);
-        house.send(8).await;
-        assert!(house.hub.describe().log_bytes <= SIZE);
-        house.hub.set_retention(BY_AGE).unwrap();
-        house.clock.set(START + 2 * HOUR);
-        house.hub.enforce_retention();
-        assert_eq!(house.first_and_last().await, (68, Some(67)));
+    for clocked in ClockedHub::every_kind(Retention { age: None, bytes: Some(1 << 30) }) {
+        clocked.send(60).await;
+        assert_eq!(clocked.first_and_last().await.0, 0);
+        clocked.hub.set_retention(BY_SIZE).unwrap();
+        assert_eq!(clocked.hub.describe().retention, BY_SIZE);
+        clocked.send(8).await;
+        assert!(clocked.hub.describe().log_bytes <= SIZE);
+        clocked.hub.set_retention(BY_AGE).unwrap();
+        clocked.clock.set(START + 2 * HOUR);
+        clocked.hub.enforce_retention();
+        assert_eq!(clocked.first_and_last().await, (68, Some(67)));
     }
 }
 
 #[tokio::test]
 async fn a_retention_that_is_too_small_is_refused_and_changes_nothing() {
-    for house in House::every_kind(BY_SIZE) {
-        let refused = house.hub.set_retention(Retention { age: None, bytes: Some(4 * SEGMENT - 1) });
+    for clocked in ClockedHub::every_kind(BY_SIZE) {
+        let refused = clocked.hub.set_retention(Retention { age: None, bytes: Some(4 * SEGMENT - 1) });
         let said = refused.unwrap_err().to_string();
         assert!(said.starts_with("retention.bytes: 65535B is less than 4 segments of 16KiB"), "{said}");
-        let refused = house.hub.set_retention(Retention { age: Some(Duration::from_secs(1)), bytes: None });
+        let refused = clocked.hub.set_retention(Retention { age: Some(Duration::from_secs(1)), bytes: None });
         let said = refused.unwrap_err().to_string();
         assert_eq!(said, "retention.age: 1s is less than 1m; write a duration from 1m to 36500d");
-        assert_eq!(house.hub.describe().retention, BY_SIZE);
+        assert_eq!(clocked.hub.describe().retention, BY_SIZE);
     }
 }
 
 /// The committer looks when the oldest events are due, although nobody sends.
 #[tokio::test]
 async fn an_idle_hub_frees_what_is_past_its_time_by_itself() {
-    let house = House::new(Durability::Disk, 0, BY_AGE);
+    let clocked = ClockedHub::new(Durability::Disk, 0, BY_AGE);
     // More than a segment: the one being written goes with the others.
-    house.send(7).await;
-    assert!(house.hub.describe().segments > 1);
+    clocked.send(7).await;
+    assert!(clocked.hub.describe().segments > 1);
     // A moment before the time: the committer is made to look, and then looks again by itself.
-    house.clock.set(START + HOUR - 20);
+    clocked.clock.set(START + HOUR - 20);
     let a_little_longer = Duration::from_secs(3_600) + Duration::from_millis(1);
-    house.hub.set_retention(Retention { age: Some(a_little_longer), bytes: None }).unwrap();
-    house.clock.set(START + HOUR + 1);
+    clocked.hub.set_retention(Retention { age: Some(a_little_longer), bytes: None }).unwrap();
+    clocked.clock.set(START + HOUR + 1);
     let gone = async {
-        while house.first_and_last().await.0 < 7 {
+        while clocked.first_and_last().await.0 < 7 {
             tokio::task::yield_now().await;
         }
     };
     check(gone).await;
-    assert_eq!(house.first_and_last().await, (7, Some(6)));
+    assert_eq!(clocked.first_and_last().await, (7, Some(6)));
 }
 
 #[tokio::test]
 async fn a_hub_in_memory_stays_under_its_size_even_if_nobody_gave_it_one() {
-    let house = House::new(Durability::Memory, 0, FOREVER);
-    let described = house.hub.describe();
+    let clocked = ClockedHub::new(Durability::Memory, 0, FOREVER);
+    let described = clocked.hub.describe();
     assert_eq!(described.retention, Retention { age: None, bytes: Some(DEFAULT_MEMORY_RETENTION_BYTES) });
-    drop(house);
-    let house = House::new(Durability::Memory, 8_000, BY_SIZE);
+    drop(clocked);
+    let clocked = ClockedHub::new(Durability::Memory, 8_000, BY_SIZE);
     for _ in 0..50 {
-        house.send(20).await;
-        let described = house.hub.describe();
+        clocked.send(20).await;
+        let described = clocked.hub.describe();
         assert!(described.log_bytes <= SIZE, "{} bytes", described.log_bytes);
     }
-    assert_eq!(house.first_and_last().await.1, Some(999));
+    assert_eq!(clocked.first_and_last().await.1, Some(999));
 }
 
 #[tokio::test]
 async fn a_partition_that_nobody_writes_to_loses_its_events_with_the_others() {
-    for house in House::every_kind(BY_SIZE) {
+    for clocked in ClockedHub::every_kind(BY_SIZE) {
         let quiet = PartitionId(1);
-        house.hub.producer().send_to(quiet, NewEvent::new("once")).await.unwrap();
-        house.send(60).await;
-        let properties = house.hub.partition_properties(quiet).await.unwrap();
+        clocked.hub.producer().send_to(quiet, NewEvent::new("once")).await.unwrap();
+        clocked.send(60).await;
+        let properties = clocked.hub.partition_properties(quiet).await.unwrap();
         assert_eq!((properties.first.0, properties.last.map(|last| last.sequence.0)), (1, Some(0)));
     }
 }

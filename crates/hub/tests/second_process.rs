@@ -1,15 +1,15 @@
-//! Two processes and one data folder: the second is told who has it, and has it as soon as the first is gone.
+//! Tests of two processes on one data folder: the second gets an error with the holder, and the lock once the first ends.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
-#[path = "kill_parts/myself.rs"]
-mod myself;
+#[path = "kill_parts/child_process.rs"]
+mod child_process;
 
 use std::path::Path;
 use std::time::Duration;
 
+use child_process::{Myself, orders, say, wait_for_the_end};
 use ephor_core::event::NewEvent;
 use ephor_hub::{HubConfig, HubError, LocalNamespace, LockError, NamespaceConfig, verify_folder};
-use myself::{Myself, orders, say, wait_for_the_end};
 
 fn config() -> NamespaceConfig {
     NamespaceConfig { hubs: vec![HubConfig::new("homes", 1).unwrap()], ..NamespaceConfig::default() }
@@ -99,7 +99,7 @@ fn a_folder_that_was_refused_is_opened_once_its_holder_is_gone() {
     let namespace = LocalNamespace::open(folder.path(), config()).unwrap();
     // And now this process is the one that is named.
     let refused = verify_folder(folder.path()).unwrap_err().to_string();
-    assert!(refused.contains(&format!("process {} (this very one)", std::process::id())), "{refused}");
+    assert!(refused.contains(&format!("process {} (this process)", std::process::id())), "{refused}");
     drop(namespace);
     assert_eq!(events(folder.path()), 1);
 }

@@ -1,4 +1,4 @@
-//! Sending: where events go, what is refused, what comes back, and what an acknowledgement is worth.
+//! Tests of sending: partitions, refused events, receipts, and the guarantee of an acknowledgement.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 mod common;
@@ -205,7 +205,10 @@ async fn an_event_over_the_limit_is_refused_with_its_size_and_the_limit() {
         let over = NewEvent { body: vec![7; (1 << 20) - overhead + 1].into(), ..keyed("abc", "") };
         let refused = hub.producer().send(over).await.unwrap_err();
         assert!(matches!(refused, SendError::EventTooLarge { size: 1_048_577, limit: 1_048_576 }));
-        assert_eq!(refused.to_string(), "the event has 1048577 bytes; this hub takes at most 1048576");
+        assert_eq!(
+            refused.to_string(),
+            "the event has 1048577 bytes; this hub accepts at most 1048576 bytes"
+        );
         let far_over = hub.producer().send(NewEvent::new(vec![7; 9 << 20])).await.unwrap_err();
         assert!(matches!(far_over, SendError::EventTooLarge { limit: 1_048_576, .. }), "{far_over}");
         assert_eq!(all(&hub, FIRST).await.len(), 1);
@@ -245,7 +248,7 @@ async fn a_batch_that_is_too_large_is_refused_and_keeps_what_it_had() {
         };
         assert!(matches!(refused, SendError::BatchTooLarge { .. }), "{refused}");
         let said = refused.to_string();
-        assert!(said.ends_with("bytes; at most 20971520 are stored at once"), "{said}");
+        assert!(said.ends_with("bytes; a batch has at most 20971520 bytes; split it"), "{said}");
         assert_eq!(batch.len(), 20);
         assert!(batch.bytes() <= MAX_BATCH_BYTES);
         let receipt = hub.producer().send_encoded(Target::Any, batch).await.unwrap();
@@ -270,7 +273,10 @@ async fn an_empty_batch_is_refused() {
 async fn a_partition_that_is_not_there_is_refused_with_the_number_of_those_that_are() {
     for (_namespace, hub) in every_kind(&homes(4)) {
         let refused = hub.producer().send_to(PartitionId(4), NewEvent::new("door")).await.unwrap_err();
-        assert_eq!(refused.to_string(), "hub \"homes\" has no partition 4; it has 4, numbered from 0 on");
+        assert_eq!(
+            refused.to_string(),
+            "hub \"homes\" has no partition 4; it has 4 partitions, numbered from 0"
+        );
     }
 }
 
@@ -478,7 +484,7 @@ async fn a_clock_that_stands_still_lets_nobody_wait_for_company() {
 
 // What waits.
 
-/// A hub on a disk with a gate; so many bytes may wait for it.
+/// A hub on a disk with a gate; this many bytes may wait for it.
 fn slow(queue_bytes: u64) -> (LocalNamespace, Hub, Arc<Gate>) {
     let (files, gates) = Gated::new();
     let gate = gates.syncs;

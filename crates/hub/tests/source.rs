@@ -1,4 +1,4 @@
-//! The embedded hub keeps the rules of every source: on disk, relaxed, and in memory.
+//! Runs the conformance suite of event sources on the embedded hub: on disk, relaxed, and in memory.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 mod common;

@@ -1,4 +1,4 @@
-//! A disk that does not answer: whoever only asks does not wait for it.
+//! Tests of a disk that hangs: calls that only read state do not wait for it.
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
 
 mod common;

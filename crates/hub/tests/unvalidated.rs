@@ -1,8 +1,8 @@
-//! A folder whose messages were stored without a look at every section: all its events can be read, and what
-//! readers could not decode is left out.
+//! Tests of a folder whose messages were stored without validating every section: all its events can be read, without
+//! their invalid sections.
 //!
-//! `tests/golden/v1-unvalidated` was written by a version that validated neither headers nor footers. This one refuses
-//! the messages in it, so it cannot write them again.
+//! A version that validated neither headers nor footers wrote `tests/golden/v1-unvalidated`. This version refuses its
+//! messages, so it cannot write them again.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 mod common;
@@ -143,7 +143,7 @@ async fn what_is_left_out_is_logged_once_however_often_it_is_read() {
         stored(&hub).await;
     }
     let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    let said: Vec<_> = text.lines().filter(|line| line.contains("cannot be decoded")).collect();
+    let said: Vec<_> = text.lines().filter(|line| line.contains("an event has invalid sections")).collect();
     let invalid = messages().iter().filter(|sent| sent.kept != Kept::Everything).count();
     assert_eq!(said.len(), invalid, "{text}");
 }

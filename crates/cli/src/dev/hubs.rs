@@ -234,6 +234,6 @@ mod tests {
         let error = ensure_groups(&namespace, &["alarms".to_owned()]).unwrap_err().to_string();
         assert_eq!(error, "--group alarms: write HUB/GROUP, such as homes/alarms");
         let error = ensure_groups(&namespace, &["none/alarms".to_owned()]).unwrap_err().to_string();
-        assert_eq!(error, "--group none/alarms: there is no hub \"none\"");
+        assert_eq!(error, "--group none/alarms: hub \"none\" does not exist");
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ephor_amqp::connection::SessionId;
 use ephor_core::ids::{HubName, PartitionId};
 use ephor_core::time::Monotonic;
-use ephor_hub::{Hub, HubReceiver, Lookout, Producer, StoredBatch};
+use ephor_hub::{Hub, HubReceiver, IdleProbe, Producer, StoredBatch};
 use ephor_wire::address::Address;
 use ephor_wire::annotations::RuntimeMetrics;
 use futures_util::future::AbortHandle;
@@ -115,7 +115,7 @@ pub(super) struct ReceiverLink {
     pub(super) held: Charge,
     /// Tells whether the hub's receiver waits: it has reached the end of the log, or is idle. `None` until it
     /// is open.
-    pub(super) lookout: Option<Lookout>,
+    pub(super) lookout: Option<IdleProbe>,
 }
 
 /// The state of the hub's receiver.
@@ -134,13 +134,13 @@ pub(super) enum Reading {
 impl ReceiverLink {
     /// True if the hub's receiver is polling and may bring events at once.
     pub(super) fn is_asking(&self) -> bool {
-        let waits = self.lookout.as_ref().is_none_or(Lookout::sees_it_wait);
+        let waits = self.lookout.as_ref().is_none_or(IdleProbe::is_idle);
         matches!(self.state, Reading::Away(_)) && (self.reads_log || !waits)
     }
 
     /// True if there is no event for it now, neither here nor on its way from the hub.
     pub(super) fn has_nothing_to_send(&self) -> bool {
-        let at_the_end = self.lookout.as_ref().is_some_and(Lookout::sees_it_wait);
+        let at_the_end = self.lookout.as_ref().is_some_and(IdleProbe::is_idle);
         let passive = matches!(self.state, Reading::Away(_) | Reading::Idle { .. });
         let waits_for_room = self.in_line.is_some() || self.log_turn.is_some();
         passive && at_the_end && !self.reads_log && !waits_for_room

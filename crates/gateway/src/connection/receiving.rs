@@ -121,7 +121,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
         match opened {
             Ok(receiver) => {
-                found.lookout = Some(receiver.lookout());
+                found.lookout = Some(receiver.idle_probe());
                 let limit = self.shared.hubs.of(&found.hub).max_event_bytes;
                 self.accept(link, attach, limit, []);
                 self.ask(link, Box::new(receiver));

@@ -1,8 +1,8 @@
-//! Reads frames that were stored before every section of a message was validated.
+//! Reads frames that older versions stored without validating every section of a message.
 //!
-//! Readers get every event of them, and of each event what they can decode: what is invalid is left out
-//! ([`keep_valid`]). Frames that say that they were validated never come here. The look costs as much as the one
-//! when a message is stored, and ends when retention has freed the old frames.
+//! Readers get every event, and of each event the sections that can be decoded ([`keep_valid`]); invalid ones are left
+//! out. Frames with the flag `validated` skip this. It costs as much as the validation of a send, until retention has
+//! freed the old frames.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -15,12 +15,12 @@ use ephor_core::ids::PartitionId;
 use super::{RECORD_HEADER, record_length, record_parts};
 use crate::journal::Frame;
 
-/// Events of one partition that the log names. Of more it is silent: readers come again and again.
+/// The most events of one partition that are logged, since readers may read them again and again.
 const MAX_NAMED: usize = 1_000;
 
-/// The records of a frame, valid whatever is stored; and each event of which something was left out.
+/// Returns the records of a frame without invalid sections, and the events of which something was left out.
 pub(super) fn valid_records(frame: &Frame) -> (Bytes, Vec<(u64, Malformed)>) {
-    let mut left_out = Vec::new();
+    let mut omitted = Vec::new();
     let mut valid = Vec::new();
     let mut at = 0;
     for number in frame.first..frame.end() {
@@ -29,12 +29,12 @@ pub(super) fn valid_records(frame: &Frame) -> (Bytes, Vec<(u64, Malformed)>) {
         let Some((key, message)) = record_parts(record) else { break };
         let (kept, malformed) = keep_valid(message);
         if let Some(malformed) = malformed {
-            if left_out.is_empty() {
+            if omitted.is_empty() {
                 valid.extend_from_slice(&frame.payload[..at]);
             }
-            left_out.push((number, malformed));
+            omitted.push((number, malformed));
         }
-        if !left_out.is_empty() {
+        if !omitted.is_empty() {
             valid.extend_from_slice(&(kept.len() as u32).to_le_bytes());
             valid.extend_from_slice(&record[4..RECORD_HEADER]);
             valid.extend_from_slice(key.unwrap_or_default());
@@ -42,15 +42,15 @@ pub(super) fn valid_records(frame: &Frame) -> (Bytes, Vec<(u64, Malformed)>) {
         }
         at += record.len();
     }
-    let records = if left_out.is_empty() { frame.payload.clone() } else { valid.into() };
-    (records, left_out)
+    let records = if omitted.is_empty() { frame.payload.clone() } else { valid.into() };
+    (records, omitted)
 }
 
-/// Logs of which events of a partition something was left out: once each, however often they are read.
+/// Logs the events of a partition of which something was left out: each once, however often it is read.
 #[derive(Debug, Default)]
-pub(crate) struct LeftOut(Mutex<BTreeSet<u64>>);
+pub(crate) struct OmissionLog(Mutex<BTreeSet<u64>>);
 
-impl LeftOut {
+impl OmissionLog {
     pub(super) fn report(&self, partition: PartitionId, number: u64, malformed: Malformed) {
         let mut named = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if named.len() >= MAX_NAMED || !named.insert(number) {
@@ -58,10 +58,10 @@ impl LeftOut {
         }
         tracing::warn!(
             %partition, sequence = number, %malformed,
-            "an event was stored before every section was validated; what cannot be decoded is left out"
+            "an event has invalid sections, which an older version stored without validation; readers get it without them"
         );
         if named.len() == MAX_NAMED {
-            tracing::warn!(%partition, "further events of this partition of which something is left out are not named");
+            tracing::warn!(%partition, "more events of this partition have invalid sections; they are not logged any more");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A record comes back whole, or is known not to.
+//! Tests of the record of a hub: it is read as it was written, or its damage is detected.
 
 use std::sync::{Arc, Mutex};
 
@@ -80,7 +80,7 @@ fn a_leftover_of_a_crash_is_neither_read_nor_in_the_way() {
     let files = folder();
     let leftover = || files.create("h/hub.json.new").unwrap().write_at(0, &[b"torn"]).unwrap();
     leftover();
-    assert_eq!(error(&files), "there is no h/hub.json in memory");
+    assert_eq!(error(&files), "h/hub.json in memory does not exist");
     record().store(&files, "h").unwrap();
     leftover();
     assert_eq!(HubRecord::load(&files, "h").unwrap(), record());
@@ -112,7 +112,8 @@ fn damage_is_told_with_both_checksums() {
     put(&files, b"short");
     assert_eq!(
         error(&files),
-        "h/hub.json in memory is damaged: it has 5 bytes and no checksum; nothing was changed"
+        "h/hub.json in memory is damaged: it has only 5 bytes and no checksum; restore it from a backup; nothing was \
+         changed"
     );
     put(&files, b"{}\n{\"crc32c\":\"00000000\"}\n");
     let right = format!("{:08x}", crc32c::crc32c(b"{}\n"));
@@ -120,7 +121,7 @@ fn damage_is_told_with_both_checksums() {
         error(&files),
         format!(
             "h/hub.json in memory is damaged: its checksum is {right}, and its last line says \
-                 \"{{\\\"crc32c\\\":\\\"00000000\\\"}}\"; nothing was changed"
+                 \"{{\\\"crc32c\\\":\\\"00000000\\\"}}\"; restore it from a backup; nothing was changed"
         )
     );
 }
@@ -132,7 +133,7 @@ fn a_record_that_no_program_wrote_is_refused() {
     let text = String::from_utf8(content(&files)).unwrap();
     let text = &text[..text.len() - CHECKSUM_LINE_BYTES];
     for (from, to, problem) in [
-        ("\"partitions\": 4", "\"partitions\": 0", "0 partitions, and hubs have 1 to 1024"),
+        ("\"partitions\": 4", "\"partitions\": 0", "it has 0 partitions, and a hub has 1 to 1024"),
         ("homes/north", "", "hub name \"\" is empty"),
         (
             "alarms",
@@ -143,7 +144,9 @@ fn a_record_that_no_program_wrote_is_refused() {
         ("\"version\"", "\"vision\"", "missing field `version` at line 14 column 1"),
     ] {
         put_with_checksum(&files, &text.replace(from, to));
-        let expected = format!("h/hub.json in memory is damaged: {problem}; nothing was changed");
+        let expected = format!(
+            "h/hub.json in memory is damaged: {problem}; restore it from a backup; nothing was changed"
+        );
         assert_eq!(error(&files), expected);
     }
 }
@@ -155,7 +158,7 @@ fn a_newer_version_is_refused_and_left_alone() {
     let before = content(&files);
     assert_eq!(
         error(&files),
-        "h/hub.json in memory has version 2, and this program knows versions up to 1: open it with the \
+        "h/hub.json in memory has version 2, and this program reads versions up to 1; use the \
              newer program that wrote it; nothing was changed"
     );
     assert_eq!(content(&files), before);
@@ -183,7 +186,7 @@ fn a_failing_file_system_is_told_with_the_file() {
     assert!(error.starts_with("cannot create gone/hub.json.new in memory: "), "{error}");
     assert_eq!(
         HubRecord::load(&files, "gone").unwrap_err().to_string(),
-        "there is no gone/hub.json in memory"
+        "gone/hub.json in memory does not exist"
     );
 }
 

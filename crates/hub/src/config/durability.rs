@@ -1,9 +1,9 @@
-//! What an acknowledged send promises.
+//! The durability of an acknowledged send: on disk, in the page cache, or in memory.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What an acknowledged send promises.
+/// The guarantee of an acknowledged send.
 ///
 /// | word | acknowledged when | what may be lost |
 /// |---|---|---|
@@ -15,9 +15,9 @@ pub enum Durability {
     /// An acknowledgement means that the events are on disk.
     #[default]
     Disk,
-    /// An acknowledgement comes from the page cache: a power failure may lose the newest events.
+    /// An acknowledgement means that the events are in the page cache: a power failure may lose the newest ones.
     PageCache,
-    /// Nothing is kept: the hubs are gone with the process.
+    /// The events are in memory only: the hubs are gone when the process ends.
     Memory,
 }
 
@@ -31,10 +31,10 @@ impl fmt::Display for Durability {
     }
 }
 
-/// A word that names no durability.
+/// The error for an unknown durability.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no durability; write \"disk\" (acknowledged from disk), \"page-cache\" or \"relaxed\" (a power \
+    "{0:?} is not a durability; write \"disk\" (acknowledged from disk), \"page-cache\" or \"relaxed\" (a power \
      failure may lose the newest events), or \"memory\" (keeps nothing)"
 )]
 pub struct UnknownDurability(String);
@@ -68,7 +68,7 @@ mod tests {
     fn an_unknown_durability_is_told_the_known_ones() {
         assert_eq!(
             "fast".parse::<Durability>().unwrap_err().to_string(),
-            "\"fast\" is no durability; write \"disk\" (acknowledged from disk), \"page-cache\" or \
+            "\"fast\" is not a durability; write \"disk\" (acknowledged from disk), \"page-cache\" or \
              \"relaxed\" (a power failure may lose the newest events), or \"memory\" (keeps nothing)"
         );
     }

@@ -1,4 +1,4 @@
-//! The `Config.json` of the Event Hubs emulator, so that a compose file that has one works as it is.
+//! Reads the `Config.json` of the Event Hubs emulator, so that existing compose files work unchanged.
 //!
 //! ```text
 //! { "UserConfig": {
@@ -7,8 +7,8 @@
 //!     "LoggingConfig": { "Type": "File" } } }
 //! ```
 //!
-//! Keys are compared without case, `PartitionCount` is a number or a text, and what is not known is noted and
-//! passed over. The emulator's own limits (10 hubs, 32 partitions) are not ours.
+//! Keys are compared without case. `PartitionCount` is a number or a text. Unknown fields are noted and ignored. The
+//! emulator's limits (10 hubs, 32 partitions) do not apply.
 
 use ephor_wire::address::same_name;
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ pub(super) fn read(top: &Value<'_>) -> Result<ConfigFile, InvalidConfig> {
 #[derive(Default)]
 struct Reader {
     notes: Vec<String>,
-    /// Where the file has what `validate` calls by another name.
+    /// The places in this file of the values that `validate` calls by our names.
     places: BTreeMap<Place, Place>,
 }
 
@@ -71,7 +71,7 @@ impl Reader {
     fn namespace<'a>(&mut self, user: &Value<'a>, fields: &Object<'a>) -> Result<Value<'a>, InvalidConfig> {
         let (mut ours, mut others) = (Vec::new(), Vec::new());
         for namespace in list(fields, "NamespaceConfig")? {
-            // The emulator takes one without a type, too.
+            // The emulator accepts a namespace without a type, too.
             match find(&namespace.object()?, "Type").map(|kind| kind.text()).transpose()? {
                 Some(kind) if !same_name(kind, NAMESPACE_TYPE) => others.push((namespace.place, kind)),
                 _ => ours.push(namespace),
@@ -80,7 +80,7 @@ impl Reader {
         let place = find(fields, "NamespaceConfig")
             .map_or_else(|| user.place.field("NamespaceConfig"), |it| it.place);
         for (place, kind) in others {
-            self.notes.push(format!("{place} is of Type {kind:?} and was passed over"));
+            self.notes.push(format!("{place} is of Type {kind:?} and was ignored"));
         }
         let count = ours.len();
         match ours.pop() {
@@ -88,7 +88,7 @@ impl Reader {
             Some(_) => Err(InvalidConfig::new(
                 place,
                 format!(
-                    "{count} namespaces are of Type {NAMESPACE_TYPE}, and one is served at a time; leave one"
+                    "{count} namespaces are of Type {NAMESPACE_TYPE}, and only one can be served; leave one"
                 ),
             )),
             None => Err(InvalidConfig::new(
@@ -111,12 +111,12 @@ impl Reader {
             let Some(name) = find(&fields, "Name") else {
                 return Err(InvalidConfig::new(
                     group.place.field("Name"),
-                    "every consumer group needs a name, and this one has none",
+                    "this consumer group has no name; every group needs one",
                 ));
             };
             let group: ConsumerGroup = name.parse()?;
             if same_name(group.as_str(), DEFAULT_CONSUMER_GROUP) {
-                self.notes.push(format!("{} is {group:?}, which is always there", name.place));
+                self.notes.push(format!("{} is {group:?}, which always exists", name.place));
                 continue;
             }
             self.places.insert(ours.field("groups").index(config.groups.len()), name.place);
@@ -125,19 +125,19 @@ impl Reader {
         Ok(config)
     }
 
-    /// The fields of an object; those that are not known are noted.
+    /// Returns the fields of an object. Unknown ones are noted.
     fn fields<'a>(&mut self, value: &Value<'a>, known: &[&str]) -> Result<Object<'a>, InvalidConfig> {
         let fields = value.object()?;
         for (name, value) in fields.all() {
             if !known.iter().any(|known| known.eq_ignore_ascii_case(name)) {
-                self.notes.push(format!("{} is not known and was passed over", value.place));
+                self.notes.push(format!("{} is unknown and was ignored", value.place));
             }
         }
         Ok(fields)
     }
 }
 
-/// A field by its name in any case; `null` is as good as none.
+/// Finds a field by its name, compared without case. `null` counts as missing.
 fn find<'a>(fields: &Object<'a>, name: &str) -> Option<Value<'a>> {
     fields
         .all()
@@ -149,7 +149,7 @@ fn list<'a>(fields: &Object<'a>, name: &str) -> Result<Vec<Value<'a>>, InvalidCo
     find(fields, name).map_or_else(|| Ok(Vec::new()), |value| value.list())
 }
 
-/// Older versions of the emulator want a text here, newer ones a number.
+/// Reads a number: older versions of the emulator write a text, newer ones a number.
 fn number(value: &Value<'_>) -> Result<u64, InvalidConfig> {
     match value.node {
         Node::Text(text) => text.trim().parse().map_err(|_| {

@@ -1,4 +1,4 @@
-//! A configuration from a file: our own JSON, or the emulator's (`emulator.rs`).
+//! Reads a configuration file: our own JSON, or that of the Event Hubs emulator (`emulator.rs`).
 
 use std::io;
 use std::path::Path;
@@ -8,30 +8,30 @@ use super::invalid::{InvalidConfig, Place};
 use super::json::{Node, Value, locate};
 use super::{NamespaceConfig, emulator};
 
-/// What a text is called that came from no file.
+/// The name in errors of a text that is not from a file.
 const NO_FILE: &str = "configuration";
 
-/// What was read.
+/// A configuration that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigFile {
-    /// Read and validated.
+    /// The configuration, validated.
     pub config: NamespaceConfig,
-    /// What the reader passed over, for the log. Only an emulator's file has such.
+    /// Notes about ignored values, for the log. Only for an emulator's file.
     pub notes: Vec<String>,
 }
 
-/// Why a file cannot be used.
+/// Why a configuration file could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigFileError {
-    /// It cannot be read at all.
+    /// It could not be read.
     #[error("cannot read {file}: {source}")]
     Read {
         /// Which file.
         file: String,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// It is not JSON, or says something twice.
+    /// It is not JSON, or has a field twice.
     #[error("{file}, line {line}, column {column}: {problem}")]
     Syntax {
         /// Which file.
@@ -40,19 +40,19 @@ pub enum ConfigFileError {
         line: usize,
         /// From 1 on; 0 before the first character of a line.
         column: usize,
-        /// What was expected there.
+        /// The problem.
         problem: String,
     },
-    /// A value in it cannot be used.
+    /// It has an invalid value.
     #[error("{file}, line {line}, column {column}: {problem}")]
     Invalid {
         /// Which file.
         file: String,
-        /// Where the value ends, or begins if it is an object or a list.
+        /// The line where the value ends, or begins if it is an object or a list.
         line: usize,
-        /// The same within the line.
+        /// The column there.
         column: usize,
-        /// Which value, what is wrong, and what to write instead.
+        /// The value, what is wrong, and what to write instead.
         problem: InvalidConfig,
     },
 }
@@ -109,7 +109,7 @@ impl NamespaceConfig {
 }
 
 fn read(text: &str, file: &str) -> Result<ConfigFile, ConfigFileError> {
-    // Windows editors begin a file with a mark that JSON does not know.
+    // Some editors begin a file with a byte order mark, which is not JSON.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let node: Node = serde_json::from_str(text).map_err(|error| syntax(file, &error))?;
     let top = Value::top(&node);
@@ -185,7 +185,7 @@ fn read_retention(retention: &Value<'_>) -> Result<Retention, InvalidConfig> {
     Ok(retention)
 }
 
-/// Reads a field that is there; one that is not keeps its default.
+/// Reads a field. A missing one keeps its default.
 fn set<'a, T>(
     field: &mut T,
     value: Option<Value<'a>>,
@@ -197,16 +197,16 @@ fn set<'a, T>(
     Ok(())
 }
 
-/// A hub of this name with all defaults; what its name is worth as an address is told with the name's place.
+/// Creates the configuration of a hub with defaults. An error has the place of the name.
 pub(super) fn new_hub(name: &Value<'_>) -> Result<HubConfig, InvalidConfig> {
     HubConfig::new(name.text()?, DEFAULT_PARTITIONS).map_err(|error| name.refuse(error.problem))
 }
 
 pub(super) fn missing_name(hub: &Place, field: &str) -> InvalidConfig {
-    InvalidConfig::new(hub.field(field), "every hub needs a name, and this one has none")
+    InvalidConfig::new(hub.field(field), "this hub has no name; every hub needs one")
 }
 
-/// A number of partitions that fits.
+/// Reads a number of partitions.
 pub(super) fn partitions(value: &Value<'_>, number: u64) -> Result<u32, InvalidConfig> {
     check_partitions(value.place.clone(), number)?;
     u32::try_from(number).map_err(|problem| value.refuse(problem.to_string()))

@@ -1,4 +1,4 @@
-//! One hub: its name, partitions, retention, event limit and consumer groups.
+//! The configuration of one hub: name, partitions, retention, maximum event size, consumer groups.
 
 use std::time::Duration;
 
@@ -10,34 +10,33 @@ use super::quantity::{format_duration, format_size};
 
 /// [`HubConfig::partitions`].
 pub const DEFAULT_PARTITIONS: u32 = 4;
-/// No hub has more partitions.
+/// The maximum number of partitions.
 pub const MAX_PARTITIONS: u32 = 1024;
 /// [`Retention::age`].
 pub const DEFAULT_RETENTION_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// A reader that restarts is away for seconds; what is kept for less than a minute would be gone when it is
-/// back.
+/// The smallest [`Retention::age`]. A reader that restarts would miss events that are kept for less than a minute.
 pub const MIN_RETENTION_AGE: Duration = Duration::from_secs(60);
-/// A hundred years: beyond it "forever" is meant, and that is said by leaving the age out.
+/// The largest [`Retention::age`]: a hundred years. To keep events for ever, leave the age out.
 pub const MAX_RETENTION_AGE: Duration = Duration::from_secs(36_500 * 24 * 60 * 60);
 /// [`HubConfig::max_event_bytes`].
 pub const DEFAULT_MAX_EVENT_BYTES: u64 = 1 << 20;
-/// The largest [`HubConfig::max_event_bytes`]: an event is held in memory whole, by every reader of it.
+/// The largest [`HubConfig::max_event_bytes`]: every reader holds a whole event in memory.
 pub const MAX_MAX_EVENT_BYTES: u64 = 16 << 20;
-/// No hub has more consumer groups, `$Default` aside.
+/// The maximum number of consumer groups, without `$Default`.
 pub const MAX_GROUPS: usize = 1000;
 
-/// What follows the hub in an address (`hub/ConsumerGroups/group/Partitions/0`, `hub/Publishers/name`).
-const WORDS_OF_ADDRESSES: [&str; 3] = ["ConsumerGroups", "Partitions", "Publishers"];
+/// The words that end the hub's name in an address (`hub/ConsumerGroups/group/Partitions/0`, `hub/Publishers/name`).
+const ADDRESS_WORDS: [&str; 3] = ["ConsumerGroups", "Partitions", "Publishers"];
 
-/// How long a hub keeps its events. Whole segments go, so a little more is kept than is asked for.
+/// How long a hub keeps its events. Whole segments are deleted, so a little more is kept than configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Events older than this go; [`DEFAULT_RETENTION_AGE`]. `None`: age is no reason to go. The time that the hub
-    /// runs counts at once; time in which it was off, or by which the wall clock was set ahead, when the clocks have
-    /// agreed for a day.
+    /// Events older than this are deleted; [`DEFAULT_RETENTION_AGE`]. `None`: no limit by age. Time in which the hub runs
+    /// counts at once. Time in which it was off, or by which the wall clock was set ahead, counts after a day without a
+    /// jump of the clock.
     pub age: Option<Duration>,
-    /// When the hub's log is larger than this, the oldest events go. `None` (the default): size is no reason
-    /// to go, except in memory: see
+    /// When the hub's log is larger than this, the oldest events are deleted. `None` (the default): no limit by size,
+    /// except in memory: see
     /// [`NamespaceConfig::effective_retention`](super::NamespaceConfig::effective_retention).
     pub bytes: Option<u64>,
 }
@@ -48,23 +47,23 @@ impl Default for Retention {
     }
 }
 
-/// One hub.
+/// The configuration of one hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubConfig {
-    /// What it is called. The service compares names without case, so no two hubs may differ in case alone.
+    /// Its name. Names are compared without case, so no two hubs may differ in case alone.
     pub name: HubName,
     /// 1 to [`MAX_PARTITIONS`]; [`DEFAULT_PARTITIONS`]. May grow later, never shrink.
     pub partitions: u32,
     /// How long events are kept.
     pub retention: Retention,
-    /// A larger event is refused; [`DEFAULT_MAX_EVENT_BYTES`], at most [`MAX_MAX_EVENT_BYTES`].
+    /// Larger events are refused; [`DEFAULT_MAX_EVENT_BYTES`], at most [`MAX_MAX_EVENT_BYTES`].
     pub max_event_bytes: u64,
-    /// The consumer groups beside `$Default`, which is always there and never listed.
+    /// The consumer groups beside `$Default`, which always exists and is never listed.
     pub groups: Vec<ConsumerGroup>,
 }
 
 impl HubConfig {
-    /// A hub with this name and number of partitions, and defaults for the rest.
+    /// Creates the configuration of a hub with this name and number of partitions, and defaults for the rest.
     pub fn new(name: &str, partitions: u32) -> Result<Self, InvalidConfig> {
         let place = Place::top().field("name");
         let name = name.parse().map_err(|error: InvalidName| InvalidConfig::new(place, error.to_string()))?;
@@ -79,7 +78,7 @@ impl HubConfig {
         Ok(config)
     }
 
-    /// Says what is wrong with it, taken by itself.
+    /// Checks the configuration by itself.
     ///
     /// What depends on the namespace is checked by
     /// [`NamespaceConfig::validate_hub`](super::NamespaceConfig::validate_hub).
@@ -108,10 +107,12 @@ impl HubConfig {
         for (index, group) in self.groups.iter().enumerate() {
             let refuse = |problem| Err(InvalidConfig::new(place.index(index), problem));
             if same_name(group.as_str(), DEFAULT_CONSUMER_GROUP) {
-                return refuse(format!("{DEFAULT_CONSUMER_GROUP} is always there; leave it out"));
+                return refuse(format!("{DEFAULT_CONSUMER_GROUP} always exists; leave it out"));
             }
             if group.as_str().starts_with('$') {
-                return refuse(format!("{group:?} begins with \"$\", as only names of the service do"));
+                return refuse(format!(
+                    "{group:?} begins with \"$\", which is reserved for the service; rename it"
+                ));
             }
             let earlier =
                 self.groups.iter().take(index).find(|other| same_name(other.as_str(), group.as_str()));
@@ -132,17 +133,17 @@ impl HubConfig {
     }
 }
 
-/// A number that may not even fit its field: files have large ones.
+/// Checks a number of partitions, which in a file may be too large for its field.
 pub(super) fn check_partitions(place: Place, partitions: u64) -> Result<(), InvalidConfig> {
     within(place, partitions, (1, u64::from(MAX_PARTITIONS)), "a number", |number| number.to_string())
 }
 
-/// Refuses names that an address could not carry; `$` is no character of a hub's name to begin with.
+/// Refuses names that cannot be part of an address. (`$` is not allowed in hub names anyway.)
 fn check_name(place: &Place, name: &HubName) -> Result<(), InvalidConfig> {
     let refuse = |problem| Err(InvalidConfig::new(place.clone(), format!("hub name {name:?} {problem}")));
     let text = name.as_str();
     if text.starts_with('/') || text.ends_with('/') {
-        return refuse("begins or ends with a slash, which addresses lose; leave it out".to_owned());
+        return refuse("begins or ends with a slash, which addresses drop; leave it out".to_owned());
     }
     for part in text.split('/') {
         if part.is_empty() {
@@ -151,7 +152,7 @@ fn check_name(place: &Place, name: &HubName) -> Result<(), InvalidConfig> {
         if part == "." || part == ".." {
             return refuse(format!("has the part {part:?}, which addresses resolve away; rename it"));
         }
-        if let Some(word) = WORDS_OF_ADDRESSES.iter().find(|word| same_name(word, part)) {
+        if let Some(word) = ADDRESS_WORDS.iter().find(|word| same_name(word, part)) {
             return refuse(format!(
                 "has the part {part:?}: in an address, {word:?} ends the hub's name; rename it"
             ));

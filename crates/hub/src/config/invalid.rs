@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, and where: `hubs[2].partitions: 2000 is more than 1024; …`.
+//! The error for an invalid configuration, with its place: `hubs[2].partitions: 2000 is more than 1024; …`.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub(super) enum Step {
     Index(usize),
 }
 
-/// Where a value stands: `hubs[2].retention.age`. The names are those of the structs and of the file alike.
+/// The path of a value: `hubs[2].retention.age`. Structs and files use the same names.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place(Vec<Step>);
 
@@ -57,12 +57,12 @@ impl fmt::Debug for Place {
     }
 }
 
-/// A value that cannot be used as it is, and what to write instead.
+/// An invalid value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidConfig {
-    /// Which value.
+    /// The path of the value.
     pub place: Place,
-    /// What is wrong with it, and what to write instead.
+    /// The problem, and what to write instead.
     pub problem: String,
 }
 
@@ -83,7 +83,7 @@ impl fmt::Display for InvalidConfig {
 
 impl std::error::Error for InvalidConfig {}
 
-/// Refuses what lies outside of `least..=most`, and says both ends.
+/// Refuses a value outside of `least..=most`, and names both limits.
 pub(super) fn within<T: PartialOrd + Copy>(
     place: Place,
     value: T,

@@ -1,6 +1,6 @@
-//! JSON that remembers where its values stand, so that an error can say `hubs[2].partitions` and the line.
+//! Reads JSON with the place of each value, so that an error can name `hubs[2].partitions` and the line.
 //!
-//! A field given twice is refused; the usual reader would take the last one without a word.
+//! A field that is given twice is refused; other readers silently take the last one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ use super::quantity::{parse_duration, parse_size};
 pub(super) enum Node {
     Null,
     Truth(bool),
-    /// A whole number, not below zero: nothing else counts anything here.
+    /// A whole number that is not negative.
     Count(u64),
     OtherNumber(String),
     Text(String),
@@ -27,7 +27,7 @@ pub(super) enum Node {
 }
 
 impl fmt::Display for Node {
-    /// As an error names it.
+    /// Writes the value as errors show it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Null => f.write_str("null"),
@@ -132,7 +132,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A text that means something.
+    /// Parses a text.
     pub(super) fn parse<T: FromStr<Err: fmt::Display>>(&self) -> Result<T, InvalidConfig> {
         self.text()?.parse().map_err(|problem: T::Err| self.refuse(problem.to_string()))
     }
@@ -182,36 +182,38 @@ impl<'a> Object<'a> {
         self.all().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
-    /// Refuses every field but these.
+    /// Refuses unknown fields.
     pub(super) fn only(self, known: &[&str]) -> Result<Self, InvalidConfig> {
         if let Some((name, value)) = self.all().find(|(name, _)| !known.contains(name)) {
-            return Err(value.refuse(format!("there is no field {name:?}; known are {}", known.join(", "))));
+            return Err(
+                value.refuse(format!("there is no field {name:?}; the fields are {}", known.join(", ")))
+            );
         }
         Ok(self)
     }
 }
 
-/// Line and column of a value in a text that is known to be JSON; of the object it is missing from, if it is.
+/// Finds the line and column of a value in a JSON text; of the object that lacks it, if it is missing.
 pub(super) fn locate(text: &str, place: &Place) -> Option<(usize, usize)> {
-    // Only the reader knows where it is, and it tells with errors alone: so it is made to stumble there.
+    // serde_json reports positions only in errors. So this deserializer fails on purpose at the wanted value.
     let mut reader = serde_json::Deserializer::from_str(text);
-    let stumble = Stumble(place.steps()).deserialize(&mut reader).err()?;
-    Some((stumble.line(), stumble.column()))
+    let found = PositionFinder(place.steps()).deserialize(&mut reader).err()?;
+    Some((found.line(), found.column()))
 }
 
-struct Stumble<'a>(&'a [Step]);
+struct PositionFinder<'a>(&'a [Step]);
 
-impl<'de> DeserializeSeed<'de> for Stumble<'_> {
+impl<'de> DeserializeSeed<'de> for PositionFinder<'_> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Stumble<'_> {
+impl<'de> Visitor<'de> for PositionFinder<'_> {
     type Value = ();
 
-    /// Every scalar ends here: the reader finds it unexpected, and says where.
+    /// Every scalar is unexpected: the error has its position.
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("something else")
     }
@@ -220,7 +222,7 @@ impl<'de> Visitor<'de> for Stumble<'_> {
             for _ in 0..*index {
                 access.next_element::<IgnoredAny>()?;
             }
-            access.next_element_seed(Stumble(rest))?;
+            access.next_element_seed(PositionFinder(rest))?;
         }
         Err(A::Error::custom("here"))
     }
@@ -228,7 +230,7 @@ impl<'de> Visitor<'de> for Stumble<'_> {
         if let Some((Step::Field(name), rest)) = self.0.split_first() {
             while let Some(found) = access.next_key::<String>()? {
                 match found == *name {
-                    true => access.next_value_seed(Stumble(rest))?,
+                    true => access.next_value_seed(PositionFinder(rest))?,
                     false => access.next_value::<IgnoredAny>().map(|_| ())?,
                 }
             }

@@ -1,15 +1,14 @@
-//! What a namespace of hubs is told from outside: plain structs, their defaults, and what is wrong with a
-//! wrong value.
+//! The configuration of a namespace and its hubs: plain structs, defaults and validation.
 //!
 //! | file | owns |
 //! |---|---|
 //! | `hub.rs` | one hub: partitions, retention, groups |
-//! | `durability.rs` | what an acknowledgement promises |
-//! | `quantity.rs` | `64MiB` and `7d`, read and written |
-//! | `file.rs` | our JSON file |
+//! | `durability.rs` | what an acknowledgement guarantees |
+//! | `quantity.rs` | sizes and durations such as `64MiB` and `7d` |
+//! | `file.rs` | the JSON configuration file |
 //! | `emulator.rs` | the `Config.json` of the Event Hubs emulator |
-//! | `json.rs` | JSON that remembers where its values stand |
-//! | `invalid.rs` | what is wrong, and where |
+//! | `json.rs` | a JSON reader that keeps the line of each value, for errors |
+//! | `invalid.rs` | the error for an invalid value, and its place |
 
 mod durability;
 mod emulator;
@@ -53,40 +52,39 @@ pub const DEFAULT_QUEUE_BYTES: u64 = 64 << 20;
 pub const DEFAULT_VANISH_AFTER: Duration = ephor_core::receivers::DEFAULT_VANISH_AFTER;
 /// [`NamespaceConfig::disk_reserve_bytes`], on a disk that is large enough.
 pub const DEFAULT_DISK_RESERVE_BYTES: u64 = 1 << 30;
-/// On a smaller disk one part in so many is kept free.
+/// On a smaller disk, one part in this many of it is kept free.
 pub const DEFAULT_DISK_RESERVE_PARTS: u64 = 20;
-/// A receiver between two calls is silent, too.
+/// The smallest [`NamespaceConfig::vanish_after`]: a receiver is also silent between two calls.
 pub const MIN_VANISH_AFTER: Duration = Duration::from_secs(1);
-/// A day: the place of a receiver that vanished is wanted again before.
+/// The largest [`NamespaceConfig::vanish_after`]: a day.
 pub const MAX_VANISH_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
-/// A size to keep is at least this many segments. The one being written always stays and one goes at a time,
-/// so with fewer the size kept would have little to do with the size asked for.
+/// A retention size is at least this many segments. The active segment always stays and whole segments are deleted, so
+/// with fewer the log would be far from the configured size.
 pub const MIN_RETENTION_SEGMENTS: u64 = 4;
-/// What a hub in memory keeps at most if no size is given: memory is no disk to fill for a week.
+/// The retention size of a hub in memory if none is given.
 pub const DEFAULT_MEMORY_RETENTION_BYTES: u64 = 256 << 20;
 
 /// A namespace and its hubs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceConfig {
-    /// What clients call it; [`DEFAULT_NAMESPACE`].
+    /// The name that clients use; [`DEFAULT_NAMESPACE`].
     pub name: Namespace,
-    /// What an acknowledged send promises; [`Durability::Disk`].
+    /// The guarantee of an acknowledged send; [`Durability::Disk`].
     pub durability: Durability,
-    /// The hubs that are there from the start. Others may be created later.
+    /// The hubs that exist from the start. Others may be created later.
     pub hubs: Vec<HubConfig>,
-    /// How large a file of a log grows before the next is begun; [`DEFAULT_SEGMENT_BYTES`]. A batch is never
-    /// cut in two, so one that is larger has a file of its own.
+    /// The size of a segment file of a log; [`DEFAULT_SEGMENT_BYTES`]. A batch is never split, so a larger one has a file of
+    /// its own.
     pub segment_bytes: u64,
-    /// Memory for recently sent events, per hub and shared by all its readers; [`DEFAULT_RECENT_BYTES`].
-    /// With 0 every reader reads the files.
+    /// The cache of recent events, per hub and shared by all its readers; [`DEFAULT_RECENT_BYTES`]. With 0 every reader
+    /// reads the files.
     pub recent_bytes: u64,
-    /// Bytes of sends that may wait for the disk, per hub, before further ones have to wait;
-    /// [`DEFAULT_QUEUE_BYTES`].
+    /// The size of the commit queue, per hub: when it is full, senders wait; [`DEFAULT_QUEUE_BYTES`].
     pub queue_bytes: u64,
-    /// A receiver that was silent for this long no longer counts; [`DEFAULT_VANISH_AFTER`].
+    /// A receiver that was silent for this long counts as gone; [`DEFAULT_VANISH_AFTER`].
     pub vanish_after: Duration,
-    /// Senders are refused while less than this is free on the disk of the data folder, so that readers, groups and
-    /// whatever else lives on that disk go on. `None` (the default): [`DEFAULT_DISK_RESERVE_BYTES`], or 5 % of the
+    /// Senders are refused while less than this is free on the disk of the data folder, so that readers, groups and other
+    /// programs on that disk continue. `None` (the default): [`DEFAULT_DISK_RESERVE_BYTES`], or 5 % of the
     /// disk if that is less. With 0 senders may fill the disk.
     pub disk_reserve_bytes: Option<u64>,
 }
@@ -107,7 +105,7 @@ impl Default for NamespaceConfig {
 }
 
 impl NamespaceConfig {
-    /// Says what is wrong with it, where, and what to write instead.
+    /// Checks the configuration. The error says which value is invalid, and what to write instead.
     pub fn validate(&self) -> Result<(), InvalidConfig> {
         let top = Place::top();
         let limits = (MIN_SEGMENT_BYTES, MAX_SEGMENT_BYTES);
@@ -132,8 +130,7 @@ impl NamespaceConfig {
         Ok(())
     }
 
-    /// Says what is wrong with a hub that is to live in this namespace; whether its name is taken is not
-    /// asked.
+    /// Checks the configuration of a hub for this namespace. Does not check whether its name is taken.
     pub fn validate_hub(&self, hub: &HubConfig) -> Result<(), InvalidConfig> {
         self.validate_hub_at(&Place::top(), hub)
     }
@@ -175,10 +172,8 @@ impl NamespaceConfig {
         Err(InvalidConfig::new(place, problem))
     }
 
-    /// What a hub of this namespace keeps if it is asked to keep this.
-    ///
-    /// The same, except that hubs in memory have a size limit even if none is given:
-    /// [`DEFAULT_MEMORY_RETENTION_BYTES`].
+    /// Returns the effective retention of a hub of this namespace: the same, except that hubs in memory have a size limit
+    /// even if none is given ([`DEFAULT_MEMORY_RETENTION_BYTES`]).
     pub fn effective_retention(&self, asked: Retention) -> Retention {
         let least = self.segment_bytes.saturating_mul(MIN_RETENTION_SEGMENTS);
         match self.durability {

@@ -1,7 +1,7 @@
-//! Sizes and durations as people write them: `64MiB`, `500MB`, `7d`, `1500ms`.
+//! Reads and writes sizes and durations such as `64MiB`, `500MB`, `7d`, `1500ms`.
 //!
 //! One whole number and one unit, whose case does not matter. Without a unit,
-//! sizes are bytes and durations are seconds. What is written reads back as it was.
+//! sizes are bytes and durations are seconds. A size or duration that is written reads back unchanged.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const SIZE_UNITS: [(&str, u64); 9] = [
 const DURATION_UNITS: [(&str, u64); 5] =
     [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// Why a text is no size or duration.
+/// The error for a text that is not a size or a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?} {problem}")]
 pub struct InvalidQuantity {
@@ -32,9 +32,10 @@ pub struct InvalidQuantity {
 
 /// Reads a size in bytes: `2GiB`, `500MB`, `4096`.
 pub fn parse_size(given: &str) -> Result<u64, InvalidQuantity> {
-    let (number, unit) = split(given, "is no size; write a whole number and a unit, such as 64MiB or 500MB")?;
+    let (number, unit) =
+        split(given, "is not a size; write a whole number and a unit, such as 64MiB or 500MB")?;
     let factor = factor(&SIZE_UNITS, unit, 1).ok_or_else(|| {
-        // "2G" means one thing to a disk's maker and another to its driver: ask instead of guessing.
+        // "2G" is ambiguous (binary or decimal), so it is refused.
         let known: Vec<&str> = SIZE_UNITS.iter().rev().map(|(unit, _)| *unit).collect();
         refuse(given, format!("has the unknown unit {unit:?}; write one of {}", known.join(", ")))
     })?;
@@ -63,7 +64,8 @@ pub(crate) fn show_size(bytes: u64) -> String {
 
 /// Reads a duration: `7d`, `12h`, `30m`, `45s`, `1500ms`, or a number of seconds.
 pub fn parse_duration(given: &str) -> Result<Duration, InvalidQuantity> {
-    let (number, unit) = split(given, "is no duration; write a whole number and a unit, such as 7d or 90m")?;
+    let (number, unit) =
+        split(given, "is not a duration; write a whole number and a unit, such as 7d or 90m")?;
     let factor = factor(&DURATION_UNITS, unit, 1_000).ok_or_else(|| {
         let known: Vec<&str> = DURATION_UNITS.iter().map(|(unit, _)| *unit).collect();
         refuse(given, format!("has the unknown unit {unit:?}; write one of {}", known.join(", ")))
@@ -159,7 +161,7 @@ mod tests {
             size("2G"),
             "\"2G\" has the unknown unit \"G\"; write one of B, kB, KiB, MB, MiB, GB, GiB, TB, TiB"
         );
-        let no_size = "is no size; write a whole number and a unit, such as 64MiB or 500MB";
+        let no_size = "is not a size; write a whole number and a unit, such as 64MiB or 500MB";
         for text in ["", "MiB", "1.5GiB", "-1", "1GiB!"] {
             assert_eq!(size(text), format!("{text:?} {no_size}"));
         }
@@ -168,7 +170,7 @@ mod tests {
 
         let duration = |text| parse_duration(text).unwrap_err().to_string();
         assert_eq!(duration("2w"), "\"2w\" has the unknown unit \"w\"; write one of d, h, m, s, ms");
-        let no_duration = "is no duration; write a whole number and a unit, such as 7d or 90m";
+        let no_duration = "is not a duration; write a whole number and a unit, such as 7d or 90m";
         for text in ["", "d", "1.5h", "1h30m", "soon"] {
             assert_eq!(duration(text), format!("{text:?} {no_duration}"));
         }

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration is told in these words; what is right with a file is read.
+//! Tests of the configuration: the error texts of invalid values, and the files that are read.
 
 use std::path::PathBuf;
 
@@ -140,10 +140,10 @@ fn names_that_differ_only_in_case_are_told_with_both() {
          does not see; rename one"
     );
     assert_eq!(groups(&["a", "b", "a"]), "hubs[0].groups[2]: the group \"a\" is listed twice");
-    assert_eq!(groups(&["a", "$default"]), "hubs[0].groups[1]: $Default is always there; leave it out");
+    assert_eq!(groups(&["a", "$default"]), "hubs[0].groups[1]: $Default always exists; leave it out");
     assert_eq!(
         groups(&["$a"]),
-        "hubs[0].groups[0]: \"$a\" begins with \"$\", as only names of the service do"
+        "hubs[0].groups[0]: \"$a\" begins with \"$\", which is reserved for the service; rename it"
     );
     let many: Vec<String> = (0..=MAX_GROUPS).map(|number| format!("g{number}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
@@ -154,7 +154,7 @@ fn names_that_differ_only_in_case_are_told_with_both() {
 fn hub_names_that_break_addresses_are_refused() {
     let said = |name: &str| HubConfig::new(name, 4).unwrap_err().to_string();
     for name in ["/homes", "homes/", "/"] {
-        let expected = "begins or ends with a slash, which addresses lose; leave it out";
+        let expected = "begins or ends with a slash, which addresses drop; leave it out";
         assert_eq!(said(name), format!("name: hub name {name:?} {expected}"));
     }
     assert_eq!(said("a//b"), "name: hub name \"a//b\" has two slashes in a row; leave one out");
@@ -288,22 +288,22 @@ fn every_mistake_in_our_file_is_told_in_its_own_words() {
         (r#"{"hubs": [], "hubs": []}"#, "the field \"hubs\" is given twice; leave one out"),
         (
             r#"{"hub": []}"#,
-            "hub: there is no field \"hub\"; known are name, durability, segment_bytes, \
+            "hub: there is no field \"hub\"; the fields are name, durability, segment_bytes, \
              recent_bytes, queue_bytes, vanish_after, disk_reserve_bytes, hubs",
         ),
         (
             r#"{"hubs": [{"name": "a", "partition": 4}]}"#,
-            "hubs[0].partition: there is no field \"partition\"; known are name, partitions, \
+            "hubs[0].partition: there is no field \"partition\"; the fields are name, partitions, \
              retention, max_event_bytes, groups",
         ),
         (
             r#"{"hubs": [{"name": "a", "retention": {"size": 4}}]}"#,
-            "hubs[0].retention.size: there is no field \"size\"; known are age, bytes",
+            "hubs[0].retention.size: there is no field \"size\"; the fields are age, bytes",
         ),
-        (r#"{"hubs": [{"partitions": 4}]}"#, "hubs[0].name: every hub needs a name, and this one has none"),
+        (r#"{"hubs": [{"partitions": 4}]}"#, "hubs[0].name: this hub has no name; every hub needs one"),
         (
             r#"{"hubs": [{"name": "a/"}]}"#,
-            "hubs[0].name: hub name \"a/\" begins or ends with a slash, which addresses lose; \
+            "hubs[0].name: hub name \"a/\" begins or ends with a slash, which addresses drop; \
              leave it out",
         ),
         (
@@ -322,7 +322,7 @@ fn every_mistake_in_our_file_is_told_in_its_own_words() {
         (r#"{"name": null}"#, "name: expected a text, in quotes, found null"),
         (
             r#"{"durability": "fast"}"#,
-            "durability: \"fast\" is no durability; write \"disk\" (acknowledged from disk), \
+            "durability: \"fast\" is not a durability; write \"disk\" (acknowledged from disk), \
              \"page-cache\" or \"relaxed\" (a power failure may lose the newest events), or \"memory\" \
              (keeps nothing)",
         ),
@@ -342,7 +342,7 @@ fn every_mistake_in_our_file_is_told_in_its_own_words() {
         ),
         (
             r#"{"vanish_after": "soon"}"#,
-            "vanish_after: \"soon\" is no duration; write a whole number and a unit, such as 7d \
+            "vanish_after: \"soon\" is not a duration; write a whole number and a unit, such as 7d \
              or 90m",
         ),
         (
@@ -372,8 +372,9 @@ fn the_emulators_file_is_read_with_our_retention() {
     assert_eq!(read.config, config);
     assert_eq!(
         read.notes,
-        ["UserConfig.NamespaceConfig[0].Entities[0].ConsumerGroups[1].Name is \"$default\", which is \
-             always there"]
+        [
+            "UserConfig.NamespaceConfig[0].Entities[0].ConsumerGroups[1].Name is \"$default\", which always exists"
+        ]
     );
 }
 
@@ -385,10 +386,10 @@ fn keys_of_the_emulator_have_any_case_and_unknown_ones_are_noted() {
     assert_eq!(
         read.notes,
         [
-            "$schema is not known and was passed over",
-            "userConfig.loggingConfig.level is not known and was passed over",
-            "userConfig.namespaceConfig[0] is of Type \"ServiceBus\" and was passed over",
-            "userConfig.namespaceConfig[1].entities[0].captureTo is not known and was passed over",
+            "$schema is unknown and was ignored",
+            "userConfig.loggingConfig.level is unknown and was ignored",
+            "userConfig.namespaceConfig[0] is of Type \"ServiceBus\" and was ignored",
+            "userConfig.namespaceConfig[1].entities[0].captureTo is unknown and was ignored",
         ]
     );
 }
@@ -399,7 +400,7 @@ fn every_mistake_in_the_emulators_file_is_told_where_the_file_has_it() {
         let error = wrong(&format!(r#"{{"UserConfig": {{"NamespaceConfig": [{{"Entities": [{hubs}]}}]}}}}"#));
         without_position(&error).replace("UserConfig.NamespaceConfig[0].Entities", "…")
     };
-    assert_eq!(hubs("{}"), "…[0].Name: every hub needs a name, and this one has none");
+    assert_eq!(hubs("{}"), "…[0].Name: this hub has no name; every hub needs one");
     assert_eq!(
         hubs(r#"{"Name": "a", "PartitionCount": "2000"}"#),
         "…[0].PartitionCount: 2000 is more than 1024; write a number from 1 to 1024"
@@ -419,7 +420,7 @@ fn every_mistake_in_the_emulators_file_is_told_where_the_file_has_it() {
     );
     assert_eq!(
         hubs(r#"{"Name": "a", "ConsumerGroups": [{}]}"#),
-        "…[0].ConsumerGroups[0].Name: every consumer group needs a name, and this one has none"
+        "…[0].ConsumerGroups[0].Name: this consumer group has no name; every group needs one"
     );
 }
 
@@ -429,8 +430,8 @@ fn the_emulators_file_has_one_namespace_of_event_hubs() {
         without_position(&wrong(
             r#"{"UserConfig": {"NamespaceConfig": [{"Type": "EventHub"}, {"Type": "eventhub"}]}}"#
         )),
-        "UserConfig.NamespaceConfig: 2 namespaces are of Type EventHub, and one is \
-         served at a time; leave one"
+        "UserConfig.NamespaceConfig: 2 namespaces are of Type EventHub, and only one can \
+         be served; leave one"
     );
     let none =
         "UserConfig.NamespaceConfig: no namespace is of Type EventHub; write one, with its hubs as Entities";

@@ -1,7 +1,7 @@
-//! The file system of the machine, below one folder.
+//! The files on disk below one folder.
 //!
-//! Every error names its path and keeps its kind; [`DiskError`] inside it keeps
-//! the number that the operating system gave.
+//! Every error contains its path and keeps its kind; [`DiskError`] inside it keeps the error number of the operating
+//! system.
 
 use std::fmt::{Display, Formatter};
 use std::fs;
@@ -14,14 +14,14 @@ use std::sync::Arc;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use super::{DiskSpace, File, Files, direct, folder_and_name, path_parts};
+use super::{DiskSpace, File, Files, direct_io, folder_and_name, path_parts};
 
-/// What is in the data folder concerns its owner alone.
+/// Only the owner may read the data folder.
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 
-/// Linux takes no more parts than this in one call (`IOV_MAX`).
-const MOST_PARTS: usize = 1024;
+/// The most parts in one call on Linux (`IOV_MAX`).
+const MAX_PARTS: usize = 1024;
 
 /// The files below one folder of this machine.
 #[derive(Debug, Clone)]
@@ -30,7 +30,7 @@ pub struct DiskFiles {
 }
 
 impl DiskFiles {
-    /// All paths are taken relative to `root`, which `create_folder("")` creates where it is missing.
+    /// All paths are relative to `root`, which `create_folder("")` creates if it is missing.
     pub fn new(root: PathBuf) -> DiskFiles {
         DiskFiles { root }
     }
@@ -41,7 +41,7 @@ impl DiskFiles {
         Ok(if folder.is_empty() { self.root.clone() } else { self.root.join(folder) })
     }
 
-    /// For calls that would be a disaster, or senseless, on the data folder itself.
+    /// Returns the path for calls that are not allowed on the data folder itself.
     fn below(&self, path: &str) -> io::Result<PathBuf> {
         folder_and_name(path)?;
         Ok(self.root.join(path))
@@ -66,7 +66,7 @@ impl Files for DiskFiles {
         let path = self.folder(folder)?;
         let mut names = Vec::new();
         for entry in fs::read_dir(&path).map_err(at("list", &path))? {
-            // A name that is not UTF-8 is none of ours, and no path of this seam could lead to it.
+            // A name that is not UTF-8 is not ours, and no path of this interface could lead to it.
             names.extend(entry.map_err(at("list", &path))?.file_name().into_string());
         }
         names.sort_unstable();
@@ -108,12 +108,12 @@ impl Files for DiskFiles {
 
     fn length(&self, path: &str) -> io::Result<u64> {
         let path = self.below(path)?;
-        Ok(fs::metadata(&path).map_err(at("look at", &path))?.len())
+        Ok(fs::metadata(&path).map_err(at("get the length of", &path))?.len())
     }
 
     fn space(&self) -> io::Result<Option<DiskSpace>> {
         let found = rustix::fs::statvfs(&self.root).map_err(io::Error::from);
-        let found = found.map_err(at("look at the disk of", &self.root))?;
+        let found = found.map_err(at("get the free disk space of", &self.root))?;
         let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
         Ok(Some(DiskSpace { free: bytes(found.f_bavail), total: bytes(found.f_blocks) }))
     }
@@ -127,8 +127,7 @@ impl Files for DiskFiles {
     }
 }
 
-/// Makes the data folder, and the folders above it that are missing; on disk when it returns, since nobody but us
-/// could sync its name.
+/// Creates the data folder and missing parents, and syncs their names, since nobody else would.
 fn create_root(root: &Path) -> io::Result<()> {
     let parents = parents_to_sync(root);
     fs::DirBuilder::new()
@@ -138,7 +137,7 @@ fn create_root(root: &Path) -> io::Result<()> {
         .map_err(at("create folder", root))?;
     for parent in parents {
         match fs::File::open(&parent).and_then(|folder| folder.sync_all()) {
-            // One that we may use and not read was there before, and so was what is in it.
+            // A folder without read permission existed before, and so did the name in it.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             synced => synced.map_err(at("sync folder", &parent))?,
         }
@@ -146,7 +145,7 @@ fn create_root(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The folder that holds the root, and those that hold what is missing above it.
+/// Returns the parent of the root, and the parents of the missing folders above it.
 fn parents_to_sync(root: &Path) -> Vec<PathBuf> {
     let mut parents = Vec::new();
     for folder in root.ancestors() {
@@ -163,7 +162,7 @@ fn parents_to_sync(root: &Path) -> Vec<PathBuf> {
 #[derive(Debug)]
 struct DiskFile {
     file: fs::File,
-    /// As it was opened: a rename does not change it.
+    /// The path when it was opened: a rename does not change it.
     path: PathBuf,
 }
 
@@ -177,7 +176,7 @@ impl DiskFile {
             parts.iter().filter(|part| !part.is_empty()).map(|part| IoSlice::new(part)).collect();
         let mut rest = slices.as_mut_slice();
         while !rest.is_empty() {
-            let written = match rustix::io::pwritev(&self.file, &rest[..rest.len().min(MOST_PARTS)], position)
+            let written = match rustix::io::pwritev(&self.file, &rest[..rest.len().min(MAX_PARTS)], position)
             {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => written,
@@ -204,14 +203,14 @@ impl DiskFile {
     }
 
     fn allocate(&self, length: u64) -> io::Result<()> {
-        // The system refuses to allocate nothing, and we need not ask for it.
+        // The system refuses to allocate 0 bytes.
         if length == 0 {
             return Ok(());
         }
         loop {
             match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, length) {
                 Err(Errno::INTR) => {}
-                // A file system that cannot promise room is still one that can be written.
+                // A file system that cannot allocate ahead can still be written.
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) | Ok(()) => return Ok(()),
                 Err(errno) => return Err(errno.into()),
             }
@@ -233,11 +232,11 @@ impl File for DiskFile {
     }
 
     fn len(&self) -> io::Result<u64> {
-        self.file.metadata().map(|metadata| metadata.len()).map_err(at("look at", &self.path))
+        self.file.metadata().map(|metadata| metadata.len()).map_err(at("get the length of", &self.path))
     }
 
     fn reserve(&self, length: u64) -> io::Result<()> {
-        self.allocate(length).map_err(at("reserve room for", &self.path))
+        self.allocate(length).map_err(at("allocate space for", &self.path))
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -245,11 +244,11 @@ impl File for DiskFile {
     }
 
     fn ensure_on_disk(&self, part: Range<u64>) -> io::Result<()> {
-        direct::ensure_on_disk(&self.path, &self.file, part).map_err(at("bring to disk", &self.path))
+        direct_io::ensure_on_disk(&self.path, &self.file, part).map_err(at("ensure on disk", &self.path))
     }
 }
 
-/// What an error of [`DiskFiles`] has inside: `get_ref()` and a downcast lead to it.
+/// The inner error of the `io::Error`s of [`DiskFiles`]: available by `get_ref()` and a downcast.
 #[derive(Debug)]
 pub struct DiskError {
     action: &'static str,
@@ -258,7 +257,7 @@ pub struct DiskError {
 }
 
 impl DiskError {
-    /// The number that the operating system gave.
+    /// Returns the error number of the operating system.
     pub fn raw_os_error(&self) -> Option<i32> {
         self.cause.raw_os_error()
     }
@@ -270,7 +269,7 @@ impl Display for DiskError {
     }
 }
 
-// The cause is part of the message already; a `source` would have it printed twice.
+// The cause is part of the message; with a `source` it would be printed twice.
 impl std::error::Error for DiskError {}
 
 fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> io::Error {
@@ -312,7 +311,7 @@ mod tests {
     fn more_parts_than_one_call_takes_are_all_written() {
         let folder = tempfile::tempdir().unwrap();
         let file = DiskFiles::new(folder.path().to_owned()).create("many").unwrap();
-        let bytes: Vec<u8> = (0..3 * MOST_PARTS).map(|index| index as u8).collect();
+        let bytes: Vec<u8> = (0..3 * MAX_PARTS).map(|index| index as u8).collect();
         let parts: Vec<&[u8]> = bytes.chunks(1).collect();
         file.write_at(5, &parts).unwrap();
         let mut read = vec![9; bytes.len() + 5];

@@ -1,7 +1,6 @@
-//! A file system in memory: as durable as the process.
+//! A file system in the memory of the process.
 //!
-//! As on Unix, whoever has a file open keeps it when its name is removed,
-//! replaced or changed.
+//! As on Unix, open handles keep a file when its name is removed, replaced or changed.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -9,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::{File, Files, folder_and_name, path_parts};
 
-/// Files that nothing outlives.
+/// Files in memory, which are gone with this value.
 #[derive(Debug, Default)]
 pub struct MemoryFiles {
     root: Mutex<Folder>,
@@ -157,7 +156,7 @@ impl MemoryFile {
         act(&mut self.bytes.write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn look<T>(&self, act: impl FnOnce(&[u8]) -> T) -> T {
+    fn with_bytes<T>(&self, act: impl FnOnce(&[u8]) -> T) -> T {
         act(&self.bytes.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -170,7 +169,7 @@ impl File for MemoryFile {
                 if bytes.len() < start {
                     bytes.resize(start, 0);
                 }
-                // What is behind the end is appended at once: no zeros that are written over.
+                // The part after the end is appended, so that no zeros are written first.
                 let over = part.len().min(bytes.len() - start);
                 bytes[start..start + over].copy_from_slice(&part[..over]);
                 bytes.extend_from_slice(&part[over..]);
@@ -182,7 +181,7 @@ impl File for MemoryFile {
 
     fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
         let start = in_memory(position)?;
-        Ok(self.look(|bytes| {
+        Ok(self.with_bytes(|bytes| {
             let rest = bytes.get(start..).unwrap_or_default();
             let count = rest.len().min(into.len());
             into[..count].copy_from_slice(&rest[..count]);
@@ -197,7 +196,7 @@ impl File for MemoryFile {
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.look(|bytes| bytes.len() as u64))
+        Ok(self.with_bytes(|bytes| bytes.len() as u64))
     }
 
     fn reserve(&self, _length: u64) -> io::Result<()> {

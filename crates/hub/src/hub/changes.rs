@@ -1,4 +1,4 @@
-//! What changes a hub while it runs: groups, partitions, retention. Every call waits for the disk.
+//! Changes a running hub: consumer groups, number of partitions, retention. Every call waits for the disk.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -10,10 +10,10 @@ use crate::config::{HubConfig, MAX_PARTITIONS, Retention};
 use crate::error::HubError;
 use crate::journal::layout::PartitionStart;
 use crate::partition::Partition;
-use crate::time::Reading;
+use crate::time::ClockReading;
 
 impl Hub {
-    /// Creates a consumer group, or finds the one that is there; names are compared without case.
+    /// Creates a consumer group, or returns the one that exists. Names are compared without case.
     pub fn create_group(&self, name: &str) -> Result<ConsumerGroup, HubError> {
         let group: ConsumerGroup = name.parse()?;
         let changing = self.changing();
@@ -28,7 +28,7 @@ impl Hub {
         Ok(group)
     }
 
-    /// Deletes a consumer group. Its receivers are told.
+    /// Deletes a consumer group. Its receivers fail with an error that says so.
     pub fn delete_group(&self, name: &str) -> Result<(), HubError> {
         let changing = self.changing();
         let record = self.record().clone();
@@ -45,7 +45,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Adds partitions until there are this many. Keys may choose other partitions from then on.
+    /// Adds partitions until there are `partitions`. From then on, keys may map to other partitions.
     pub fn grow(&self, partitions: u32) -> Result<(), HubError> {
         let changing = self.changing();
         let record = self.record().clone();
@@ -57,14 +57,14 @@ impl Hub {
         self.0.config.validate_hub(&config)?;
         // The record first: a partition that holds events must be known after a crash.
         self.change(&changing, |record| record.partitions = partitions)?;
-        self.0.door.writer().journal.grow(partitions);
+        self.0.commit_queue.appender().journal.grow(partitions);
         let mut present = self.0.partitions.write().unwrap_or_else(PoisonError::into_inner);
         let new = present.len() as u32..partitions.min(MAX_PARTITIONS);
         present.extend(new.map(|id| Partition::new(id, 0, PartitionStart::default())));
         Ok(())
     }
 
-    /// From now on this is kept.
+    /// Sets the retention of the hub, from now on.
     pub fn set_retention(&self, retention: Retention) -> Result<(), HubError> {
         let changing = self.changing();
         let record = self.record().clone();
@@ -72,39 +72,39 @@ impl Hub {
         self.0.config.validate_hub(&config)?;
         self.change(&changing, |record| record.retention = retention)?;
         let Retention { age, bytes } = self.0.config.effective_retention(retention);
-        self.0.door.writer().journal.retain(age, bytes);
-        self.0.door.nudge();
+        self.0.commit_queue.appender().journal.retain(age, bytes);
+        self.0.commit_queue.wake_committer();
         Ok(())
     }
 
-    /// Frees at once what retention need not keep. It happens by itself too; in memory when somebody sends.
+    /// Frees expired segments now. The hub also does it by itself: on disk when it is idle, in memory on every send.
     pub fn enforce_retention(&self) {
-        let mut writer = self.0.door.writer();
-        if writer.check_open().is_ok() {
-            let now = writer.look(Reading::of(&*self.0.clock));
-            writer.enforce_retention(now);
-            writer.tell_if_events_wait(now);
+        let mut appender = self.0.commit_queue.appender();
+        if appender.check_open().is_ok() {
+            let now = appender.update_time(ClockReading::of(&*self.0.clock));
+            appender.enforce_retention(now);
+            appender.warn_if_events_wait(now);
         }
     }
 
-    /// Begins a new segment, so that what was stored before can be freed without what comes after.
+    /// Begins a new segment, so that retention can free older events without the newer ones.
     pub fn seal_segment(&self) -> Result<(), HubError> {
-        let mut writer = self.0.door.writer();
-        writer.check_open()?;
-        let now = writer.look(Reading::of(&*self.0.clock));
-        let rolled = writer.roll(now.stamp);
-        rolled.map_err(HubError::disk("could not begin a new segment"))
+        let mut appender = self.0.commit_queue.appender();
+        appender.check_open()?;
+        let now = appender.update_time(ClockReading::of(&*self.0.clock));
+        let rolled = appender.roll(now.stamp);
+        rolled.map_err(HubError::disk("could not create a new segment"))
     }
 
-    /// One change at a time, since each waits for the disk. Whoever only reads the record waits for none.
+    /// Allows one change at a time. Reading the record never waits for a change.
     pub(super) fn changing(&self) -> Changing<'_> {
         Changing(self.0.changing.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Changes the record, on disk first.
     fn change(&self, _alone: &Changing<'_>, change: impl FnOnce(&mut HubRecord)) -> Result<(), HubError> {
-        // Whoever still holds a closed hub must not write into a folder that another may have open.
-        self.0.door.writer().check_open()?;
+        // A closed hub must not write: another process may have opened the folder.
+        self.0.commit_queue.appender().check_open()?;
         let mut changed = self.record().clone();
         change(&mut changed);
         changed.store(&*self.0.files, &self.0.folder)?;
@@ -113,8 +113,8 @@ impl Hub {
     }
 }
 
-/// Nobody else changes the hub's record.
-pub(super) struct Changing<'a>(#[expect(dead_code, reason = "held, not looked at")] MutexGuard<'a, ()>);
+/// Proof that nobody else changes the hub's record.
+pub(super) struct Changing<'a>(#[expect(dead_code, reason = "held for its lock")] MutexGuard<'a, ()>);
 
 fn as_config(record: &HubRecord) -> HubConfig {
     let HubRecord { name, partitions, retention, max_event_bytes, groups, .. } = record.clone();

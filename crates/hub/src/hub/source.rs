@@ -1,4 +1,4 @@
-//! A hub in process as what a host reads from.
+//! Implements `EventSource` for a hub in the same process, so that hosts can read from it.
 
 use ephor_core::BoxFuture;
 use ephor_core::ids::{HubName, Namespace, PartitionId};

@@ -1,32 +1,32 @@
-//! Stores batches: lays them out, writes them in one go, and shows them to readers once they count.
+//! Commits batches: encodes frames, writes and syncs them together, then publishes them to readers.
 
 use std::io;
 
 use ephor_core::time::Timestamp;
 
-use super::dating::is_from_the_future;
 use super::layout::{FRAME_HEADER, FrameHeader, Kind, MAX_NUMBER, Place, encode_reservation};
 use super::log::invalid;
-use super::retention::Newest;
+use super::log_time::is_from_the_future;
+use super::retention::NewestEvent;
 use super::segment::Frame;
 use super::{Journal, Payload};
 
-/// So many numbers are set aside at a time when events are acknowledged before they are on disk: a power
-/// failure makes the numbers jump by at most this much.
-const RESERVED_AT_A_TIME: u64 = 1 << 16;
+/// The sequence numbers that are reserved at a time when events are acknowledged before they are on disk. After a power
+/// failure, the numbers jump by at most this.
+const RESERVATION: u64 = 1 << 16;
 
-/// So much room is asked for beforehand: a file that does not grow is synced faster. For a commit that is not
-/// small it makes no difference.
-const ROOM_AHEAD: u64 = 4 << 20;
+/// The file is allocated this far ahead, since a file that does not grow is synced faster. It makes no difference for
+/// large commits.
+const ALLOCATE_AHEAD: u64 = 4 << 20;
 
 impl Journal {
-    /// Stores the batches, all of them or none. When it returns they are on disk, or in the page cache if
-    /// that is enough; and readers see them. Yields each batch as a frame.
+    /// Stores all batches or none. When it returns, they are on disk (or in the page cache, by the durability), and readers
+    /// see them. Returns each batch as a frame.
     pub(crate) fn commit(&mut self, batches: &[(u32, Payload)], now: Timestamp) -> io::Result<Vec<Frame>> {
         let full = self.end - self.active.header.first_frame() >= self.config.segment_bytes;
-        // Within a segment, and so for whoever searches it by time, the stamps of a partition never go back.
+        // Within a segment, the stamps of a partition never go back: the search by time relies on it.
         let went_back = self.newest.is_some_and(|newest| is_from_the_future(newest.stamp, now));
-        if self.spoiled {
+        if self.poisoned {
             let payloads = batches.iter().map(|(_, payload)| (FRAME_HEADER + payload.bytes.len()) as u64);
             self.roll_for(payloads.sum(), now)?;
         } else if full || went_back {
@@ -55,7 +55,7 @@ impl Journal {
         }
         for (partition, payload) in batches {
             let state = &mut after[*partition as usize];
-            // A clock that is set back a little does not put a later event before an earlier one.
+            // If the clock was set back a little, the stamp stays at that of the last event.
             let enqueued_at = match state.last {
                 Some((_, last)) if !is_from_the_future(last, now) => last.max(now),
                 _ => now,
@@ -69,7 +69,7 @@ impl Journal {
                 commit: self.end,
                 payload_length: payload.bytes.len() as u32,
                 payload_checksum: payload.checksum,
-                // A `Batch` takes nothing else.
+                // A `Batch` accepts only validated messages.
                 validated: true,
             };
             state.next = header.end();
@@ -79,7 +79,7 @@ impl Journal {
         }
         if after.iter().any(|state| state.next.max(state.reserved) > MAX_NUMBER) {
             return Err(invalid(format!(
-                "{} has used up its sequence numbers; create the hub anew",
+                "{} has used up its sequence numbers; delete the hub and create it again",
                 self.log.folder
             )));
         }
@@ -88,7 +88,7 @@ impl Journal {
         self.partitions = after;
         self.end = position;
         let stamps = headers.iter().map(|(header, _)| header.enqueued_at);
-        self.newest = stamps.chain(self.newest.map(|newest| newest.stamp)).max().map(Newest::at);
+        self.newest = stamps.chain(self.newest.map(|newest| newest.stamp)).max().map(NewestEvent::at);
         self.active.publish(position, |index| {
             for (header, place) in &headers {
                 match header.kind {
@@ -117,10 +117,10 @@ impl Journal {
         let first = (!reservation.is_empty()).then_some(reservation);
         let payloads = first.into_iter().chain(batches.iter().map(|(_, payload)| &payload.bytes[..]));
         encoded.iter().zip(payloads).for_each(|(header, payload)| parts.extend([&header[..], payload]));
-        let small = end - self.end < ROOM_AHEAD / 16;
-        if end > self.room && small && self.config.segment_bytes >= ROOM_AHEAD {
-            // Only a convenience: a disk without that much room may still have enough.
-            let room = end + ROOM_AHEAD;
+        let small = end - self.end < ALLOCATE_AHEAD / 16;
+        if end > self.room && small && self.config.segment_bytes >= ALLOCATE_AHEAD {
+            // An optimization only: a disk without that much space may still have enough for the commit.
+            let room = end + ALLOCATE_AHEAD;
             self.room = if self.active.file.reserve(room).is_ok() { room } else { end };
         }
         self.active.file.write_at(self.end, &parts)?;
@@ -130,7 +130,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The numbers that must be set aside before these batches are acknowledged from the page cache.
+    /// Returns the numbers that must be reserved before these batches are acknowledged from the page cache.
     fn reservation(&self, batches: &[(u32, Payload)]) -> Vec<(u32, u64)> {
         if self.config.sync {
             return Vec::new();
@@ -142,19 +142,19 @@ impl Journal {
         let short = self.partitions.iter().zip(&needed).enumerate();
         let short =
             short.filter(|(_, (state, needed))| **needed > 0 && state.next + **needed > state.reserved);
-        short.map(|(id, (state, needed))| (id as u32, state.next + needed + RESERVED_AT_A_TIME)).collect()
+        short.map(|(id, (state, needed))| (id as u32, state.next + needed + RESERVATION)).collect()
     }
 
     fn place(&self, position: u64) -> Place {
         Place { identity: self.log.identity, segment: self.active.number, position }
     }
 
-    /// A commit failed. What it left behind is cut off where that is possible, and never written over.
+    /// Poisons the segment after a failed commit. Truncates its remains if possible; they are never overwritten.
     fn abandon(&mut self) {
-        self.spoiled = true;
+        self.poisoned = true;
         let cut = self.active.file.set_len(self.end);
         if let Err(error) = cut {
-            tracing::warn!(file = self.active.name, %error, "could not cut off what a failed commit left behind");
+            tracing::warn!(file = self.active.name, %error, "could not truncate a segment after a failed commit; the next commit begins a new segment");
         }
     }
 }

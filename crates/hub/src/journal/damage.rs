@@ -1,4 +1,4 @@
-//! Remembers what cannot be read any more: where it is, and which events it held.
+//! Known damage of a log: which part of which file, and which events were in it.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -8,22 +8,22 @@ use std::sync::{Mutex, PoisonError};
 
 use ephor_core::ids::PartitionId;
 
-/// So many damaged places are remembered and logged for each hub: whoever has more has no need of the rest.
-const MOST_REMEMBERED: usize = 1_000;
+/// The most damaged places of a hub that are remembered and logged.
+const MAX_REMEMBERED: usize = 1_000;
 
-/// So many ranges of events are remembered of one place, for the same reason.
-const MOST_RANGES: usize = 1_000;
+/// The most ranges of events that are remembered for one place.
+const MAX_RANGES: usize = 1_000;
 
-/// A part of a file that is not what was written.
+/// A damaged part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The file.
     pub file: String,
-    /// Where in it the damaged part begins.
+    /// The position at which the damaged part begins.
     pub position: u64,
-    /// How long it is; 0 if something is missing there.
+    /// Its length in bytes; 0 if something is missing there.
     pub length: u64,
-    /// The sequence numbers of the events in doubt, as far as the rest of the log tells.
+    /// The sequence numbers of the affected events, as far as the rest of the log shows.
     pub events: Vec<(PartitionId, Range<u64>)>,
 }
 
@@ -44,7 +44,7 @@ impl Damage {
 }
 
 impl Damage {
-    /// Adds what is in doubt as well; ranges that touch become one.
+    /// Adds affected events. Ranges that touch are merged.
     fn merge(&mut self, events: Vec<(PartitionId, Range<u64>)>) {
         self.events.extend(events);
         self.events.sort_by_key(|(partition, events)| (*partition, events.start));
@@ -55,15 +55,15 @@ impl Damage {
             }
             touches
         });
-        self.events.truncate(MOST_RANGES);
+        self.events.truncate(MAX_RANGES);
     }
 
-    /// How many events are in doubt, in all partitions.
-    fn doubtful(&self) -> u64 {
+    /// Returns the number of affected events, in all partitions.
+    fn affected(&self) -> u64 {
         self.events.iter().map(|(_, events)| events.end.saturating_sub(events.start)).sum()
     }
 
-    /// How many events of this partition are in doubt.
+    /// Returns the number of affected events of this partition.
     pub(crate) fn count(&self, partition: u32) -> u64 {
         let mine = self.events.iter().filter(|(other, _)| other.0 == partition);
         mine.map(|(_, events)| events.end.saturating_sub(events.start)).sum()
@@ -74,9 +74,9 @@ impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} is damaged at position {}, {} bytes; ", self.file, self.position, self.length)?;
         if self.events.is_empty() {
-            return f.write_str("which events it held, if any, the rest of the log does not tell");
+            return f.write_str("the affected events, if any, are unknown");
         }
-        f.write_str("in doubt:")?;
+        f.write_str("affected:")?;
         for (index, (partition, events)) in self.events.iter().enumerate() {
             let separator = if index == 0 { " " } else { ", " };
             let (first, last) = (events.start, events.end.saturating_sub(1));
@@ -89,7 +89,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// The damage that is known of one hub.
+/// The known damage of one hub.
 #[derive(Debug, Default)]
 pub(crate) struct KnownDamage(Mutex<BTreeMap<(String, u64), Known>>);
 
@@ -97,32 +97,32 @@ pub(crate) struct KnownDamage(Mutex<BTreeMap<(String, u64), Known>>);
 #[derive(Debug)]
 struct Known {
     damage: Damage,
-    /// How many events were in doubt when it was logged last.
+    /// The number of affected events when it was logged last.
     logged: u64,
 }
 
 impl KnownDamage {
-    /// Remembers it, and logs it when it is new and when twice as much of it is known. Whoever reads a damaged place
-    /// again and again, from ever other positions, shall not fill the log file with it.
+    /// Remembers damage, and logs it when it is new and when the number of affected events has doubled. So reading a damaged
+    /// place again and again does not fill the log file.
     pub(crate) fn report(&self, damage: Damage) {
         self.note(damage);
     }
 
-    /// The same, and tells whether it was logged.
+    /// Like [`Self::report`]; returns whether it was logged.
     fn note(&self, damage: Damage) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = known.len() >= MOST_REMEMBERED;
+        let full = known.len() >= MAX_REMEMBERED;
         let known = match known.entry((damage.file.clone(), damage.position)) {
             Entry::Vacant(_) if full => return false,
-            Entry::Vacant(vacant) => vacant.insert(Known { logged: damage.doubtful(), damage }),
+            Entry::Vacant(vacant) => vacant.insert(Known { logged: damage.affected(), damage }),
             Entry::Occupied(present) => {
                 let present = present.into_mut();
                 present.damage.merge(damage.events);
-                let doubtful = present.damage.doubtful();
-                if doubtful < present.logged.saturating_mul(2).max(1) {
+                let affected = present.damage.affected();
+                if affected < present.logged.saturating_mul(2).max(1) {
                     return false;
                 }
-                present.logged = doubtful;
+                present.logged = affected;
                 present
             }
         };
@@ -151,7 +151,7 @@ mod tests {
         let lines = (0..10_000).rev().filter(|first| known.note(at(64, 0, *first..10_000))).count();
         assert!(lines <= 15, "{lines} lines");
         assert_eq!(known.all(), [at(64, 0, 0..10_000)]);
-        assert!(!known.note(at(64, 0, 17..20)), "what is known is not told again");
+        assert!(!known.note(at(64, 0, 17..20)), "known damage is not logged again");
     }
 
     #[test]
@@ -160,7 +160,7 @@ mod tests {
         let lines =
             (0..20_000).filter(|number| known.note(at(64, (number % 3) as u32, number * 2..number * 2 + 1)));
         assert!(lines.count() <= 20);
-        assert_eq!(known.all()[0].events.len(), MOST_RANGES);
+        assert_eq!(known.all()[0].events.len(), MAX_RANGES);
     }
 
     #[test]
@@ -177,6 +177,6 @@ mod tests {
     fn places_are_bounded_too() {
         let known = KnownDamage::default();
         let lines = (0..5_000).filter(|place| known.note(at(place * 8, 0, 0..1))).count();
-        assert_eq!((lines, known.all().len()), (MOST_REMEMBERED, MOST_REMEMBERED));
+        assert_eq!((lines, known.all().len()), (MAX_REMEMBERED, MAX_REMEMBERED));
     }
 }

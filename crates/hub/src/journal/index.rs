@@ -1,19 +1,17 @@
-//! Where in a segment the frames of a partition are: by sequence number and by time.
+//! The index of a segment: finds the frames of a partition by sequence number and by time.
 //!
-//! It is sparse. A frame gets a mark if it is the first of its partition, or
-//! lies [`INTERVAL`] or more behind the last one that got one. So whatever has
-//! no mark begins less than `INTERVAL` behind one of its own partition, and a
-//! reader has to look at so many bytes at most before it knows.
+//! It is sparse. A frame gets an entry if it is the first of its partition, or [`INTERVAL`] or more after the last entry
+//! of its partition. So every other frame begins less than `INTERVAL` after an entry of its partition, and a reader scans
+//! at most that many bytes.
 //!
-//! On disk (`…​.index`), so that a closed segment need not be read to find
-//! something in it: written without waiting for the disk, made anew if it is
-//! lost or damaged.
+//! It is stored in a file (`…​.index`), so that a sealed segment need not be scanned: written without waiting for the
+//! disk, and built again if it is lost or damaged.
 //!
 //! ```text
 //!  0  "EPHORIDX"                   16  identity    24  segment    32  indexed up to this position
 //!  8  version · checksum of 16..   40  partitions (u32) · 0 (u32)
-//! 48  per partition: its state behind the last frame (32 bytes, as in a segment's header) · marks (u64)
-//!     then all marks: sequence number · time · position
+//! 48  per partition: its state after the last frame (32 bytes, as in a segment's header) · entries (u64)
+//!     then all entries: sequence number · time · position
 //! ```
 
 use ephor_core::time::Timestamp;
@@ -22,43 +20,44 @@ use super::layout::{
     FRAME_HEADER, FrameHeader, MAX_PARTITIONS, MAX_SEGMENT, PartitionStart, VERSION, u32_from, u64_from,
 };
 
-/// How far from its last mark a frame must lie to get one.
+/// The least distance between two entries of a partition, in bytes.
 pub(crate) const INTERVAL: u64 = 32 << 10;
 
 const MAGIC: &[u8; 8] = b"EPHORIDX";
 const HEADER: usize = 48;
-const MARK: usize = 24;
+const ENTRY: usize = 24;
 
-/// A frame that can be found at once.
+/// The position of one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct IndexMark {
+pub(crate) struct IndexEntry {
     pub(crate) sequence: u64,
     pub(crate) time: Timestamp,
     pub(crate) position: u64,
 }
 
+/// The entries of one partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Row {
     state: PartitionStart,
-    marks: Vec<IndexMark>,
+    entries: Vec<IndexEntry>,
 }
 
 impl Row {
-    /// Whether a segment that ends there can be like this.
+    /// Whether this is possible for a segment that ends at `end`.
     fn is_sane(&self, end: u64) -> bool {
         let in_order =
-            |pair: &[IndexMark]| pair[0].position < pair[1].position && pair[0].sequence < pair[1].sequence;
-        let last = self.marks.last();
-        self.marks.windows(2).all(in_order)
-            && last.is_none_or(|mark| mark.position < end && mark.sequence < self.state.next)
+            |pair: &[IndexEntry]| pair[0].position < pair[1].position && pair[0].sequence < pair[1].sequence;
+        let last = self.entries.last();
+        self.entries.windows(2).all(in_order)
+            && last.is_none_or(|entry| entry.position < end && entry.sequence < self.state.next)
     }
 }
 
-/// No index of a segment that ends there is longer.
-pub(crate) fn longest(end: u64) -> u64 {
+/// Returns the maximum size of the index of a segment that ends at `end`.
+pub(crate) fn max_index_bytes(end: u64) -> u64 {
     let rows = MAX_PARTITIONS * (PartitionStart::LENGTH + 8);
-    let marks = end.min(MAX_SEGMENT) / FRAME_HEADER as u64 * MARK as u64;
-    (HEADER + rows) as u64 + marks
+    let entries = end.min(MAX_SEGMENT) / FRAME_HEADER as u64 * ENTRY as u64;
+    (HEADER + rows) as u64 + entries
 }
 
 /// The index of one segment.
@@ -68,46 +67,46 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// The index of a segment without frames, in which partitions begin like this.
+    /// Creates the index of a segment without frames, in which the partitions begin with these states.
     pub(crate) fn new(partitions: &[PartitionStart]) -> Self {
-        Self { rows: partitions.iter().map(|state| Row { state: *state, marks: Vec::new() }).collect() }
+        Self { rows: partitions.iter().map(|state| Row { state: *state, entries: Vec::new() }).collect() }
     }
 
-    /// Takes note of a frame of events.
+    /// Adds a frame of events.
     pub(crate) fn add(&mut self, frame: &FrameHeader, position: u64) {
         let row = self.row(frame.partition);
-        if row.marks.last().is_none_or(|last| position >= last.position + INTERVAL) {
-            row.marks.push(IndexMark { sequence: frame.first, time: frame.enqueued_at, position });
+        if row.entries.last().is_none_or(|last| position >= last.position + INTERVAL) {
+            row.entries.push(IndexEntry { sequence: frame.first, time: frame.enqueued_at, position });
         }
         row.state.next = frame.end();
         row.state.last = Some((frame.end() - 1, frame.enqueued_at));
     }
 
-    /// Passes over events that cannot be read.
+    /// Skips events that cannot be read.
     pub(crate) fn skip(&mut self, partition: u32, until: u64) {
         let state = &mut self.row(partition).state;
         state.next = state.next.max(until);
     }
 
-    /// Takes note of reserved numbers.
+    /// Adds reserved numbers.
     pub(crate) fn reserve(&mut self, partition: u32, until: u64) {
         let state = &mut self.row(partition).state;
         state.reserved = state.reserved.max(until);
     }
 
-    /// A partition behind the last frame.
+    /// Returns the state of a partition after the last frame.
     pub(crate) fn state(&self, partition: u32) -> PartitionStart {
         self.rows.get(partition as usize).map(|row| row.state).unwrap_or_default()
     }
 
-    /// All partitions behind the last frame.
+    /// Returns the states of all partitions after the last frame.
     pub(crate) fn states(&self) -> impl Iterator<Item = PartitionStart> {
         self.rows.iter().map(|row| row.state)
     }
 
-    /// The marks of a partition, in order.
-    pub(crate) fn marks(&self, partition: u32) -> &[IndexMark] {
-        self.rows.get(partition as usize).map(|row| &row.marks[..]).unwrap_or_default()
+    /// Returns the entries of a partition, in order.
+    pub(crate) fn entries(&self, partition: u32) -> &[IndexEntry] {
+        self.rows.get(partition as usize).map(|row| &row.entries[..]).unwrap_or_default()
     }
 
     fn row(&mut self, partition: u32) -> &mut Row {
@@ -118,7 +117,7 @@ impl Index {
         &mut self.rows[index]
     }
 
-    /// As it stands on disk: the index of everything before `position`.
+    /// Encodes the index of everything before `position`, as it is stored.
     pub(crate) fn encode(&self, identity: u64, segment: u64, position: u64) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER + self.rows.len() * (PartitionStart::LENGTH + 8));
         bytes.extend_from_slice(MAGIC);
@@ -129,19 +128,19 @@ impl Index {
         }
         for row in &self.rows {
             row.state.encode(&mut bytes);
-            bytes.extend_from_slice(&(row.marks.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(&(row.entries.len() as u64).to_le_bytes());
         }
-        for mark in self.rows.iter().flat_map(|row| &row.marks) {
-            bytes.extend_from_slice(&mark.sequence.to_le_bytes());
-            bytes.extend_from_slice(&mark.time.0.to_le_bytes());
-            bytes.extend_from_slice(&mark.position.to_le_bytes());
+        for entry in self.rows.iter().flat_map(|row| &row.entries) {
+            bytes.extend_from_slice(&entry.sequence.to_le_bytes());
+            bytes.extend_from_slice(&entry.time.0.to_le_bytes());
+            bytes.extend_from_slice(&entry.position.to_le_bytes());
         }
         let checksum = crc32c::crc32c(&bytes[16..]);
         bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
         bytes
     }
 
-    /// The index that these bytes hold, if they are intact and belong to this segment, and up to where it goes.
+    /// Decodes an index and the position up to which it covers the segment, if it is intact and belongs to this segment.
     pub(crate) fn decode(bytes: &[u8], identity: u64, segment: u64) -> Option<(Self, u64)> {
         let header = bytes.get(..HEADER).filter(|header| header.starts_with(MAGIC))?;
         let intact = u32_from(&header[8..12]) == VERSION
@@ -156,15 +155,15 @@ impl Index {
         let (table, mut rest) = bytes[HEADER..].split_at_checked(count * (PartitionStart::LENGTH + 8))?;
         let mut rows = Vec::with_capacity(count);
         for line in table.chunks_exact(PartitionStart::LENGTH + 8) {
-            let marks = usize::try_from(u64_from(&line[PartitionStart::LENGTH..])).ok()?;
-            let (mine, others) = rest.split_at_checked(marks.checked_mul(MARK)?)?;
+            let entries = usize::try_from(u64_from(&line[PartitionStart::LENGTH..])).ok()?;
+            let (mine, others) = rest.split_at_checked(entries.checked_mul(ENTRY)?)?;
             rest = others;
-            let marks = mine.chunks_exact(MARK).map(|mark| IndexMark {
-                sequence: u64_from(mark),
-                time: Timestamp(u64_from(&mark[8..]).cast_signed()),
-                position: u64_from(&mark[16..]),
+            let entries = mine.chunks_exact(ENTRY).map(|entry| IndexEntry {
+                sequence: u64_from(entry),
+                time: Timestamp(u64_from(&entry[8..]).cast_signed()),
+                position: u64_from(&entry[16..]),
             });
-            let row = Row { state: PartitionStart::decode(line)?, marks: marks.collect() };
+            let row = Row { state: PartitionStart::decode(line)?, entries: entries.collect() };
             rows.push(Some(row).filter(|row| row.is_sane(indexed))?);
         }
         Some((Self { rows }, indexed))

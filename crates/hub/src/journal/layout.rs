@@ -1,8 +1,7 @@
-//! The bytes on disk. All numbers are little-endian; everything begins at a multiple of 8.
+//! The format of the log on disk. All numbers are little-endian; everything begins at a multiple of 8.
 //!
-//! A hub's log is one row of segment files, into which the batches of all
-//! partitions go as they come: so a commit is one write and one sync, however
-//! many partitions it touches.
+//! A hub's log is one sequence of segment files, which contain the batches of all partitions in the order of arrival. So
+//! a commit is one write and one sync, however many partitions it has batches for.
 //!
 //! ```text
 //! segment   00000000000000000007.log
@@ -13,63 +12,62 @@
 //!    16  length of one header copy
 //!    64  per partition, as it stood when the segment began:
 //!          next sequence number · numbers reserved up to · 1 + last sequence number, or 0 · its time
-//!   frames, one behind the other
+//!   frames, one after the other
 //!     0  "EPHF"                      12  checksum of the payload  32  enqueued, ms since 1970
 //!     4  checksum (u32) of 8..56     16  partition (u32)          40  where this commit began
 //!     8  length of the payload       20  number of events (u32)   48  kind: 0 events, 1 reservation
 //!                                    24  first sequence number    52  flags (u32): 1 every message was validated
 //!    56  payload, a multiple of 8 long
-//!   the file may end in zeros: room that was asked for beforehand
+//!   the file may end in zeros: space that was allocated ahead
 //!
-//! Logs that were written before there was the flag have 0 there; readers that do not know it do not look at it.
+//! Logs of versions before this flag have 0 there; readers of those versions ignore it.
 //!
-//! payload of events: one record behind the other, then zeros
+//! payload of events: one record after the other, then zeros
 //!     0  length of the message (u32) · length of the key (u16), ffff: none · 0 (u16)
 //!     8  the key, then the message: one AMQP 1.0 message as it was sent
 //! payload of a reservation: per partition its number (u32) · 0 (u32) · numbers reserved up to
 //!
-//! index     00000000000000000007.index      may be lost: it is made anew from the segment
-//! mark      mark                            up to where the log is known to be on disk
-//! time      time                            how late it is at least (time_file.rs)
+//! index     00000000000000000007.index      may be lost: it is built again from the segment
+//! mark      mark                            the durable mark (durable_mark.rs)
+//! time      time                            the proven time (time_file.rs)
 //! ```
 //!
-//! The checksums are CRC-32C. That of a frame's header also covers the log's
-//! identity, the segment's number and the position, so that bytes that belong
-//! elsewhere are never taken for a frame.
+//! The checksums are CRC-32C. The checksum of a frame's header also covers the log's identity, the segment's number and
+//! the position, so that bytes of another place are never taken for a frame.
 
 use ephor_core::time::Timestamp;
 
 /// The version that this code writes, and the only one that it reads.
 pub(crate) const VERSION: u32 = 1;
 
-/// No event has a higher number: the offset that is made of it fits the signed numbers that clients read.
+/// The maximum sequence number: the offset that is computed from it fits a signed 64-bit number.
 pub(crate) const MAX_NUMBER: u64 = 1 << 57;
 
-/// No segment is longer: it is full long before, and a commit is not that large.
+/// The maximum length of a segment, far above any configured size.
 pub(crate) const MAX_SEGMENT: u64 = 1 << 40;
 
-/// No record of an event is shorter.
-pub(crate) const SHORTEST_RECORD: u64 = 8;
+/// The minimum length of an event's record.
+pub(crate) const MIN_RECORD: u64 = 8;
 
 /// Everything begins at a multiple of this.
 pub(crate) const ALIGNMENT: usize = 8;
 
-/// What stands before the payload of a frame.
+/// The length of a frame's header, which comes before the payload.
 pub(crate) const FRAME_HEADER: usize = 56;
 
-/// No frame has a longer payload: whoever reads a length can trust it with memory.
+/// The maximum length of a frame's payload, so that a reader can allocate it safely.
 pub(crate) const MAX_PAYLOAD: usize = 32 << 20;
 
-/// What stands before the partitions in a segment's header.
+/// The length of a segment's header before its table of partitions.
 const SEGMENT_HEADER: usize = 64;
 
-/// The two copies of a header are so far apart at least.
+/// The two copies of a header begin in different blocks of this size.
 const BLOCK: usize = 4_096;
 
-/// Both copies of any segment's header fit.
-pub(crate) const LARGEST_HEADER: usize = 2 * (SEGMENT_HEADER + MAX_PARTITIONS * PARTITION_START) + BLOCK;
+/// The maximum length of both copies of a segment's header.
+pub(crate) const MAX_HEADER: usize = 2 * (SEGMENT_HEADER + MAX_PARTITIONS * PARTITION_START) + BLOCK;
 
-/// What a segment's header says of one partition.
+/// The length of one partition's state in a segment's header.
 const PARTITION_START: usize = 32;
 
 const SEGMENT_MAGIC: &[u8; 8] = b"EPHORSEG";
@@ -78,67 +76,67 @@ const FRAME_MAGIC: &[u8; 4] = b"EPHF";
 /// The flag of a frame in which every section of every message was validated before it was stored.
 const VALIDATED: u32 = 1;
 
-/// A partition at some point of the log.
+/// The state of a partition at some point of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PartitionStart {
     /// The sequence number that comes next.
     pub(crate) next: u64,
-    /// Numbers below this may have been used, even if no event is there that has them.
+    /// Numbers below this may have been used, even by events that are lost.
     pub(crate) reserved: u64,
     /// The newest event before this point.
     pub(crate) last: Option<(u64, Timestamp)>,
 }
 
-/// What a segment begins with.
+/// The header of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) identity: u64,
     pub(crate) number: u64,
     pub(crate) created_at: Timestamp,
-    /// How much of the segment before counts; none if this is the first.
+    /// The length of the previous segment; 0 if this is the first.
     pub(crate) previous_length: u64,
     pub(crate) partitions: Vec<PartitionStart>,
 }
 
-/// Why bytes are not what they should be.
+/// Why a header cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unreadable {
-    /// Not what was written.
+    /// It is damaged.
     Damaged,
-    /// Written by a later version.
+    /// A later version wrote it.
     Version(u32),
 }
 
 impl Unreadable {
-    /// What people are told.
+    /// Describes the problem for errors.
     pub(crate) fn describe(self, name: &str) -> String {
         match self {
-            Self::Damaged => format!("both headers of {name} are damaged; nothing in it can be served"),
+            Self::Damaged => format!("both headers of {name} are damaged; its events cannot be read"),
             Self::Version(version) => format!(
-                "{name} is of version {version}, and this program knows version {VERSION}; use a newer one"
+                "{name} has version {version}, and this program reads version {VERSION}; use a newer program"
             ),
         }
     }
 }
 
 impl SegmentHeader {
-    /// How long one copy is.
+    /// Returns the length of one copy.
     fn copy_length(partitions: usize) -> usize {
         SEGMENT_HEADER + partitions * PARTITION_START
     }
 
-    /// Where the second copy begins: no sector is part of both.
+    /// Returns the position of the second copy: no sector is part of both.
     fn second_copy(partitions: usize) -> usize {
         Self::copy_length(partitions).next_multiple_of(BLOCK)
     }
 
-    /// Where the first frame begins: behind both copies.
+    /// Returns the position of the first frame: after both copies.
     pub(crate) fn first_frame(&self) -> u64 {
         let partitions = self.partitions.len();
         (Self::second_copy(partitions) + Self::copy_length(partitions)) as u64
     }
 
-    /// Both copies.
+    /// Encodes both copies.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let length = Self::copy_length(self.partitions.len());
         let mut bytes = Vec::with_capacity(self.first_frame() as usize);
@@ -160,7 +158,7 @@ impl SegmentHeader {
         bytes
     }
 
-    /// Reads one copy from the beginning of these bytes.
+    /// Decodes one copy from the beginning of these bytes.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Unreadable> {
         let start = bytes.get(..SEGMENT_HEADER).ok_or(Unreadable::Damaged)?;
         if !start.starts_with(SEGMENT_MAGIC) {
@@ -172,7 +170,7 @@ impl SegmentHeader {
         if crc32c::crc32c(&whole[16..]) != u32_from(&whole[12..16]) {
             return Err(Unreadable::Damaged);
         }
-        // Not under the checksum, so that a reader of any version can tell the version first.
+        // Not covered by the checksum, so that every version can read the version first.
         let version = u32_from(&whole[8..12]);
         if version != VERSION {
             return Err(Unreadable::Version(version));
@@ -193,7 +191,7 @@ impl SegmentHeader {
         })
     }
 
-    /// Reads the first copy that is intact; tells also whether one of them is damaged.
+    /// Decodes the first intact copy, and returns whether one of them is damaged.
     pub(crate) fn decode_either(bytes: &[u8]) -> Result<(Self, bool), Unreadable> {
         match Self::decode(bytes) {
             Ok(first) => {
@@ -205,7 +203,7 @@ impl SegmentHeader {
                     bytes.get(end..start).is_some_and(|between| between.iter().all(|byte| *byte == 0));
                 Ok((first, !same || !zeros))
             }
-            // Where the second copy begins stood in the first one: it has to be looked for.
+            // The first copy says where the second begins. It is damaged, so the second has to be searched.
             Err(unreadable) => (BLOCK..bytes.len())
                 .step_by(BLOCK)
                 .filter(|start| bytes[*start..].starts_with(SEGMENT_MAGIC))
@@ -215,13 +213,13 @@ impl SegmentHeader {
         }
     }
 
-    /// A partition at the beginning of this segment; one that did not exist yet begins at 0.
+    /// Returns the state of a partition at the beginning of this segment; one that did not exist yet begins at 0.
     pub(crate) fn partition(&self, partition: u32) -> PartitionStart {
         self.partitions.get(partition as usize).copied().unwrap_or_default()
     }
 }
 
-/// A hub has no more partitions.
+/// The maximum number of partitions.
 pub(crate) const MAX_PARTITIONS: usize = crate::config::MAX_PARTITIONS as usize;
 
 impl PartitionStart {
@@ -233,7 +231,7 @@ impl PartitionStart {
         into.extend_from_slice(&time.to_le_bytes());
     }
 
-    /// What these bytes say; none if no log can say it, whatever their checksum.
+    /// Decodes a state; none if it is impossible, whatever the checksum says.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let time = Timestamp(u64_from(&bytes[24..32]).cast_signed());
         let last = u64_from(&bytes[16..24]).checked_sub(1).map(|last| (last, time));
@@ -243,11 +241,11 @@ impl PartitionStart {
         sane.then_some(state)
     }
 
-    /// How many bytes it takes.
+    /// The encoded length.
     pub(crate) const LENGTH: usize = PARTITION_START;
 }
 
-/// What a frame holds.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Events of one partition.
@@ -256,7 +254,7 @@ pub(crate) enum Kind {
     Reservation,
 }
 
-/// What stands before a frame's payload.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
     pub(crate) kind: Kind,
@@ -264,7 +262,7 @@ pub(crate) struct FrameHeader {
     pub(crate) first: u64,
     pub(crate) count: u32,
     pub(crate) enqueued_at: Timestamp,
-    /// Where in the segment the commit began that wrote this frame.
+    /// The position in the segment at which the commit of this frame began.
     pub(crate) commit: u64,
     pub(crate) payload_length: u32,
     pub(crate) payload_checksum: u32,
@@ -273,12 +271,12 @@ pub(crate) struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// How long the whole frame is.
+    /// Returns the length of the whole frame.
     pub(crate) fn frame_length(&self) -> u64 {
         FRAME_HEADER as u64 + u64::from(self.payload_length)
     }
 
-    /// The number behind the last event.
+    /// Returns the number after the last event.
     pub(crate) fn end(&self) -> u64 {
         self.first + u64::from(self.count)
     }
@@ -301,7 +299,7 @@ impl FrameHeader {
         bytes
     }
 
-    /// The header that stands at this place, if an intact one does.
+    /// Decodes the header at this place, if it is intact.
     pub(crate) fn decode(bytes: &[u8], place: &Place) -> Option<Self> {
         let bytes = bytes.get(..FRAME_HEADER).filter(|bytes| bytes.starts_with(FRAME_MAGIC))?;
         if u32_from(&bytes[4..8]) != place.checksum(&bytes[8..]) {
@@ -329,7 +327,7 @@ impl FrameHeader {
             && match header.kind {
                 Kind::Events => {
                     header.count > 0
-                        && u64::from(header.count) <= u64::from(header.payload_length) / SHORTEST_RECORD
+                        && u64::from(header.count) <= u64::from(header.payload_length) / MIN_RECORD
                 }
                 Kind::Reservation => true,
             };
@@ -337,7 +335,7 @@ impl FrameHeader {
     }
 }
 
-/// Where a frame stands: part of its checksum.
+/// The place of a frame, which is part of its checksum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) identity: u64,
@@ -355,50 +353,50 @@ impl Place {
     }
 }
 
-/// One line of a reservation: numbers of this partition below `until` may be used.
-pub(crate) fn encode_reservation(lines: &[(u32, u64)]) -> Vec<u8> {
-    let line = |(partition, until): &(u32, u64)| {
+/// Encodes a reservation: for each partition, numbers below `until` may be used.
+pub(crate) fn encode_reservation(rows: &[(u32, u64)]) -> Vec<u8> {
+    let row = |(partition, until): &(u32, u64)| {
         let mut bytes = [0; 16];
         bytes[..4].copy_from_slice(&partition.to_le_bytes());
         bytes[8..].copy_from_slice(&until.to_le_bytes());
         bytes
     };
-    lines.iter().flat_map(line).collect()
+    rows.iter().flat_map(row).collect()
 }
 
-/// The lines of a reservation.
+/// Decodes a reservation.
 pub(crate) fn decode_reservation(payload: &[u8]) -> impl Iterator<Item = (u32, u64)> {
-    let lines = payload.chunks_exact(16).map(|line| (u32_from(&line[..4]), u64_from(&line[8..])));
-    lines.filter(|(partition, until)| (*partition as usize) < MAX_PARTITIONS && *until <= MAX_NUMBER)
+    let rows = payload.chunks_exact(16).map(|row| (u32_from(&row[..4]), u64_from(&row[8..])));
+    rows.filter(|(partition, until)| (*partition as usize) < MAX_PARTITIONS && *until <= MAX_NUMBER)
 }
 
-/// The name of a segment's file.
+/// Returns the file name of a segment.
 pub(crate) fn segment_name(number: u64) -> String {
     format!("{number:020}.log")
 }
 
-/// The name of a segment's index.
+/// Returns the file name of a segment's index.
 pub(crate) fn index_name(number: u64) -> String {
     format!("{number:020}.index")
 }
 
-/// The number of the segment that has this name.
+/// Returns the number of the segment with this file name.
 pub(crate) fn segment_number(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".log").filter(|digits| digits.len() == 20)?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
 }
 
-/// The first position at or behind this one where something may begin.
+/// Returns the first aligned position at or after this one.
 pub(crate) fn aligned(position: u64) -> u64 {
     position.next_multiple_of(ALIGNMENT as u64)
 }
 
-/// The first four bytes as a number. The caller knows that they are there.
+/// Reads the first four bytes as a number. The caller has checked the length.
 pub(crate) fn u32_from(bytes: &[u8]) -> u32 {
     bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
-/// The first eight bytes as a number. The caller knows that they are there.
+/// Reads the first eight bytes as a number. The caller has checked the length.
 pub(crate) fn u64_from(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }

@@ -1,4 +1,4 @@
-//! All segments of a hub, as readers see them. One writer ([`Journal`](super::Journal)) adds to them.
+//! The segments of a hub, shared by all readers. The writer ([`Journal`](super::Journal)) adds to them.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
@@ -6,17 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
 use ephor_core::time::Timestamp;
 
 use super::damage::{Damage, KnownDamage};
-use super::index::{Index, longest};
+use super::index::{Index, max_index_bytes};
 use super::layout::{PartitionStart, SegmentHeader, index_name, segment_name};
 use super::recovery::recover;
 use super::segment::{Frame, Segment, read_header};
 use super::walk::Walk;
 use crate::files::Files;
 
-/// So often in a row retention may free what a reader is about to open, before the reader gives up.
-const MOST_OVERTAKEN: usize = 100;
+/// A reader gives up after retention has deleted this many segments in a row right before it opens them.
+const MAX_OVERTAKEN: usize = 100;
 
-/// A segment that may be opened when somebody needs it, and is closed when nobody does any more.
+/// A segment that is opened when a reader needs it, and closed when no reader does.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) number: u64,
@@ -33,11 +33,11 @@ impl Entry {
     }
 }
 
-/// Where a reader goes on.
+/// The position of a reader.
 #[derive(Debug)]
 pub(crate) struct Cursor {
     pub(crate) next: u64,
-    /// How many events were passed over because they cannot be read.
+    /// The number of events that were skipped because they cannot be read.
     pub(crate) lost: u64,
     segment: Option<Arc<Segment>>,
 }
@@ -77,7 +77,7 @@ impl Log {
         change(&mut self.entries.write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// A partition at the beginning of a segment.
+    /// Returns the state of a partition at the beginning of a segment.
     pub(crate) fn start_of(&self, entry: &Entry, partition: u32) -> io::Result<PartitionStart> {
         let open = entry.open.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
         match open {
@@ -86,12 +86,12 @@ impl Log {
         }
     }
 
-    /// Tries again without the segments that turn out to be unusable as a whole: the rest is served.
+    /// Retries without the segments that are completely unreadable: the rest is served.
     fn despite_damage<T>(&self, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-        let attempts = self.entries().len() + MOST_OVERTAKEN;
+        let attempts = self.entries().len() + MAX_OVERTAKEN;
         for _ in 0..attempts {
             match attempt() {
-                // Not there any more: freed meanwhile, or removed by somebody.
+                // The file is gone: deleted by retention, or removed by somebody.
                 Err(error)
                     if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound) => {}
                 done => return done,
@@ -104,17 +104,17 @@ impl Log {
         self.entries().iter().any(|entry| entry.number == number)
     }
 
-    /// Serves a segment no longer. Its file stays, for people to look at.
+    /// Excludes a segment from reading. Its file stays for analysis.
     fn exclude(&self, number: u64, error: &io::Error) {
         let path = self.path(&segment_name(number));
         let length = self.files.open(&path).and_then(|file| file.len()).unwrap_or(0);
-        tracing::error!(%error, "a segment is not served");
+        tracing::error!(%error, "a segment cannot be read and is not served; its file is kept");
         self.damage.report(Damage::new(&self.files.shown(&path), 0..length));
         self.change(|entries| entries.retain(|entry| entry.number != number));
     }
 
-    /// Frames of a partition from the cursor on, about as much as the budget says; none at the end of the log.
-    /// What cannot be read is reported and passed over. `loading` hears of the bytes before they are read.
+    /// Reads frames of a partition from the cursor on, about `budget` bytes; none at the end of the log. Reports and skips
+    /// what cannot be read. Calls `loading` with the number of bytes before they are read.
     pub(crate) fn read(
         &self,
         partition: u32,
@@ -140,15 +140,15 @@ impl Log {
                     None => return Ok(Vec::new()),
                 },
             };
-            // Retention may have freed what lay before.
+            // Retention may have deleted earlier events.
             let begins = segment.header.partition(partition).next;
             if begins > cursor.next {
                 let freed = self.entries().first().is_none_or(|oldest| oldest.number >= segment.number);
                 cursor.lost += if freed { begins - cursor.next } else { 0 };
                 cursor.next = begins;
             }
-            // Looked for before the segment is read: one that is there now was sealed with all that it will hold.
-            let behind = self.entries().iter().find(|entry| entry.number > segment.number).cloned();
+            // Determined before the read: if there is a next segment now, this one is sealed and complete.
+            let following = self.entries().iter().find(|entry| entry.number > segment.number).cloned();
             let found = segment.read(partition, cursor.next, budget, loading)?;
             for damage in found.damage {
                 cursor.lost += damage.count(partition);
@@ -161,36 +161,36 @@ impl Log {
                 return Ok(found.frames);
             }
             if !moved {
-                let Some(entry) = behind else { return Ok(Vec::new()) };
+                let Some(entry) = following else { return Ok(Vec::new()) };
                 let next = self.open(&entry)?;
                 self.note_missing(partition, cursor, &segment, &next);
-                // Numbers may jump between segments, but never within one.
+                // Numbers may jump between segments, never within one.
                 cursor.next = cursor.next.max(next.header.partition(partition).next);
                 cursor.segment = Some(next);
             }
         }
     }
 
-    /// Between two segments: events that the next one counts on and that the last one does not hold.
+    /// Notes events that are missing between two segments: the next one has a higher number than the last one ended with.
     fn note_missing(&self, partition: u32, cursor: &mut Cursor, segment: &Segment, next: &Segment) {
         let last = next.header.partition(partition).last;
         let Some((last, _)) = last.filter(|(last, _)| *last >= cursor.next) else { return };
         let (missing, end) = (cursor.next..last + 1, segment.end());
         cursor.lost += missing.end - missing.start;
-        // Retention frees from the front: then the segment itself is no longer there either, and nothing is damaged.
+        // If retention has deleted the segment meanwhile, nothing is damaged.
         if self.holds(segment.number) {
             self.damage.report(Damage::new(&segment.name, end..end).of(partition, missing));
         }
     }
 
-    /// The number of the first event of a partition that was enqueued at this time or later; none if none was.
+    /// Returns the number of the first event of a partition that was enqueued at this time or later, if any.
     pub(crate) fn find_time(&self, partition: u32, time: Timestamp) -> io::Result<Option<u64>> {
         self.despite_damage(|| self.try_find_time(partition, time))
     }
 
     fn try_find_time(&self, partition: u32, time: Timestamp) -> io::Result<Option<u64>> {
         let entries = self.entries().clone();
-        // The last segment before which everything is older.
+        // Finds the last segment before which everything is older.
         let older = |entry: &Arc<Entry>| {
             let last = self.start_of(entry, partition)?.last;
             io::Result::Ok(last.is_none_or(|(_, last)| last < time))
@@ -204,7 +204,7 @@ impl Log {
         Ok(None)
     }
 
-    /// The segment that holds this number, or would.
+    /// Returns the segment that has this number, or would have it.
     fn find(&self, partition: u32, number: u64) -> io::Result<Option<Arc<Segment>>> {
         let entries = self.entries().clone();
         let before = |entry: &Arc<Entry>| Ok(self.start_of(entry, partition)?.next <= number);
@@ -212,7 +212,7 @@ impl Log {
         entries.get(at).map(|entry| self.open(entry)).transpose()
     }
 
-    /// The segment, opened.
+    /// Opens a segment, or returns it if a reader has it open.
     pub(crate) fn open(&self, entry: &Entry) -> io::Result<Arc<Segment>> {
         let mut open = entry.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(segment) = open.upgrade() {
@@ -223,7 +223,7 @@ impl Log {
         Ok(segment)
     }
 
-    /// The header of a segment. One that is damaged in both copies excludes the segment.
+    /// Reads the header of a segment. If both copies are damaged, the segment is excluded.
     pub(crate) fn header(&self, number: u64) -> io::Result<SegmentHeader> {
         let path = self.path(&segment_name(number));
         let file = self.files.open(&path).inspect_err(|error| {
@@ -246,7 +246,7 @@ impl Log {
         Err(error)
     }
 
-    /// Opens a segment that is no longer written: its end stands in the next one.
+    /// Opens a sealed segment. The header of the next one says where it ends.
     fn load(&self, number: u64) -> io::Result<Segment> {
         let header = self.header(number)?;
         let path = self.path(&segment_name(number));
@@ -272,17 +272,17 @@ impl Log {
         Ok(Segment::new(name, file, header, index, end))
     }
 
-    /// The index on disk, if it is intact and goes up to this position.
+    /// Reads the index from disk, if it is intact and covers the segment up to this position.
     pub(crate) fn stored_index(&self, number: u64, end: u64) -> Option<Index> {
         let file = self.files.open(&self.path(&index_name(number))).ok()?;
-        let length = file.len().ok().filter(|length| *length <= longest(end))?;
+        let length = file.len().ok().filter(|length| *length <= max_index_bytes(end))?;
         let mut bytes = vec![0; usize::try_from(length).ok()?];
         let read = file.read_at(0, &mut bytes).ok()?;
         let (index, indexed) = Index::decode(&bytes[..read], self.identity, number)?;
         (indexed == end).then_some(index)
     }
 
-    /// Writes the index, without waiting for the disk. It can be made anew, so that no error matters.
+    /// Writes the index without waiting for the disk. Errors are ignored, since it can be built again.
     pub(crate) fn store_index(&self, number: u64, end: u64, index: &Index) {
         let path = self.path(&index_name(number));
         let write = || {
@@ -295,7 +295,7 @@ impl Log {
             file.set_len(bytes.len() as u64)
         };
         if let Err(error) = write() {
-            tracing::debug!(index = self.files.shown(&path), %error, "the index was not written");
+            tracing::debug!(index = self.files.shown(&path), %error, "could not write the index of a segment; it is built again when it is needed");
         }
     }
 }
@@ -304,7 +304,7 @@ pub(crate) fn invalid(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
-/// `slice::partition_point` for a question that may fail.
+/// `slice::partition_point` with a predicate that may fail.
 fn partition_point<T>(items: &[T], mut yes: impl FnMut(&T) -> io::Result<bool>) -> io::Result<usize> {
     let (mut low, mut high) = (0, items.len());
     while low < high {

@@ -1,20 +1,19 @@
-//! The durable log of a hub: one writer, one row of segment files for all partitions.
+//! The durable log of a hub: one sequence of segment files for all partitions, with one writer.
 //!
-//!   batches ─commit─► active segment ─full─► sealed segments ─retention─► gone
+//!   batches ─commit─► active segment ─full─► sealed segments ─retention─► deleted
 //!                          └──────────── Log: what readers see ───────────┘
 //!
-//! A commit is one write and one sync (`layout.rs` draws the bytes). It counts
-//! only when the sync returned: before that no reader sees it. A segment into
-//! which a commit failed is never written again, since nobody knows what of it
-//! is on disk; the next commit begins a new one.
+//! A commit is one write and one sync (`layout.rs` shows the bytes). Readers see it only after the sync has returned. A
+//! segment in which a commit failed is poisoned: it is never written again, since nobody knows which part of the commit
+//! is on disk. The next commit begins a new segment.
 
 mod commit;
 mod damage;
-mod dating;
+mod durable_mark;
 mod index;
 pub(crate) mod layout;
 mod log;
-mod mark;
+mod log_time;
 mod open;
 mod recovery;
 mod retention;
@@ -31,27 +30,27 @@ use std::time::Duration;
 use bytes::Bytes;
 use ephor_core::time::Timestamp;
 
+use self::durable_mark::{DurableMark, DurableMarkFile};
 use self::index::Index;
 use self::layout::{PartitionStart, SegmentHeader, segment_name};
 use self::log::Entry;
-use self::mark::{Mark, MarkFile};
-use self::retention::{Newest, Sealed};
+use self::retention::{NewestEvent, SealedSegment};
 use self::segment::Segment;
 use self::time_file::TimeFile;
 use crate::files::File;
-use crate::time::Marks;
+use crate::time::ClockSamples;
 
 pub use self::damage::Damage;
 pub(crate) use self::log::{Cursor, Log, invalid};
 pub(crate) use self::segment::Frame;
 
-/// So many sealed segments may wait to be written by the system.
-pub(super) const MOST_UNSYNCED: usize = 64;
+/// The most sealed segments that are in the page cache only.
+pub(super) const MAX_UNSYNCED: usize = 64;
 
-/// How a journal is kept.
+/// The configuration of a journal.
 #[derive(Clone, Debug)]
 pub(crate) struct JournalConfig {
-    /// A segment that is this long is followed by a new one.
+    /// A segment that is this long is full.
     pub(crate) segment_bytes: u64,
     /// Whether a commit waits for the disk.
     pub(crate) sync: bool,
@@ -59,7 +58,7 @@ pub(crate) struct JournalConfig {
     pub(crate) retention_bytes: Option<u64>,
 }
 
-/// Events of one partition that are stored together or not at all, encoded by whoever sends them.
+/// Encoded events of one partition that are stored together or not at all.
 #[derive(Clone, Debug)]
 pub(crate) struct Payload {
     /// Records, padded to a multiple of 8.
@@ -69,17 +68,17 @@ pub(crate) struct Payload {
     pub(crate) checksum: u32,
 }
 
-/// What opening a log found.
+/// The result of opening a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
-    /// Whether nothing had to be looked for: the log was closed in good order, or had nothing to do for a while.
+    /// Whether no recovery was necessary: the log was closed gracefully, or was idle before the crash.
     pub clean: bool,
-    /// Bytes of a commit that was cut short. Nobody was told that it was stored, unless the end of the log was damaged
-    /// before the mark said that it is on disk: the two look the same.
+    /// Bytes of an unfinished commit, which was never acknowledged; unless the end of the log was damaged before the
+    /// durable mark covered it: the two look the same.
     pub torn_bytes: u64,
-    /// How many bytes were read to open the log.
+    /// The bytes that were read to open the log.
     pub bytes_read: u64,
-    /// How far sequence numbers jumped, because some may have been used for events that are gone.
+    /// The jump of sequence numbers, because lost events may have used some.
     pub jumped: u64,
 }
 
@@ -88,52 +87,52 @@ pub struct RecoveryReport {
 pub(crate) struct Journal {
     config: JournalConfig,
     log: Arc<Log>,
-    mark: MarkFile,
-    marked: Option<Mark>,
+    mark_file: DurableMarkFile,
+    durable_mark: Option<DurableMark>,
     time: TimeFile,
-    /// What the hub knows of the time, to be written when there is nothing else to do.
+    /// The proven time, stored when the hub is idle.
     proven: Option<Timestamp>,
-    marks: Marks,
+    clock_samples: ClockSamples,
     active: Arc<Segment>,
-    /// Where the next commit goes.
+    /// The position of the next commit.
     end: u64,
-    /// Room that was asked for.
+    /// The file is allocated up to this position.
     room: u64,
-    /// The active segment must not be written any more.
-    spoiled: bool,
+    /// A commit failed: the active segment must not be written any more.
+    poisoned: bool,
     partitions: Vec<PartitionStart>,
     /// Sealed segments that were acknowledged from the page cache and may not be on disk yet.
     unsynced: VecDeque<Arc<dyn File>>,
     /// Oldest first.
-    sealed: Vec<Sealed>,
-    /// In the active segment; none if that is empty.
-    newest: Option<Newest>,
-    /// Segments that are gone for readers, and whose files are still there.
-    leftovers: Vec<u64>,
+    sealed: Vec<SealedSegment>,
+    /// The newest event of the active segment; none if that is empty.
+    newest: Option<NewestEvent>,
+    /// Segments that retention removed from the log, and whose files still have to be deleted.
+    pending_deletes: Vec<u64>,
     report: RecoveryReport,
 }
 
 impl Journal {
-    /// What opening found.
+    /// Returns what opening found.
     pub(crate) fn report(&self) -> &RecoveryReport {
         &self.report
     }
 
-    /// What readers see.
+    /// Returns the part that readers share.
     pub(crate) fn log(&self) -> &Arc<Log> {
         &self.log
     }
 
-    /// All partitions behind the last commit.
+    /// Returns the partitions as of the last commit.
     pub(crate) fn partitions(&self) -> &[PartitionStart] {
         &self.partitions
     }
 
-    /// The oldest sequence number of each partition that is kept, or the next one.
+    /// Returns the first sequence number of each partition; the next one if the partition is empty.
     pub(crate) fn first_numbers(&self) -> Vec<u64> {
         let entries = self.log.entries().clone();
         let sealed = entries.iter().filter(|entry| entry.number != self.active.number);
-        // A segment whose header cannot be read is not served, and the next one is the oldest.
+        // A segment whose header cannot be read is not served: then the next one is the oldest.
         let oldest = sealed.flat_map(|entry| self.log.header(entry.number)).next();
         let header = oldest.as_ref().unwrap_or(&self.active.header);
         (0..self.partitions.len() as u32).map(|partition| header.partition(partition).next).collect()
@@ -145,22 +144,24 @@ impl Journal {
         self.partitions.resize_with(count, PartitionStart::default);
     }
 
-    /// From now on this much is kept.
+    /// Changes the retention.
     pub(crate) fn retain(&mut self, age: Option<Duration>, bytes: Option<u64>) {
         (self.config.retention_age, self.config.retention_bytes) = (age, bytes);
     }
 
-    /// Writes down what nobody waits for: the proven time, and in the mark that everything so far is on disk.
-    /// For when there is nothing else to do.
+    /// Stores the proven time, and in the durable mark that everything so far is on disk. Called when the hub is idle: no
+    /// sender waits for it.
     pub(crate) fn note_durable(&mut self) {
         self.note_time();
-        let mark = Mark { segment: self.active.number, position: self.end };
-        if !self.config.sync || self.spoiled || self.marked == Some(mark) {
+        let mark = DurableMark { segment: self.active.number, position: self.end };
+        if !self.config.sync || self.poisoned || self.durable_mark == Some(mark) {
             return;
         }
-        match self.mark.write(mark) {
-            Ok(()) => self.marked = Some(mark),
-            Err(error) => tracing::debug!(%error, "the mark was not written"),
+        match self.mark_file.write(mark) {
+            Ok(()) => self.durable_mark = Some(mark),
+            Err(error) => {
+                tracing::debug!(%error, "could not write the durable mark; the next start reads the last segment")
+            }
         }
     }
 
@@ -169,17 +170,17 @@ impl Journal {
         self.roll_for(0, now)
     }
 
-    /// The same, if there is room for so much in the next: otherwise every attempt of a sender on a full disk
-    /// would leave an empty segment behind.
+    /// The same, but only if the new segment has room for `bytes`. Otherwise every send on a full disk would leave an empty
+    /// segment.
     fn roll_for(&mut self, bytes: u64, now: Timestamp) -> io::Result<()> {
-        if !self.spoiled {
-            // Best effort: the next segment says where this one ends.
+        if !self.poisoned {
+            // Best effort: the header of the next segment says where this one ends.
             let _ = self.active.file.set_len(self.end);
         }
         if !self.config.sync {
-            // Senders shall not wait for a whole segment: the system writes it meanwhile.
+            // Senders do not wait for the sync of a whole segment: the system writes it in the background.
             self.unsynced.push_back(self.active.file.clone());
-            if self.unsynced.len() > MOST_UNSYNCED
+            if self.unsynced.len() > MAX_UNSYNCED
                 && let Some(oldest) = self.unsynced.pop_front()
             {
                 oldest.sync()?;
@@ -193,60 +194,60 @@ impl Journal {
             previous_length: self.end,
             partitions: self.partitions.clone(),
         };
-        // What an attempt left behind says where this segment ends: it must not grow any more.
-        let next = create_segment(&self.log, header, bytes).inspect_err(|_| self.spoiled = true)?;
+        // A failed attempt may leave a header that says where this segment ends: it must not grow any more.
+        let next = create_segment(&self.log, header, bytes).inspect_err(|_| self.poisoned = true)?;
         self.log.store_index(self.active.number, self.end, &self.active.index());
-        let Newest { stamp, not_after } = self.newest.take().unwrap_or(Newest::at(now));
+        let NewestEvent { stamp, not_after } = self.newest.take().unwrap_or(NewestEvent::at(now));
         let (number, bytes) = (self.active.number, self.end);
-        self.sealed.push(Sealed { number, bytes, newest: Some(stamp), end: bytes, not_after });
+        self.sealed.push(SealedSegment { number, bytes, newest: Some(stamp), end: bytes, not_after });
         self.end = next.end();
         self.room = self.end;
         self.active = next;
-        self.spoiled = false;
+        self.poisoned = false;
         self.note_time();
         Ok(())
     }
 
-    /// Closes the log in good order: opening it again need not look for its end.
+    /// Closes the log gracefully: the next open need not search its end.
     pub(crate) fn close(&mut self) -> io::Result<()> {
         while let Some(oldest) = self.unsynced.pop_front() {
             oldest.sync()?;
         }
-        if self.spoiled {
-            // What counts of it is on disk unless it was acknowledged from the page cache.
+        if self.poisoned {
+            // Acknowledged commits are on disk, unless they were acknowledged from the page cache.
             return if self.config.sync { Ok(()) } else { self.active.file.sync() };
         }
         self.active.file.set_len(self.end)?;
         self.active.file.sync()?;
         self.log.store_index(self.active.number, self.end, &self.active.index());
         self.store_time();
-        self.mark.write(Mark { segment: self.active.number, position: self.end })?;
-        self.mark.sync()?;
+        self.mark_file.write(DurableMark { segment: self.active.number, position: self.end })?;
+        self.mark_file.sync()?;
         self.log.files.sync_folder(&self.log.folder)
     }
 
-    /// Whether a commit is on disk when it returns.
+    /// Whether a commit waits for the disk.
     pub(crate) fn waits_for_the_disk(&self) -> bool {
         self.config.sync
     }
 
-    /// How many bytes the log takes.
+    /// Returns the size of the log in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.sealed.iter().map(|sealed| sealed.bytes).sum::<u64>() + self.end
     }
 
-    /// How many segments there are.
+    /// Returns the number of segments.
     pub(crate) fn segments(&self) -> usize {
         self.sealed.len() + 1
     }
 }
 
-/// Creates a segment: on disk, name and header, when it returns. There is room for so many bytes in it.
+/// Creates a segment with room for `bytes`. Its name and its header are on disk when it returns.
 fn create_segment(log: &Log, header: SegmentHeader, bytes: u64) -> io::Result<Arc<Segment>> {
     let path = log.path(&segment_name(header.number));
     let create = || match log.files.create(&path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            // Left by an attempt that failed half-way: nothing was ever written behind its header.
+            // Left by a failed attempt: nothing was ever written after its header.
             log.files.remove(&path)?;
             log.files.create(&path)
         }

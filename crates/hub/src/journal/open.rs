@@ -1,7 +1,7 @@
-//! Opening a log: what is left of the newest segment, and where sequence numbers go on.
+//! Opens a log: recovers the newest segment, and decides where sequence numbers continue.
 //!
-//! Older segments are not read. What counts from now on is on disk before anybody sees it: a process that
-//! was killed may have left its last writes, and the names of its files, in the page cache.
+//! Older segments are not read. Everything that is served is on disk first: a process that was killed may have left its
+//! last writes, and the names of its files, in the page cache.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,21 +11,21 @@ use std::sync::Arc;
 use ephor_core::time::Timestamp;
 
 use super::damage::Damage;
+use super::durable_mark::{DurableMark, DurableMarkFile};
 use super::index::Index;
 use super::layout::{PartitionStart, SegmentHeader, Unreadable, segment_name, segment_number};
 use super::log::{Entry, Log};
-use super::mark::{Mark, MarkFile};
 use super::recovery::{Recovered, recover};
-use super::retention::{Newest, Sealed, newest_between};
+use super::retention::{NewestEvent, SealedSegment, newest_between};
 use super::segment::{Segment, read_header};
 use super::time_file::TimeFile;
 use super::walk::{Step, Walk};
-use super::{Journal, JournalConfig, MOST_UNSYNCED, RecoveryReport, create_segment};
+use super::{Journal, JournalConfig, MAX_UNSYNCED, RecoveryReport, create_segment};
 use crate::files::{File, Files, is_disk_full};
-use crate::time::Marks;
+use crate::time::ClockSamples;
 
 impl Journal {
-    /// Opens the log in this folder, or begins it. Reads the newest segment at most.
+    /// Opens the log in this folder, or creates it. Reads at most the newest segment.
     pub(crate) fn open(
         files: Arc<dyn Files>,
         folder: &str,
@@ -34,31 +34,31 @@ impl Journal {
         config: JournalConfig,
         now: Timestamp,
     ) -> io::Result<Self> {
-        let (mark, marked) = MarkFile::open(&*files, folder, identity)?;
+        let (mark_file, durable_mark) = DurableMarkFile::open(&*files, folder, identity)?;
         let time = TimeFile::open(&*files, folder, identity);
-        // A process that was killed may have left names that are not on disk yet. From now on they count.
+        // Makes the names durable: a process that was killed may have left them in the page cache.
         files.sync_folder(folder)?;
         let mut numbers: Vec<u64> =
             files.list(folder)?.iter().filter_map(|name| segment_number(name)).collect();
         numbers.sort_unstable();
         let log = Arc::new(Log::new(files, folder, identity, &numbers));
-        let newest = newest_segment(&log, &mut numbers, marked)?;
+        let newest = newest_segment(&log, &mut numbers, durable_mark)?;
         let mut journal = match newest {
-            Some(header) => Self::reopen(log, (mark, marked), time, header, partitions, config)?,
-            None => Self::begin(log, mark, time, config, now)?,
+            Some(header) => Self::reopen(log, (mark_file, durable_mark), time, header, partitions, config)?,
+            None => Self::begin(log, mark_file, time, config, now)?,
         };
         journal.sealed_sizes(&numbers);
         if !journal.report.clean {
-            // Sealed in relaxed mode they may be in the page cache only. What is served from now on is on disk.
-            for sealed in journal.sealed.iter().rev().take(MOST_UNSYNCED) {
+            // Segments sealed with durability `page-cache` may be in the page cache only.
+            for sealed in journal.sealed.iter().rev().take(MAX_UNSYNCED) {
                 journal.log.files.open(&journal.log.path(&segment_name(sealed.number)))?.sync()?;
             }
         }
         journal.grow(partitions);
         journal.missing_segments(&numbers);
-        if journal.spoiled {
+        if journal.poisoned {
             match journal.roll(now) {
-                // The next commit tries again; until then there is much to read.
+                // The next commit tries again. Until then the log can be read.
                 Err(error) if is_disk_full(&error) => {}
                 rolled => rolled?,
             }
@@ -67,10 +67,10 @@ impl Journal {
         Ok(journal)
     }
 
-    /// The first segment of a new log.
+    /// Creates the first segment of a new log.
     fn begin(
         log: Arc<Log>,
-        mark: MarkFile,
+        mark_file: DurableMarkFile,
         time: TimeFile,
         config: JournalConfig,
         now: Timestamp,
@@ -88,28 +88,28 @@ impl Journal {
         Ok(Self {
             config,
             log,
-            mark,
-            marked: None,
+            mark_file,
+            durable_mark: None,
             time,
             proven: None,
-            marks: Marks::default(),
+            clock_samples: ClockSamples::default(),
             active,
             end,
             room: end,
-            spoiled: false,
+            poisoned: false,
             partitions: Vec::new(),
             unsynced: VecDeque::new(),
             sealed: Vec::new(),
             newest: None,
-            leftovers: Vec::new(),
+            pending_deletes: Vec::new(),
             report,
         })
     }
 
-    /// The newest segment, as far as it is intact.
+    /// Opens the newest segment, as far as it is intact.
     fn reopen(
         log: Arc<Log>,
-        (mark, marked): (MarkFile, Option<Mark>),
+        (mark_file, durable_mark): (DurableMarkFile, Option<DurableMark>),
         time: TimeFile,
         header: SegmentHeader,
         partition_count: u32,
@@ -120,7 +120,8 @@ impl Journal {
         let name = log.files.shown(&path);
         let length = file.len()?;
         let start = header.first_frame();
-        let proven = marked.filter(|mark| mark.segment == header.number).map_or(0, |mark| mark.position);
+        let proven =
+            durable_mark.filter(|mark| mark.segment == header.number).map_or(0, |mark| mark.position);
         let closed = (proven <= length).then(|| log.stored_index(header.number, proven)).flatten();
         let (index, from) = match closed {
             Some(index) => (index, proven),
@@ -129,7 +130,7 @@ impl Journal {
         let walk = Walk::new(&*file, log.identity, header.number, from..length);
         let mut found = recover(walk, index, from, proven, &name)?;
         if found.end < proven {
-            // Even the zeros at the end were something once.
+            // The durable mark proves that there were frames, even if only zeros are left.
             found.damage.push(Damage::new(&name, found.end..proven));
             found.untraced += (proven - found.end) / 8;
             found.end = proven;
@@ -138,7 +139,7 @@ impl Journal {
         let Recovered { index, end, last_commit, torn, mut damage, untraced, .. } = found;
         let clean = end == proven && torn.is_none() && damage.is_empty();
         if !clean {
-            // The header was on disk before the first commit began.
+            // The header is on disk: the first commit waited for it.
             let unsure = if end == start { 0 } else { last_commit.max(proven) };
             make_durable(&*file, unsure..end)?;
         }
@@ -148,56 +149,56 @@ impl Journal {
                 file = name,
                 position = end,
                 bytes = torn_bytes,
-                "cut off the end of the log, which is no whole commit: one that was not finished, so that nobody was \
-                 told that it was stored; unless the file was damaged, then it may have been the last that was"
+                "truncated an incomplete commit at the end of the log. It was never acknowledged, unless the file was \
+                 damaged: then it may have been the last acknowledged one"
             );
         }
         let damaged = !damage.is_empty();
         let mut partitions: Vec<PartitionStart> = index.states().collect();
-        // Also one of which nothing is left may have been in what is damaged.
+        // A partition of which nothing is left may also have had events in the damaged part.
         let count = partitions.len().max(partition_count as usize);
         partitions.resize_with(count, PartitionStart::default);
         let mut jumped = 0;
         for (id, partition) in (0..).zip(&mut partitions) {
             let before = partition.next;
             jumped = jumped.max(partition.jump(clean, untraced));
-            // Whose events left no trace is not known: all are in doubt that may have been.
+            // It is unknown whose events left no trace: all that may have been there count as affected.
             if let Some(damage) = damage.last_mut().filter(|_| untraced > 0) {
                 damage.add(id, before..partition.next);
             }
         }
         damage.into_iter().for_each(|damage| log.damage.report(damage));
         let empty = end == start;
-        let newest = newest_between(&header.partitions, &partitions).map(Newest::at);
+        let newest = newest_between(&header.partitions, &partitions).map(NewestEvent::at);
         let active = Arc::new(Segment::new(name, file, header, index, end));
         log.change(|entries| {
             entries.retain(|entry| entry.number != active.number);
             entries.push(Entry::opened(&active));
         });
-        // What nobody can tell apart any more is left behind in a segment of its own.
-        let spoiled = !clean && (!empty || damaged || jumped > 0);
+        // The next commit begins a new segment, so that recovery never has to tell old remains from new commits.
+        let poisoned = !clean && (!empty || damaged || jumped > 0);
         let report = RecoveryReport { clean, torn_bytes, bytes_read, jumped };
-        let (sealed, proven, marks) = (Vec::new(), time.proven(), time.marks());
+        let (sealed, proven, clock_samples) = (Vec::new(), time.proven(), time.clock_samples());
         let mut journal = Self {
             config,
             log,
-            mark,
-            marked,
+            mark_file,
+            durable_mark,
             time,
             proven,
-            marks,
+            clock_samples,
             active,
             end,
             room: end,
-            spoiled,
+            poisoned,
             partitions,
             unsynced: VecDeque::new(),
             sealed,
             newest,
-            leftovers: Vec::new(),
+            pending_deletes: Vec::new(),
             report,
         };
-        if !spoiled && length > end {
+        if !poisoned && length > end {
             journal.active.file.set_len(end)?;
         }
         journal.room = end;
@@ -209,7 +210,7 @@ impl Journal {
         self.sealed = sealed
             .map(|number| {
                 let bytes = self.log.files.length(&self.log.path(&segment_name(*number)));
-                Sealed {
+                SealedSegment {
                     number: *number,
                     bytes: bytes.unwrap_or(0),
                     newest: None,
@@ -220,7 +221,7 @@ impl Journal {
             .collect();
     }
 
-    /// A segment between others that is not there: somebody removed it.
+    /// Reports segments that are missing between others: somebody removed them.
     fn missing_segments(&self, numbers: &[u64]) {
         for pair in numbers.windows(2) {
             let gap: Range<u64> = pair[0] + 1..pair[1];
@@ -235,12 +236,12 @@ impl Journal {
 }
 
 impl PartitionStart {
-    /// Moves beyond all numbers that may have been used, and tells by how much.
+    /// Skips all numbers that may have been used, and returns how many.
     fn jump(&mut self, clean: bool, untraced: u64) -> u64 {
         let before = self.next;
         if clean {
-            // What is used from now on must be set aside anew: otherwise, if all of it is lost, the log looks
-            // as clean as it does now.
+            // Numbers that are used from now on must be reserved again. Otherwise, if all of them are lost, the log
+            // would look as clean as it does now.
             self.reserved = self.next;
         } else {
             self.next = self.next.max(self.reserved) + untraced;
@@ -249,16 +250,16 @@ impl PartitionStart {
     }
 }
 
-/// Puts the last commit on disk, or a header without any: a process that was killed may have left it in the
-/// page cache. It is written again, since what a failed sync left there no later sync writes, and looked at past the
-/// page cache, since a file system may keep a block as never written although it was written again. All before it is on
-/// disk: each commit waits for that, except those that are acknowledged from the page cache, which a power failure may take.
+/// Makes the last commit durable, or the header if there is none: a process that was killed may have left it in the page
+/// cache. It is written again, since no later sync writes what a failed sync left there. It is then compared with the disk,
+/// bypassing the page cache, since a file system may keep a block as never written although it was written again. Earlier
+/// commits are on disk, since each commit waits for the one before, except with durability `page-cache`.
 fn make_durable(file: &dyn File, unsure: Range<u64>) -> io::Result<()> {
     let mut bytes = vec![0; unsure.end.saturating_sub(unsure.start) as usize];
     let read = file.read_at(unsure.start, &mut bytes)?;
     bytes.truncate(read);
     match file.write_at(unsure.start, &[&bytes]) {
-        // Some file systems need room even for what is there already; it can be read all the same.
+        // Some file systems need space even to overwrite. The log can be read nevertheless.
         Err(error) if is_disk_full(&error) => {}
         written => written?,
     }
@@ -266,17 +267,17 @@ fn make_durable(file: &dyn File, unsure: Range<u64>) -> io::Result<()> {
     file.ensure_on_disk(unsure)
 }
 
-/// The header of the newest segment. One whose creation was cut short is removed: nothing can be in it.
+/// Returns the header of the newest segment. Removes one whose creation was not finished: it has no events.
 fn newest_segment(
     log: &Log,
     numbers: &mut Vec<u64>,
-    marked: Option<Mark>,
+    durable_mark: Option<DurableMark>,
 ) -> io::Result<Option<SegmentHeader>> {
     while let Some(number) = numbers.last().copied() {
         let path = log.path(&segment_name(number));
         let file = log.files.open(&path)?;
-        // The mark is written only when the segment is there.
-        let was_there = marked.is_some_and(|mark| mark.segment >= number);
+        // The mark is written only after the segment was created.
+        let was_there = durable_mark.is_some_and(|mark| mark.segment >= number);
         if was_there || !is_unfinished(&*file, log.identity, number)? {
             return log.header(number).map(Some);
         }
@@ -287,7 +288,7 @@ fn newest_segment(
     Ok(None)
 }
 
-/// Whether the creation of the newest segment was cut short: its header is not whole, and nothing is behind it.
+/// Whether the creation of the newest segment was not finished: its header is incomplete, and nothing follows it.
 pub(super) fn is_unfinished(file: &dyn File, identity: u64, number: u64) -> io::Result<bool> {
     if !matches!(read_header(file)?, Ok((_, true)) | Err(Unreadable::Damaged)) {
         return Ok(false);

@@ -1,52 +1,49 @@
-//! What is left of the newest segment, and which of its unreadable parts is a torn tail.
+//! Recovers a segment after a crash: finds the end of its log, and distinguishes a torn tail from damage.
 //!
-//! A commit begins only when the one before is on disk. So what is unreadable
-//! was
+//! A commit begins only when the one before is on disk. So an unreadable part was
 //!
-//! - *damaged* after it had been acknowledged, if a frame of a later commit
-//!   follows it, or if it lies before the [mark](super::mark): it is reported and
-//!   passed over, and what follows is kept;
-//! - *torn* otherwise: the last commit was cut short before anyone was told that
-//!   it was stored. The log ends there.
+//! - *damaged* after it had been acknowledged, if a frame of a later commit follows it, or if it is before the
+//!   [durable mark](super::durable_mark): it is reported and skipped, and what follows is kept;
+//! - *torn* otherwise: the last commit was not finished, and never acknowledged. The log ends there.
 
 use std::io;
 use std::ops::Range;
 
 use super::damage::Damage;
 use super::index::Index;
-use super::layout::{FrameHeader, Kind, SHORTEST_RECORD};
+use super::layout::{FrameHeader, Kind, MIN_RECORD};
 use super::walk::{Step, Walk};
 
-/// What a walk through a segment found.
+/// The result of the recovery of a segment.
 #[derive(Debug)]
 pub(crate) struct Recovered {
-    /// What there is, by partition.
+    /// The index of the intact frames.
     pub(crate) index: Index,
-    /// Where the log ends.
+    /// The end of the log.
     pub(crate) end: u64,
-    /// Where the commit began that wrote the last intact frame.
+    /// The position at which the commit of the last intact frame began.
     pub(crate) last_commit: u64,
-    /// How many bytes were read for it.
+    /// The bytes that were read.
     pub(crate) bytes_read: u64,
-    /// What is cut off behind it.
+    /// The torn tail after the end.
     pub(crate) torn: Option<Range<u64>>,
-    /// What cannot be read and is passed over.
+    /// The damaged parts, which are skipped.
     pub(crate) damage: Vec<Damage>,
-    /// How many frames of events there are.
+    /// The number of frames with events.
     pub(crate) frames: u64,
-    /// How many events are in them.
+    /// The number of events in them.
     pub(crate) events: u64,
-    /// At most so many events of any partition may have been in the damaged parts without leaving a trace.
+    /// The most events of any partition that may have been in the damaged parts without leaving a trace.
     pub(crate) untraced: u64,
 }
 
-/// Something unreadable that has not been judged yet.
-struct Suspect {
+/// An unreadable part with its header, if that is intact.
+struct UnreadablePart {
     range: Range<u64>,
     header: Option<FrameHeader>,
 }
 
-/// Walks to the end. `index` holds what lies before; everything before `proven` was on disk once.
+/// Walks to the end. `index` covers what comes before; everything before `proven` was on disk once.
 pub(crate) fn recover(
     mut walk: Walk<'_>,
     index: Index,
@@ -65,7 +62,7 @@ pub(crate) fn recover(
         events: 0,
         untraced: 0,
     };
-    // What comes behind a suspect counts only once the suspect has been judged.
+    // Steps after an unreadable part wait here until it is known whether that part is damaged or torn.
     let mut undecided: Vec<Step> = Vec::new();
     let mut stopped_at = from;
     while let Some(step) = walk.step()? {
@@ -93,14 +90,14 @@ pub(crate) fn recover(
 }
 
 impl Recovered {
-    /// Takes in what is decided: everything up to the first suspect that is not proven to be damage.
+    /// Adds the decided steps: everything up to the first unreadable part that is not proven to be damage.
     fn settle(&mut self, undecided: &mut Vec<Step>, proven: u64, file: &str) {
         let open = |step: &Step| matches!(step, Step::Unreadable { range, .. } if range.start >= proven);
         let decided = undecided.iter().position(open).unwrap_or(undecided.len());
         for step in undecided.drain(..decided) {
             match step {
                 Step::Frame { position, header, reserved } => self.frame(position, &header, &reserved, file),
-                Step::Unreadable { range, header } => self.damaged(Suspect { range, header }, file),
+                Step::Unreadable { range, header } => self.damaged(UnreadablePart { range, header }, file),
             }
         }
     }
@@ -115,7 +112,7 @@ impl Recovered {
             Kind::Events => {
                 let expected = self.index.state(header.partition).next;
                 if header.first < expected {
-                    // A number that is taken already: only a fault of ours could write it. It is not served.
+                    // The number is used already. Only a bug could write this, so it is not served.
                     let range = position..self.end;
                     self.damage
                         .push(Damage::new(file, range).of(header.partition, header.first..header.end()));
@@ -137,8 +134,8 @@ impl Recovered {
         }
     }
 
-    fn damaged(&mut self, suspect: Suspect, file: &str) {
-        let Suspect { range, header } = suspect;
+    fn damaged(&mut self, part: UnreadablePart, file: &str) {
+        let UnreadablePart { range, header } = part;
         self.end = range.end;
         let mut damage = Damage::new(file, range.clone());
         match header {
@@ -147,8 +144,8 @@ impl Recovered {
                 self.index.skip(header.partition, header.end());
             }
             Some(_) => {}
-            // No record is shorter.
-            None => self.untraced += (range.end - range.start) / SHORTEST_RECORD,
+            // At most this many records fit.
+            None => self.untraced += (range.end - range.start) / MIN_RECORD,
         }
         self.damage.push(damage);
     }

@@ -1,9 +1,8 @@
-//! Frees what need not be kept any longer: whole segments, the oldest first.
+//! Retention: deletes whole segments, the oldest first.
 //!
-//! A segment goes when its newest event is past its time, or when the log,
-//! with the active segment grown to its full size, would take more than it may.
-//! Past its time is what is so by the proven time (`time.rs`): a wall clock that
-//! jumps makes nothing older.
+//! A segment expires when its newest event is older than the retention age, or when the log, with a full active
+//! segment, would exceed the retention size. Age is measured by the proven time (`time.rs`), so that a jump of the wall
+//! clock deletes nothing.
 
 use std::io;
 
@@ -13,20 +12,20 @@ use super::Journal;
 use super::layout::{PartitionStart, index_name, segment_name};
 use crate::time::{HubTime, LogEnd};
 
-/// A segment that is no longer written.
+/// A segment that is not written any more.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sealed {
+pub(super) struct SealedSegment {
     pub(super) number: u64,
     pub(super) bytes: u64,
-    /// The stamp of its newest event, once somebody asked.
+    /// The stamp of its newest event; none until it is needed.
     pub(super) newest: Option<Timestamp>,
-    /// Where its last commit ends, as far as that is known; the file may be longer.
+    /// The end of its last commit, if it is known; the file may be longer.
     pub(super) end: u64,
-    /// It was stored by then at the latest, whatever a clock that was ahead left as its stamps.
+    /// Its newest event was stored by then at the latest, whatever its stamp says.
     pub(super) not_after: Timestamp,
 }
 
-impl Sealed {
+impl SealedSegment {
     pub(super) fn log_end(&self) -> LogEnd {
         LogEnd { segment: self.number, position: self.end }
     }
@@ -34,32 +33,32 @@ impl Sealed {
 
 /// The newest event of the active segment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Newest {
+pub(super) struct NewestEvent {
     /// The latest stamp in the segment.
     pub(super) stamp: Timestamp,
-    /// It was stored by then at the latest: the clock may have gone back since.
+    /// It was stored by then at the latest: the clock may have been set back since.
     pub(super) not_after: Timestamp,
 }
 
-impl Newest {
+impl NewestEvent {
     pub(super) fn at(stamp: Timestamp) -> Self {
         Self { stamp, not_after: stamp }
     }
 }
 
 impl Journal {
-    /// Whether there is something to free.
+    /// Whether there is something to delete.
     pub(crate) fn is_overdue(&mut self, now: HubTime) -> bool {
-        self.over_size() || self.is_due(now.proven) || !self.leftovers.is_empty()
+        self.over_size() || self.is_due(now.proven) || !self.pending_deletes.is_empty()
     }
 
-    /// Whether something would be past its age if the stamps' clock were proven to be right.
+    /// Whether a segment is expired by the stamps, but not yet by the proven time.
     pub(crate) fn awaits_proof(&mut self, now: HubTime) -> bool {
         self.is_due(now.stamp) && !self.is_due(now.proven)
     }
 
-    /// Takes what need not be kept from the log, so that no reader finds it any more, and tells which segments
-    /// that were. Their files are still there.
+    /// Removes expired segments from the log, so that readers do not find them any more, and returns their numbers. Their
+    /// files are still there.
     pub(crate) fn expire(&mut self, now: HubTime) -> io::Result<Vec<u64>> {
         let mut expired = Vec::new();
         loop {
@@ -77,15 +76,15 @@ impl Journal {
         Ok(expired)
     }
 
-    /// Removes the files of segments that were taken from the log, so that none is back after a power failure. What
-    /// cannot be removed is tried again.
+    /// Deletes the files of these segments, so that none returns after a power failure. Files that cannot be deleted are
+    /// tried again later.
     pub(crate) fn remove_files(&mut self, segments: Vec<u64>) -> io::Result<()> {
-        self.leftovers.extend(segments);
-        if self.leftovers.is_empty() {
+        self.pending_deletes.extend(segments);
+        if self.pending_deletes.is_empty() {
             return Ok(());
         }
-        // The oldest first: after a crash none is missing between others.
-        for number in &self.leftovers {
+        // The oldest first, so that a crash leaves no gap.
+        for number in &self.pending_deletes {
             for name in [segment_name(*number), index_name(*number)] {
                 match self.log.files.remove(&self.log.path(&name)) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -94,11 +93,11 @@ impl Journal {
             }
         }
         self.log.files.sync_folder(&self.log.folder)?;
-        self.leftovers.clear();
+        self.pending_deletes.clear();
         Ok(())
     }
 
-    /// When the oldest segment will be past its time; none if it never will.
+    /// Returns when the oldest segment expires by age; none if it never does.
     pub(crate) fn due(&mut self) -> Option<Timestamp> {
         let age = self.config.retention_age?;
         if let Some(oldest) = self.sealed.first().filter(|oldest| oldest.newest.is_none()) {
@@ -112,8 +111,8 @@ impl Journal {
                 (newest.stamp, newest.not_after, end)
             }),
         };
-        let redating = self.time.redating();
-        let stored = stored.map(|(stamp, not_after, end)| redating.date(stamp, end).min(not_after));
+        let correction = self.time.correction();
+        let stored = stored.map(|(stamp, not_after, end)| correction.date(stamp, end).min(not_after));
         stored.map(|time| time + age)
     }
 
@@ -121,17 +120,17 @@ impl Journal {
         self.due().is_some_and(|due| due <= now)
     }
 
-    /// The stamp of the newest event in the oldest segment, and where that ends. The header of a segment says which event
-    /// of each partition came before it, and when it was stored.
+    /// Returns the stamp of the newest event in the oldest segment, and the end of that segment. The header of the next
+    /// segment has the last event of each partition before it.
     fn newest_of(&self, oldest: u64) -> (Timestamp, u64) {
         let own = self.log.header(oldest).ok();
-        let behind = self.sealed.iter().skip(1).find_map(|sealed| self.log.header(sealed.number).ok());
-        let behind = behind.as_ref().unwrap_or(&self.active.header);
+        let next = self.sealed.iter().skip(1).find_map(|sealed| self.log.header(sealed.number).ok());
+        let next = next.as_ref().unwrap_or(&self.active.header);
         let before = own.map(|own| own.partitions).unwrap_or_default();
-        // One that holds no events goes with the others.
-        let newest = newest_between(&before, &behind.partitions).unwrap_or(behind.created_at);
-        // If the next is not there, nobody knows; the shorter it is, the longer it is kept.
-        let end = if behind.number == oldest + 1 { behind.previous_length } else { 0 };
+        // A segment without events counts by its creation.
+        let newest = newest_between(&before, &next.partitions).unwrap_or(next.created_at);
+        // Unknown if the next segment is missing. A smaller value only keeps the segment longer.
+        let end = if next.number == oldest + 1 { next.previous_length } else { 0 };
         (newest, end)
     }
 
@@ -142,8 +141,8 @@ impl Journal {
     }
 }
 
-/// The latest stamp of the events between two states of the log. Partitions without an event in between do not
-/// count: what they last held may carry any time.
+/// Returns the latest stamp of the events between two states of the log. Partitions without an event in between are
+/// ignored: their last event may have any stamp.
 pub(super) fn newest_between(before: &[PartitionStart], after: &[PartitionStart]) -> Option<Timestamp> {
     let stamps = after.iter().enumerate().filter_map(|(id, state)| {
         let begins = before.get(id).map_or(0, |state| state.next);

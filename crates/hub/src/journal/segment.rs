@@ -1,4 +1,4 @@
-//! One segment file, opened: its header, its index, and reading frames out of it.
+//! An open segment file: its header, its index, and the reading of frames.
 
 use std::io;
 use std::ops::Range;
@@ -11,14 +11,14 @@ use ephor_core::time::Timestamp;
 use super::damage::Damage;
 use super::index::{INTERVAL, Index};
 use super::layout::{
-    ALIGNMENT, FRAME_HEADER, FrameHeader, Kind, LARGEST_HEADER, Place, SegmentHeader, Unreadable,
+    ALIGNMENT, FRAME_HEADER, FrameHeader, Kind, MAX_HEADER, Place, SegmentHeader, Unreadable,
 };
 use crate::files::File;
 
 /// At most about this much is read from a file at a time.
 const CHUNK: u64 = 256 << 10;
 
-/// Events of one partition that were stored together, as they lie in the file. Clones share the bytes.
+/// Events of one partition that were stored together, encoded as in the file. Clones share the bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     pub(crate) first: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// The number behind the last event.
+    /// Returns the number after the last event.
     pub(crate) fn end(&self) -> u64 {
         self.first + u64::from(self.count)
     }
@@ -43,16 +43,16 @@ pub(crate) struct Segment {
     pub(crate) name: String,
     pub(crate) file: Arc<dyn File>,
     pub(crate) header: SegmentHeader,
-    /// What lies behind is not for readers (yet).
+    /// Readers may read up to here.
     end: AtomicU64,
     index: RwLock<Index>,
 }
 
-/// What a look into a segment yields.
+/// The result of reading a segment.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) frames: Vec<Frame>,
-    /// Where to go on.
+    /// The number to continue at.
     pub(crate) next: u64,
     pub(crate) damage: Vec<Damage>,
 }
@@ -69,12 +69,12 @@ impl Segment {
         Self { number, name, file, header, end: AtomicU64::new(end), index: RwLock::new(index) }
     }
 
-    /// Up to where readers may read.
+    /// Returns the position up to which readers may read.
     pub(crate) fn end(&self) -> u64 {
         self.end.load(Ordering::Acquire)
     }
 
-    /// Shows readers what has been written.
+    /// Publishes committed frames to readers.
     pub(crate) fn publish(&self, end: u64, change: impl FnOnce(&mut Index)) {
         let mut index = self.index_mut();
         change(&mut index);
@@ -90,8 +90,8 @@ impl Segment {
         self.index.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The frames of a partition from this number on, about as much as the budget says and at least one;
-    /// none if there is none in this segment. `loading` hears how many bytes that makes in all, before each frame.
+    /// Reads frames of a partition from this number on: about `budget` bytes and at least one frame; none if this segment
+    /// has none. Calls `loading` before each frame with the bytes that this makes in all.
     pub(crate) fn read(
         &self,
         partition: u32,
@@ -106,21 +106,21 @@ impl Segment {
         if from >= end {
             return Ok(found);
         }
-        let marks: Vec<u64> = {
-            let all = index.marks(partition);
-            let first = all.partition_point(|mark| mark.sequence <= from).saturating_sub(1);
-            // No budget reaches further than so many marks: each stands for at least one frame.
-            all[first..].iter().take(budget / FRAME_HEADER + 2).map(|mark| mark.position).collect()
+        let entries: Vec<u64> = {
+            let all = index.entries(partition);
+            let first = all.partition_point(|entry| entry.sequence <= from).saturating_sub(1);
+            // The budget needs no more entries: each stands for at least one frame.
+            all[first..].iter().take(budget / FRAME_HEADER + 2).map(|entry| entry.position).collect()
         };
         drop(index);
         let mut window = Window { segment: self, limit, start: 0, bytes: Bytes::new(), loads: 0, typical: 0 };
         let mut pinned = Pinned::default();
         let mut taken = 0;
-        for (at, mark) in marks.iter().enumerate() {
-            let neighbourhood = *mark..limit.min(mark + INTERVAL);
+        for (at, entry) in entries.iter().enumerate() {
+            let neighbourhood = *entry..limit.min(entry + INTERVAL);
             let mut position = neighbourhood.start;
             while position < neighbourhood.end {
-                let Some(header) = window.header(position, chunk_behind(position, &marks[at..]))? else {
+                let Some(header) = window.header(position, chunk_from(position, &entries[at..]))? else {
                     let range = window.unreadable(position..neighbourhood.end)?;
                     position = range.end;
                     found.damage.push(Damage::new(&self.name, range));
@@ -162,16 +162,16 @@ impl Segment {
         Ok(found)
     }
 
-    /// The number of the first event of a partition that was enqueued at this time or later; none if there
-    /// is none in this segment.
+    /// Returns the number of the first event of a partition that was enqueued at this time or later; none if this segment
+    /// has none.
     pub(crate) fn find_time(&self, partition: u32, time: Timestamp) -> io::Result<Option<u64>> {
-        let mark = {
+        let entry = {
             let index = self.index();
-            let marks = index.marks(partition);
-            let at = marks.partition_point(|mark| mark.time < time).saturating_sub(1);
-            marks.get(at).map(|mark| mark.sequence)
+            let entries = index.entries(partition);
+            let at = entries.partition_point(|entry| entry.time < time).saturating_sub(1);
+            entries.get(at).map(|entry| entry.sequence)
         };
-        let Some(mut from) = mark else { return Ok(None) };
+        let Some(mut from) = entry else { return Ok(None) };
         loop {
             let found = self.read(partition, from, CHUNK as usize, &mut |_| ())?;
             if let Some(frame) = found.frames.iter().find(|frame| frame.enqueued_at >= time) {
@@ -186,7 +186,7 @@ impl Segment {
 }
 
 impl Found {
-    /// A frame that does not begin where the one before ended: what is missing lies in what was damaged.
+    /// Notes a gap between two frames: the missing events are in the damaged part.
     fn note_gap(&mut self, name: &str, partition: u32, header: &FrameHeader, position: u64) {
         if header.first > self.next {
             self.note_missing(name, partition, self.next..header.first, position);
@@ -201,18 +201,18 @@ impl Found {
     }
 }
 
-/// Frames that are slices of one window. A few small ones shall not keep all of it in memory.
+/// The frames that are slices of one window. Prevents a few small frames from keeping a whole window in memory.
 #[derive(Default)]
 struct Pinned {
-    /// Which window.
+    /// The number of the window's read.
     load: u64,
     window_bytes: usize,
-    /// The first frame that is a slice of it.
+    /// The index of the first frame that is a slice of it.
     from: usize,
 }
 
 impl Pinned {
-    /// A frame is about to come out of this window.
+    /// Notes that the next frame is a slice of this window.
     fn note(&mut self, window: &Window<'_>, frames: &mut [Frame]) {
         if self.load != window.loads {
             self.release(frames);
@@ -220,7 +220,7 @@ impl Pinned {
         }
     }
 
-    /// No more frames will come out of the window: those that use little of it get bytes of their own.
+    /// Ends the window: if its frames use little of it, their bytes are copied.
     fn release(&self, frames: &mut [Frame]) {
         let mine = frames.get_mut(self.from..).unwrap_or_default();
         if mine.iter().map(|frame| frame.payload.len()).sum::<usize>() < self.window_bytes / 2 {
@@ -229,10 +229,10 @@ impl Pinned {
     }
 }
 
-/// How far to read from here: over all marks that are near enough to be read at once.
-fn chunk_behind(position: u64, marks: &[u64]) -> u64 {
-    let near = marks.partition_point(|mark| *mark <= position + CHUNK - INTERVAL);
-    near.checked_sub(1).map_or(INTERVAL, |last| (marks[last] + INTERVAL).saturating_sub(position))
+/// Returns how far to read from here: over all entries that are near enough to be read together.
+fn chunk_from(position: u64, entries: &[u64]) -> u64 {
+    let near = entries.partition_point(|entry| *entry <= position + CHUNK - INTERVAL);
+    near.checked_sub(1).map_or(INTERVAL, |last| (entries[last] + INTERVAL).saturating_sub(position))
 }
 
 /// A part of the file in memory.
@@ -241,9 +241,9 @@ struct Window<'a> {
     limit: u64,
     start: u64,
     bytes: Bytes,
-    /// How often it was read.
+    /// The number of reads so far.
     loads: u64,
-    /// How long the last frame was: the next one will be about as long.
+    /// The length of the last frame: the next one is probably about as long.
     typical: u64,
 }
 
@@ -256,7 +256,7 @@ impl Window<'_> {
         Ok(header.filter(|header| position + header.frame_length() <= limit))
     }
 
-    /// From a place without header to the next place that has one.
+    /// Returns the range from a position without a header to the next one with a header.
     fn unreadable(&mut self, within: Range<u64>) -> io::Result<Range<u64>> {
         let mut position = within.start + ALIGNMENT as u64;
         while position < within.end && self.header(position, INTERVAL)?.is_none() {
@@ -265,7 +265,7 @@ impl Window<'_> {
         Ok(within.start..position.min(within.end))
     }
 
-    /// These bytes, or as many of them as lie before the limit; reads so far ahead if it has to read.
+    /// Returns these bytes, or as many as there are before the limit. If it has to read, it reads `ahead` bytes.
     fn bytes(&mut self, position: u64, length: usize, ahead: u64) -> io::Result<Bytes> {
         let end = self.limit.min(position + length as u64);
         if position < self.start || end > self.start + self.bytes.len() as u64 {
@@ -276,7 +276,7 @@ impl Window<'_> {
         Ok(self.bytes.slice(from..to.max(from)))
     }
 
-    /// Reads up to this end; what is in memory already is not read again.
+    /// Reads up to `end`. Bytes in memory are not read again.
     fn load(&mut self, position: u64, end: u64) -> io::Result<()> {
         let known = position.checked_sub(self.start).and_then(|from| self.bytes.get(from as usize..));
         let mut bytes = Vec::with_capacity((end - position) as usize);
@@ -291,9 +291,9 @@ impl Window<'_> {
     }
 }
 
-/// Reads a segment's header; tells also whether one of its two copies is damaged.
+/// Reads a segment's header, and returns whether one of its two copies is damaged.
 pub(crate) fn read_header(file: &dyn File) -> io::Result<Result<(SegmentHeader, bool), Unreadable>> {
-    /// Both copies of a hub with a hundred partitions fit.
+    /// Enough for both copies of a hub with a hundred partitions.
     const FIRST_READ: usize = 8 << 10;
     let mut bytes = vec![0; FIRST_READ];
     let read = file.read_at(0, &mut bytes)?;
@@ -302,8 +302,8 @@ pub(crate) fn read_header(file: &dyn File) -> io::Result<Result<(SegmentHeader, 
     if matches!(first, Ok((_, false))) || read < FIRST_READ {
         return Ok(first);
     }
-    // A larger table, or a damaged length: the second copy may begin anywhere up to the largest size.
-    bytes.resize(LARGEST_HEADER, 0);
+    // A larger table, or a damaged length: the second copy may begin anywhere up to the maximum size.
+    bytes.resize(MAX_HEADER, 0);
     let read = file.read_at(0, &mut bytes)?;
     bytes.truncate(read);
     Ok(SegmentHeader::decode_either(&bytes))

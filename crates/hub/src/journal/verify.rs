@@ -1,41 +1,41 @@
-//! Reading a whole log to see whether every bit of it is as it was written.
+//! Verifies a whole log: reads every segment and checks every checksum.
 
 use std::io;
 
 use super::damage::Damage;
+use super::durable_mark::DurableMarkFile;
 use super::index::Index;
 use super::layout::{Unreadable, segment_name, segment_number};
-use super::mark::MarkFile;
 use super::recovery::recover;
 use super::segment::read_header;
 use super::walk::Walk;
 use crate::files::Files;
 
-/// What reading a whole log found.
+/// The result of verifying a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogVerification {
-    /// How many segment files there are.
+    /// The number of segment files.
     pub segments: u64,
-    /// How many batches were read.
+    /// The number of batches.
     pub batches: u64,
-    /// How many events are intact.
+    /// The number of intact events.
     pub events: u64,
-    /// How many bytes were read.
+    /// The bytes that were read.
     pub bytes: u64,
-    /// What is left of a commit that was cut short. Nobody was told that it was stored, unless the damage came later.
+    /// Bytes of an unfinished commit, which was never acknowledged; unless it was damaged later.
     pub torn_bytes: u64,
-    /// What is damaged.
+    /// The damaged parts.
     pub damage: Vec<Damage>,
 }
 
-/// Reads the log in this folder and changes nothing.
+/// Verifies the log in this folder. Changes nothing.
 pub(crate) fn verify(files: &dyn Files, folder: &str, identity: u64) -> io::Result<LogVerification> {
     let mut numbers: Vec<u64> = files.list(folder)?.iter().filter_map(|name| segment_number(name)).collect();
     numbers.sort_unstable();
-    let mark = MarkFile::peek(files, folder, identity);
+    let mark = DurableMarkFile::peek(files, folder, identity);
     let mut report = LogVerification { segments: numbers.len() as u64, ..LogVerification::default() };
-    // A creation that was cut short is no damage, and the next start removes what it left; unless the mark
-    // knows better.
+    // An unfinished creation is no damage, and the next start removes it; unless the durable mark shows that the segment
+    // was finished.
     while let Some(number) =
         numbers.last().copied().filter(|last| mark.is_none_or(|mark| mark.segment < *last))
     {
@@ -46,7 +46,7 @@ pub(crate) fn verify(files: &dyn Files, folder: &str, identity: u64) -> io::Resu
         report.torn_bytes += file.len()?;
         numbers.pop();
     }
-    // Where the segment behind says that this one ends, and which events it should hold.
+    // The header of the next segment: it says where this one ends, and which events it must have.
     let mut behind: Option<super::layout::SegmentHeader> = None;
     for number in numbers.iter().rev().copied() {
         let path = format!("{folder}/{}", segment_name(number));
@@ -90,7 +90,7 @@ pub(crate) fn verify(files: &dyn Files, folder: &str, identity: u64) -> io::Resu
         if found.end < proven.min(length) || length < proven {
             damage.push(Damage::new(&name, found.end..proven));
         }
-        // Events that the segment behind counts on, and that are not here.
+        // Events that must be here by the header of the next segment, and are not.
         for id in 0..super::layout::MAX_PARTITIONS as u32 {
             let next = found.index.state(id).next;
             let Some((last, _)) = follows.as_ref().and_then(|behind| behind.partition(id).last) else {

@@ -1,7 +1,7 @@
-//! Walking through the frames of a segment, also through one that is damaged.
+//! Iterates over the frames of a segment, also of a damaged one.
 //!
-//! Where no intact header stands, the walk looks for the next place where one
-//! does: a header's checksum covers its place, so that what looks like one is one.
+//! If there is no intact header, it searches for the next one. A header's checksum covers its position, so that other
+//! bytes are never taken for a header.
 
 use std::io;
 use std::ops::Range;
@@ -9,15 +9,15 @@ use std::ops::Range;
 use super::layout::{ALIGNMENT, FRAME_HEADER, FrameHeader, Kind, Place, aligned, decode_reservation};
 use crate::files::File;
 
-/// How much is read at a time.
+/// The bytes that are read at a time.
 const CHUNK: u64 = 1 << 20;
 
-/// What the walk comes across.
+/// One step of the walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// An intact frame, and the numbers that it reserves if it is a reservation.
     Frame { position: u64, header: FrameHeader, reserved: Vec<(u32, u64)> },
-    /// Bytes that are no intact frame; with the header if at least that is intact.
+    /// Bytes without an intact frame; with the header if that is intact.
     Unreadable { range: Range<u64>, header: Option<FrameHeader> },
 }
 
@@ -34,25 +34,25 @@ pub(crate) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// From one position to another, which lies within the file.
+    /// Walks over this range, which is within the file.
     pub(crate) fn new(file: &'a dyn File, identity: u64, segment: u64, range: Range<u64>) -> Self {
         let Range { start: position, end } = range;
         Self { file, identity, segment, position, end, chunk: Vec::new(), chunk_start: 0, bytes_read: 0 }
     }
 
-    /// How many bytes it has read so far.
+    /// Returns the bytes that were read so far.
     pub(crate) fn bytes_read(&self) -> u64 {
         self.bytes_read
     }
 
-    /// The next step; none where only zeros are left, or nothing.
+    /// Returns the next step; none if only zeros are left, or nothing.
     pub(crate) fn step(&mut self) -> io::Result<Option<Step>> {
         let start = self.position;
         if start >= self.end {
             return Ok(None);
         }
         let Some(header) = self.header(start)? else {
-            return self.lost(start);
+            return self.skip_unreadable(start);
         };
         let next = start + header.frame_length();
         if next > self.end {
@@ -71,8 +71,8 @@ impl<'a> Walk<'a> {
         Ok(Some(Step::Frame { position: start, header, reserved }))
     }
 
-    /// No header here: looks for the next one.
-    fn lost(&mut self, start: u64) -> io::Result<Option<Step>> {
+    /// Searches for the next header.
+    fn skip_unreadable(&mut self, start: u64) -> io::Result<Option<Step>> {
         let mut only_zeros = true;
         let mut position = start;
         while position < self.end {
@@ -98,7 +98,7 @@ impl<'a> Walk<'a> {
         Ok(FrameHeader::decode(self.bytes(position, FRAME_HEADER)?, &place))
     }
 
-    /// These bytes, or as many of them as lie before the end.
+    /// Returns these bytes, or as many as there are before the end.
     fn bytes(&mut self, position: u64, length: usize) -> io::Result<&[u8]> {
         let end = self.end.min(position + length as u64);
         if position < self.chunk_start || end > self.chunk_start + self.chunk.len() as u64 {

@@ -1,4 +1,4 @@
-//! Copies of a hub's folder: of one that nobody uses, and of one whose namespace is at work.
+//! Copies a hub's folder: one that is closed, or one whose namespace is running.
 #![allow(dead_code, reason = "each test uses its own part")]
 
 use std::io::{self, ErrorKind};
@@ -23,7 +23,7 @@ pub(crate) fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Copies a folder as the next process would find it if this one died now, into one that is empty or not there. A namespace that is at work
-/// puts a new file in place of an old one now and then: a copy that meets this begins anew.
+/// puts a new file in place of an old one now and then: a copy that meets this begins again.
 pub(crate) fn copy_while_in_use(from: &Path, to: &Path) {
     for _ in 0..MAX_COPIES {
         std::fs::create_dir_all(to).unwrap();

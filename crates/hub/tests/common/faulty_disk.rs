@@ -1,12 +1,11 @@
-//! The disk of [`FaultyFiles`](super::FaultyFiles): what is in the cache, what is durable, what a crash leaves.
+//! The simulated disk of [`FaultyFiles`](super::FaultyFiles): cached content, durable content, and the state after a crash.
 //!
 //!   write, set_len, reserve ─► changes of the file ──sync of the file──► durable content
 //!   create, rename, remove  ─► name changes, in order ─sync of the folder─► durable names
 //!
-//! Until they are durable, a crash may take them: of the changes of a file any
-//! part in any combination, of the name changes in a folder all behind any one.
-//! The two are independent: a synced file without a durable name is lost, and a
-//! durable name may lead to a file without its content.
+//! Until they are durable, a crash may undo them: of the changes of a file any combination, of the name changes in a
+//! folder all after any one. The two are independent: a synced file without a durable name is lost, and a durable name
+//! may lead to a file without its content.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -24,7 +23,7 @@ pub enum Fate {
     AllLost,
     /// Everything is there, the step that was cut included.
     AllKept,
-    /// Everything is there, but of the last step only so many bytes (of a write) or names.
+    /// Everything is there, but of the last step only this many bytes (of a write) or names.
     TornAt(usize),
     /// Anything that can happen, by this seed: parts of writes, sectors in any order, zeros, some of the names.
     Random(u64),
@@ -152,7 +151,7 @@ impl FileNode {
         self.unsynced.push(Unsynced { step, change, given_up: false });
     }
 
-    /// Of a write, so many bytes as `kept` says from its position and length; of the others, nothing.
+    /// Of a write, this many bytes as `kept` says from its position and length; of the others, nothing.
     pub fn change_in_part(&mut self, step: u64, change: Change, kept: impl FnOnce(usize, usize) -> usize) {
         if let Change::Write { position, mut bytes } = change {
             bytes.truncate(kept(position, bytes.len()));

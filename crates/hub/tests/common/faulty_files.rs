@@ -1,9 +1,8 @@
-//! A file system for crash tests: it loses power, runs full, fails and rots on demand.
+//! A simulated file system for crash tests: power failures, full disks, I/O errors and bit rot on demand.
 //!
-//! Every call that changes something is one step, counted from 0. The step with
-//! the number `crash_at` is cut: none, a part or all of it happens, and from
-//! then on every call fails. `after_crash` gives the file system that a machine
-//! finds when the power is back, and may be asked again with another [`Fate`].
+//! Every call that changes something is one step, counted from 0. The step with the number `crash_at` is interrupted:
+//! none, a part or all of it happens, and after it every call fails. `after_crash` returns the file system after the
+//! restart. It can be called again with another [`Fate`].
 //!
 //!     let dry_run = FaultyFiles::new(u64::MAX);
 //!     workload(&dry_run)?;
@@ -13,10 +12,9 @@
 //!         check(&files.after_crash(Fate::Random(crash_at)));
 //!     }
 //!
-//! It is stricter than the disks we know: a sync of a file does not make its
-//! name durable, what a failed sync was asked to write is not written by a later
-//! one, new bytes among it are zeros even if they are written and synced again, as
-//! on ext4, and a failed write has written half. `faulty_disk.rs` has the model.
+//! It is stricter than the disks we know: a sync of a file does not make its name durable; bytes of a failed sync are not
+//! written by a later sync, and new bytes among them are zeros even if they are written and synced again, as on ext4; a
+//! failed write has written half. `faulty_disk.rs` has the model.
 
 #![allow(dead_code, unreachable_pub)] // No test file uses all of it.
 
@@ -101,7 +99,7 @@ impl FaultyFiles {
         self.machine().failing_syncs = count;
     }
 
-    /// All files together have room for so many bytes; a write that does not fit is done as far as it does.
+    /// All files together have room for this many bytes; a write that does not fit is done as far as it does.
     pub fn limit_bytes(&self, total: usize) {
         self.machine().limit_bytes = Some(total);
     }

@@ -1,4 +1,4 @@
-//! Files whose reads or syncs wait while a gate is shut, and fail if they are told to: a disk that takes its time.
+//! Files whose reads or syncs block while a gate is shut, or fail on demand: simulates a slow disk.
 #![allow(dead_code, reason = "each test uses its own part")]
 
 use std::io;

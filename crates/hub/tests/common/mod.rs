@@ -1,4 +1,4 @@
-//! What the tests of the hub share.
+//! Helpers that the tests of the hub share.
 #![allow(dead_code, reason = "each test uses its own part")]
 
 use std::sync::Arc;

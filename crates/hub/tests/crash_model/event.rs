@@ -1,4 +1,4 @@
-//! Bodies that say which event they are, and show whether a single bit of them has changed.
+//! Event bodies that identify their event and detect every changed bit.
 
 use bytes::Bytes;
 use ephor_core::event::Event;
@@ -8,7 +8,7 @@ use super::Checked;
 /// Which event it is: no two that were ever sent have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventId {
-    /// The life of a hub: one that is deleted and made again has another.
+    /// The process run of a hub: one that is deleted and made again has another.
     pub hub: u32,
     pub partition: u32,
     /// Counted over all partitions of the hub, in the order of sending.

@@ -1,4 +1,4 @@
-//! A small folder to damage, all that is in it, and what opening it must lead to afterwards.
+//! A small data folder for damage tests: its content, and the checks after opening it damaged.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,10 +10,10 @@ use ephor_hub::{Damage, Hub, HubConfig, LocalNamespace, NamespaceConfig, NewEven
 use tokio::runtime::Runtime;
 
 use super::Checked;
+use super::committer_clock::{CommitterClock, START};
 use super::event::EventId;
 use super::faulty_files::{Fate, FaultyFiles};
 use super::reading::all_of;
-use super::stage::{START, Stage};
 
 const PARTITIONS: u32 = 3;
 const BATCHES: u32 = 4;
@@ -54,7 +54,8 @@ pub enum Left {
 }
 
 fn open(files: &FaultyFiles) -> Checked<LocalNamespace> {
-    let opened = LocalNamespace::on(Arc::new(files.clone()), NamespaceConfig::default(), Stage::new(START));
+    let opened =
+        LocalNamespace::on(Arc::new(files.clone()), NamespaceConfig::default(), CommitterClock::new(START));
     opened.map_err(|error| format!("the namespace does not open: {error}"))
 }
 
@@ -70,10 +71,10 @@ fn send(hub: &Hub, runtime: &Runtime, id: EventId, lengths: &[usize]) -> Checked
 impl Folder {
     pub fn make(left: Left, segments: u32, runtime: &Runtime) -> Checked<Folder> {
         let files = FaultyFiles::new(u64::MAX);
-        let stage = Stage::new(START);
+        let committer_clock = CommitterClock::new(START);
         // Without room ahead: every byte of a small file can be damaged.
         let config = NamespaceConfig { segment_bytes: 1 << 20, ..NamespaceConfig::default() };
-        let namespace = LocalNamespace::on(Arc::new(files.clone()), config, stage.clone());
+        let namespace = LocalNamespace::on(Arc::new(files.clone()), config, committer_clock.clone());
         let namespace = namespace.map_err(|error| error.to_string())?;
         let config = HubConfig::new("homes", PARTITIONS).map_err(|error| error.to_string())?;
         let hub = namespace.create_hub(config).map_err(|error| error.to_string())?;
@@ -90,7 +91,7 @@ impl Folder {
                 events.insert((id.partition, first + u64::from(index)), EventId { index, ..id });
             }
         }
-        if !stage.wait_for_rest(1) {
+        if !committer_clock.wait_for_rest(1) {
             return Err("the committer does not come to rest".to_owned());
         }
         if left == Left::Closed {

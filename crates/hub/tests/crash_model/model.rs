@@ -1,8 +1,7 @@
-//! What was promised to those who sent, read and configured; and whether it is kept.
+//! Records what was acknowledged to senders, readers and administrators, and checks that it is kept.
 //!
-//! A promise is an acknowledged call, and an event that a reader has seen. What
-//! was neither acknowledged nor refused for good may have happened or not, but
-//! not by halves.
+//! An acknowledged call counts, and an event that a reader has seen. A call that was neither acknowledged nor refused may
+//! have happened or not, but not in part.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! One crash: in which step of which variant, and what it leaves; and what the lives after it find.
+//! One crash: its step and variant, the state that it leaves, and the checks by the process runs after it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,19 +8,19 @@ use rustix::io::Errno;
 use tokio::runtime::Runtime;
 
 use super::Checked;
+use super::committer_clock::START;
 use super::faulty_files::{Fate, FaultyFiles};
-use super::life::{Life, check_files};
 use super::model::Model;
+use super::process_run::{ProcessRun, check_files};
 use super::script::Variant;
-use super::stage::START;
 use super::watched::{Death, Watched};
 
-/// How a life ends.
+/// How a process run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// The power fails.
     Power(Fate),
-    /// The process dies, and the machine stays on; the power fails in the life after it.
+    /// The process dies, and the machine stays on; the power fails in the process run after it.
     Killed { done: bool },
 }
 
@@ -30,7 +30,7 @@ pub struct Point {
     pub variant: String,
     pub step: u64,
     pub ending: Ending,
-    /// Of all that is left to chance: what the next lives do, and how they end.
+    /// Of all that is left to chance: what the next process runs do, and how they end.
     pub seed: u64,
 }
 
@@ -69,7 +69,7 @@ impl FromStr for Point {
     }
 }
 
-/// How many lives there were.
+/// How many process runs there were.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Tally {
     pub points: u64,
@@ -85,7 +85,7 @@ impl Tally {
     }
 }
 
-/// What a first life left behind.
+/// What a first process run left behind.
 pub struct Past {
     files: FaultyFiles,
     model: Model,
@@ -97,11 +97,12 @@ pub fn steps(variant: &Variant, runtime: &Runtime) -> Checked<Vec<usize>> {
     let files = FaultyFiles::new(u64::MAX);
     let watched = Watched::new(&files, None);
     let model = Arc::new(Mutex::new(Model::new(variant.is_strict())));
-    let life = Life::open(variant, runtime, &watched, START, &model)?.ok_or("nothing opens")?;
-    let life = life.run(&variant.script)?.ok_or("the script ends early, and nothing crashed")?;
-    life.check()?;
+    let process_run = ProcessRun::open(variant, runtime, &watched, START, &model)?.ok_or("nothing opens")?;
+    let process_run =
+        process_run.run(&variant.script)?.ok_or("the script ends early, and nothing crashed")?;
+    process_run.check()?;
     end_faults(&files);
-    life.close()?;
+    process_run.close()?;
     Ok(watched.parts())
 }
 
@@ -112,7 +113,7 @@ fn end_faults(files: &FaultyFiles) {
     files.fail_next_syncs(0);
 }
 
-/// The first life of a variant, up to this step.
+/// The first process run of a variant, up to this step.
 pub fn first_life(variant: &Variant, runtime: &Runtime, step: u64, ending: Ending) -> Checked<Past> {
     let (crash_at, death) = match ending {
         Ending::Power(_) => (step, None),
@@ -122,12 +123,12 @@ pub fn first_life(variant: &Variant, runtime: &Runtime, step: u64, ending: Endin
     let watched = Watched::new(&files, death);
     let model = Arc::new(Mutex::new(Model::new(variant.is_strict())));
     let mut wall = START;
-    if let Some(life) = Life::open(variant, runtime, &watched, START, &model)?
-        && let Some(life) = life.run(&variant.script)?
+    if let Some(process_run) = ProcessRun::open(variant, runtime, &watched, START, &model)?
+        && let Some(process_run) = process_run.run(&variant.script)?
     {
-        wall = life.wall_time();
+        wall = process_run.wall_time();
         end_faults(&files);
-        life.close()?;
+        process_run.close()?;
     }
     if !watched.is_down() {
         return Err("the first life ends before its crash: its steps are not always the same".to_owned());
@@ -137,7 +138,7 @@ pub fn first_life(variant: &Variant, runtime: &Runtime, step: u64, ending: Endin
 }
 
 impl Past {
-    /// What the lives after this crash find.
+    /// What the process runs after this crash find.
     pub fn judge(&self, variant: &Variant, runtime: &Runtime, point: &Point, tally: &mut Tally) -> Checked {
         let mut next = Next { variant, runtime, wall: self.wall, seed: point.seed, tally };
         next.tally.points += 1;
@@ -163,7 +164,7 @@ impl Past {
     }
 }
 
-/// The lives after a crash.
+/// The process runs after a crash.
 struct Next<'a> {
     variant: &'a Variant,
     runtime: &'a Runtime,
@@ -177,17 +178,18 @@ impl Next<'_> {
         fastrand::Rng::with_seed(self.seed)
     }
 
-    /// A life that ends in another crash, at the latest before it is closed; and one behind it.
+    /// A process run that ends in another crash, at the latest before it is closed; and one behind it.
     fn cut_life(&mut self, files: &FaultyFiles, model: Model) -> Checked {
         let model = Arc::new(Mutex::new(model));
         let watched = Watched::new(files, None);
         self.tally.reopened += 1;
-        if let Some(life) = Life::open(self.variant, self.runtime, &watched, self.wall, &model)? {
-            life.check().map_err(|violation| format!("in the second life: {violation}"))?;
-            let script = life.afterlife(&mut self.chance());
-            if let Some(life) = life.run(&script)? {
+        if let Some(process_run) = ProcessRun::open(self.variant, self.runtime, &watched, self.wall, &model)?
+        {
+            process_run.check().map_err(|violation| format!("in the second life: {violation}"))?;
+            let script = process_run.afterlife(&mut self.chance());
+            if let Some(process_run) = process_run.run(&script)? {
                 files.power_off();
-                drop(life);
+                drop(process_run);
             }
         }
         files.power_off();
@@ -205,7 +207,7 @@ impl Next<'_> {
         })
     }
 
-    /// A life without crash: all is there, sending goes on, and closing in good order is noticed. Tells how
+    /// A process run without crash: all is there, sending goes on, and closing in good order is noticed. Tells how
     /// many steps it took up to closing.
     fn whole_life(&mut self, files: &FaultyFiles, model: Model) -> Checked<u64> {
         let strict = self.variant.is_strict();
@@ -214,18 +216,18 @@ impl Next<'_> {
         }
         let model = Arc::new(Mutex::new(model));
         let watched = Watched::new(files, None);
-        let open = |wall| Life::open(self.variant, self.runtime, &watched, wall, &model);
-        let life = open(self.wall)?.ok_or("nothing opens")?;
-        life.check()?;
-        let script = life.afterlife(&mut self.chance());
-        let life = life.run(&script)?.ok_or("a life ends without a crash")?;
-        life.check().map_err(|violation| format!("after sending: {violation}"))?;
-        life.close()?;
+        let open = |wall| ProcessRun::open(self.variant, self.runtime, &watched, wall, &model);
+        let process_run = open(self.wall)?.ok_or("nothing opens")?;
+        process_run.check()?;
+        let script = process_run.afterlife(&mut self.chance());
+        let process_run = process_run.run(&script)?.ok_or("a life ends without a crash")?;
+        process_run.check().map_err(|violation| format!("after sending: {violation}"))?;
+        process_run.close()?;
         let steps = files.operations();
-        let life = open(self.wall + 10_000)?.ok_or("nothing opens")?;
-        life.check_was_closed()?;
-        life.check().map_err(|violation| format!("after closing: {violation}"))?;
-        life.close()?;
+        let process_run = open(self.wall + 10_000)?.ok_or("nothing opens")?;
+        process_run.check_was_closed()?;
+        process_run.check().map_err(|violation| format!("after closing: {violation}"))?;
+        process_run.close()?;
         self.tally.reopened += 2;
         if strict {
             check_files(files).map_err(|violation| format!("after closing: {violation}"))?;

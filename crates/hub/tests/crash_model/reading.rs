@@ -1,4 +1,4 @@
-//! Reading all that a hub serves, without waiting for more.
+//! Reads all events of a hub, without waiting for more.
 
 use std::future::Future;
 use std::pin::pin;

@@ -1,4 +1,4 @@
-//! What a life does: a list of operations from a seed, in several variants.
+//! The operations of a process run: a list from a seed, in several variants.
 
 use ephor_hub::{Durability, NamespaceConfig};
 
@@ -33,7 +33,7 @@ pub enum Operation {
     MoveClock(i64),
     FailWrites(u32),
     FailSyncs(u32),
-    /// The disk has room for so many more bytes.
+    /// The disk has room for this many more bytes.
     FillDisk(usize),
     FreeDisk,
 }

@@ -1,7 +1,7 @@
-//! Files that count the steps of one process, end with it, and let readers look at the worst moment.
+//! Files that count the steps of one process, fail after it is killed, and let readers read right before a sync.
 //!
-//! They stand before [`FaultyFiles`], which is the machine: a process may die and
-//! leave the machine on, with all that is not synced still in its memory.
+//! They wrap [`FaultyFiles`], which is the machine: a process may be killed while the machine runs on, with everything
+//! that is not synced still in its page cache.
 
 use std::fmt;
 use std::io;
@@ -15,7 +15,7 @@ use super::faulty_files::FaultyFiles;
 /// When a process dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Death {
-    /// At this step of its life.
+    /// At this step of its process run.
     pub step: u64,
     /// Whether the step is still done.
     pub done: bool,
@@ -47,7 +47,7 @@ impl Watched {
         Watched { files: files.clone(), death, process, before_sync }
     }
 
-    /// Whether this life is over, or the power off.
+    /// Whether this process run is over, or the power off.
     pub fn is_down(&self) -> bool {
         self.process().is_dead || self.files.has_crashed()
     }

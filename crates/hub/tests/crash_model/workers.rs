@@ -1,4 +1,4 @@
-//! Many independent things at once: as many as there are processors.
+//! Runs independent checks in parallel: one thread for each processor.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! What the killed processes were told and have shown, and whether it is all there.
+//! Records what the killed processes had acknowledged and read, and checks that it is all there.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use ephor_core::position::{SequenceNumber, StartPosition};
 use ephor_core::source::{EventSource, ReceiveError, Receiver};
 use ephor_hub::Hub;
 
-use super::chain::{Break, Link, Tail};
+use super::hash_chain::{Break, Link, Tail};
+use super::protocol::Word;
 use super::sender::PARTITIONS;
-use super::words::Word;
 
 /// Everything that must be found again.
 pub(crate) struct Ledger {

@@ -1,17 +1,17 @@
-//! The parts of the test that kills processes.
+//! Helpers of the test that kills processes.
 //!
 //! | file | owns |
 //! |---|---|
-//! | `chain.rs` | events that prove their place by a hash of all before them |
-//! | `myself.rs` | starting this binary again, as another process |
-//! | `words.rs` | what parent and child tell each other |
-//! | `sender.rs` | what the process does that will be killed |
-//! | `ledger.rs` | what must be found again, and whether it is |
+//! | `hash_chain.rs` | events in a hash chain |
+//! | `child_process.rs` | starts this binary again, as another process |
+//! | `protocol.rs` | the messages between parent and child |
+//! | `sender.rs` | the child process that is killed |
+//! | `ledger.rs` | the events that must be there, and their check |
 //!
-//! `small_disk.rs` belongs to the tests of the full disk, which share nothing else.
+//! The tests of the full disk use `small_disk.rs` only.
 
-pub(crate) mod chain;
+pub(crate) mod child_process;
+pub(crate) mod hash_chain;
 pub(crate) mod ledger;
-pub(crate) mod myself;
+pub(crate) mod protocol;
 pub(crate) mod sender;
-pub(crate) mod words;

@@ -1,4 +1,4 @@
-//! What the process does that will be killed: one sender for each partition, readers beside them.
+//! The child process that is killed: one sender for each partition, and readers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use ephor_core::position::{SequenceNumber, StartPosition};
 use ephor_core::source::{EventSource, OpenRequest, Receiver};
 use ephor_hub::{Durability, Hub, HubConfig, LocalNamespace, NamespaceConfig, Target};
 
-use super::chain::{Link, Tail};
-use super::myself::{say, wait_for_the_end};
-use super::words::{Orders, Word};
+use super::child_process::{say, wait_for_the_end};
+use super::hash_chain::{Link, Tail};
+use super::protocol::{Orders, Word};
 
 pub(crate) const HUB: &str = "chained";
 pub(crate) const PARTITIONS: u32 = 8;
@@ -21,7 +21,7 @@ pub(crate) const PARTITIONS: u32 = 8;
 const SEGMENT_BYTES: u64 = 64 << 10;
 /// Less than a segment: readers that fall behind meet the files.
 const RECENT_BYTES: u64 = 32 << 10;
-const MOST_EVENTS_PER_BATCH: u32 = 24;
+const MAX_EVENTS_PER_BATCH: u32 = 24;
 
 pub(crate) fn config(durability: Durability) -> NamespaceConfig {
     NamespaceConfig {
@@ -84,7 +84,7 @@ async fn send(
 ) {
     let producer = hub.producer();
     while !stop.load(Ordering::SeqCst) {
-        let size = random.u32(1..=MOST_EVENTS_PER_BATCH);
+        let size = random.u32(1..=MAX_EVENTS_PER_BATCH);
         let (bodies, behind) = tail.batch(partition.0, round, size);
         let events = bodies.into_iter().map(NewEvent::new);
         let receipt = producer.send_batch(Target::Partition(partition), events).await.unwrap();

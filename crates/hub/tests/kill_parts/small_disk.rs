@@ -1,4 +1,4 @@
-//! A small disk of our own, which a test may fill.
+//! Mounts a small disk that a test may fill.
 //!
 //! It is a tmpfs. Where this process may not mount one, the test runs again under `unshare`, as the root of
 //! a user namespace of its own; where that is not allowed either, it fails and says so.
@@ -24,7 +24,7 @@ pub(crate) struct SmallDisk {
     folder: tempfile::TempDir,
 }
 
-/// Runs the test of this name on a disk of so many bytes.
+/// Runs the test of this name on a disk of this many bytes.
 pub(crate) fn on_small_disk(test: &str, bytes: u64, run: impl FnOnce(&SmallDisk)) {
     /// A process that is just being started holds copies of all open files for a moment; room that another
     /// test has just freed would not be free yet.
@@ -84,7 +84,7 @@ impl SmallDisk {
         self.folder.path().join("ballast")
     }
 
-    /// Fills the disk until only so many bytes are left, in whole pages.
+    /// Fills the disk until only this many bytes are left, in whole pages.
     pub(crate) fn fill_but(&self, left: usize) {
         let mut ballast = fs::File::options().create(true).append(true).open(self.ballast()).unwrap();
         while ballast.write_all(&[1; PAGE]).is_ok() {}

@@ -1,4 +1,4 @@
-//! The events of `golden/v1-unvalidated`: a good one, those with something that readers cannot decode, a good one.
+//! The events of `golden/v1-unvalidated`: a valid one, some with invalid sections, a valid one.
 #![allow(dead_code, reason = "each test uses its own part")]
 
 /// The hub of the folder; it has one partition.

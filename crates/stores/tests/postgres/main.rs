@@ -10,7 +10,7 @@ mod exactly_once;
 mod failover;
 mod faults;
 mod fleet;
-#[path = "../../../hub/tests/kill_parts/myself.rs"]
+#[path = "../../../hub/tests/kill_parts/child_process.rs"]
 #[expect(dead_code, reason = "another test has more to do with it")]
 mod myself;
 mod outages;

@@ -7,7 +7,7 @@ mod conformance;
 mod disk;
 mod kills;
 mod locks;
-#[path = "../../../hub/tests/kill_parts/myself.rs"]
+#[path = "../../../hub/tests/kill_parts/child_process.rs"]
 mod myself;
 mod opening;
 mod power;

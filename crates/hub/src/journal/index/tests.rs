@@ -1,4 +1,4 @@
-//! The index finds what it should, and survives only whole.
+//! Tests of the index: it finds the right frames, and a damaged one is not used.
 
 use super::super::layout::Kind;
 use super::*;
@@ -30,11 +30,11 @@ fn filled() -> Index {
 #[test]
 fn a_frame_gets_a_mark_if_it_is_the_first_or_far_enough_from_the_last() {
     let index = filled();
-    let at = |sequence, time, position| IndexMark { sequence, time: Timestamp(time), position };
-    assert_eq!(index.marks(0), [at(4, 10, 200), at(7, 13, 200 + INTERVAL)]);
-    assert_eq!(index.marks(1), []);
-    assert_eq!(index.marks(2), [at(0, 11, 300)]);
-    assert_eq!(index.marks(3), []);
+    let at = |sequence, time, position| IndexEntry { sequence, time: Timestamp(time), position };
+    assert_eq!(index.entries(0), [at(4, 10, 200), at(7, 13, 200 + INTERVAL)]);
+    assert_eq!(index.entries(1), []);
+    assert_eq!(index.entries(2), [at(0, 11, 300)]);
+    assert_eq!(index.entries(3), []);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn one_that_makes_no_sense_is_not_believed_whatever_its_checksum_says() {
     let read = |index: &Index, end| Index::decode(&index.encode(1, 2, end), 1, 2).is_some();
     assert!(!read(&filled(), 200 + INTERVAL), "a mark lies behind the end");
     let mut index = filled();
-    index.rows[0].marks.reverse();
+    index.rows[0].entries.reverse();
     assert!(!read(&index, 40_000), "marks go back");
     let mut index = filled();
     index.rows[0].state.next = 7;

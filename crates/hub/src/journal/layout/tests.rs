@@ -1,4 +1,4 @@
-//! What is written is read again, and nothing else is.
+//! Tests of the log format: what is written is read again, and nothing else is.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn a_segment_header_is_read_as_it_was_written() {
         assert_eq!(bytes.len() as u64, header.first_frame());
         let copy = 64 + 32 * partitions;
         assert_eq!(bytes.len(), copy.next_multiple_of(4_096) + copy);
-        assert!(bytes.len() <= LARGEST_HEADER);
+        assert!(bytes.len() <= MAX_HEADER);
         assert_eq!(SegmentHeader::decode_either(&bytes), Ok((header, false)));
     }
 }
@@ -96,7 +96,7 @@ fn a_later_version_is_told_from_damage() {
     assert_eq!(refused, Unreadable::Version(9));
     assert_eq!(
         refused.describe("x.log"),
-        "x.log is of version 9, and this program knows version 1; use a newer one"
+        "x.log has version 9, and this program reads version 1; use a newer program"
     );
     assert!(Unreadable::Damaged.describe("x.log").starts_with("both headers of x.log are damaged"));
 }

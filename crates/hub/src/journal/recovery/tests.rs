@@ -1,4 +1,4 @@
-//! Torn or damaged: every way in which the end of a log can look.
+//! Tests of recovery: torn tails, damage, and every other end of a log.
 
 use std::sync::Arc;
 
@@ -137,7 +137,7 @@ fn a_hole_in_the_last_commit_tears_all_that_follows_it() {
 
 #[test]
 fn what_a_later_commit_follows_was_acknowledged_and_is_damage() {
-    // The header is intact: exactly that frame is in doubt.
+    // The header is intact: exactly that frame is affected.
     let log = || {
         Bytes::new().frame(0, 0, 1).commit().frame(0, 1, 4).commit().frame(0, 5, 1).commit().frame(1, 0, 1)
     };
@@ -205,8 +205,8 @@ fn numbers_that_are_missing_without_a_trace_are_told() {
 #[test]
 fn damage_reads_as_a_sentence() {
     let damage = Damage::new("a.log", 8..24).of(3, 5..6).of(4, 7..10);
-    let text = "a.log is damaged at position 8, 16 bytes; in doubt: event 5 of partition 3, events 7 to 9 of partition 4";
+    let text = "a.log is damaged at position 8, 16 bytes; affected: event 5 of partition 3, events 7 to 9 of partition 4";
     assert_eq!(damage.to_string(), text);
-    let text = "a.log is damaged at position 0, 1 bytes; which events it held, if any, the rest of the log does not tell";
+    let text = "a.log is damaged at position 0, 1 bytes; the affected events, if any, are unknown";
     assert_eq!(Damage::new("a.log", 0..1).to_string(), text);
 }

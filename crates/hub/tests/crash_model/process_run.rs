@@ -1,4 +1,4 @@
-//! One life of a process: a namespace on watched files, from opening to whatever ends it.
+//! One run of a process: a namespace on watched files, from its opening to a close, a kill or a power failure.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,32 +15,32 @@ use rustix::io::Errno;
 use tokio::runtime::Runtime;
 
 use super::Checked;
+use super::committer_clock::CommitterClock;
 use super::model::{Certainty, Model};
 use super::reading::{all_of, reader, rest_of};
 use super::script::{HOMES, Operation, Sent, Variant};
-use super::stage::Stage;
 use super::watched::Watched;
 
-/// So often opening is tried while calls still fail as the script asked for.
+/// Opening is tried at most this often, while calls fail on demand of the script.
 const OPENINGS: usize = 5;
 
 /// What a size limit may be off by: a segment goes as a whole, and the commit that was cut is not counted.
 const RETENTION_SLACK: u64 = 20_000;
 
-pub struct Life<'a> {
+pub struct ProcessRun<'a> {
     variant: &'a Variant,
     runtime: &'a Runtime,
     watched: Watched,
-    stage: Arc<Stage>,
+    committer_clock: Arc<CommitterClock>,
     model: Arc<Mutex<Model>>,
     namespace: LocalNamespace,
-    /// How many committers there have been on this stage.
+    /// The number of committers that have used this clock.
     committers: usize,
 }
 
 type Sending = Pin<Box<dyn Future<Output = Result<Receipt, SendError>>>>;
 
-impl<'a> Life<'a> {
+impl<'a> ProcessRun<'a> {
     /// Opens the namespace; none if that was not survived.
     pub fn open(
         variant: &'a Variant,
@@ -48,29 +48,33 @@ impl<'a> Life<'a> {
         watched: &Watched,
         wall: i64,
         model: &Arc<Mutex<Model>>,
-    ) -> Checked<Option<Life<'a>>> {
+    ) -> Checked<Option<ProcessRun<'a>>> {
         let mut problem = String::new();
         for _ in 0..OPENINGS {
-            let stage = Stage::new(wall);
-            let opened = LocalNamespace::on(Arc::new(watched.clone()), variant.config.clone(), stage.clone());
+            let committer_clock = CommitterClock::new(wall);
+            let opened = LocalNamespace::on(
+                Arc::new(watched.clone()),
+                variant.config.clone(),
+                committer_clock.clone(),
+            );
             if watched.is_down() {
                 return Ok(None);
             }
             match opened {
                 Ok(namespace) if namespace.broken().is_empty() => {
                     let committers = namespace.hubs_open().len();
-                    let life = Life {
+                    let run = ProcessRun {
                         variant,
                         runtime,
                         watched: watched.clone(),
-                        stage,
+                        committer_clock,
                         model: model.clone(),
                         namespace,
                         committers,
                     };
-                    life.rest()?;
-                    life.let_readers_look()?;
-                    return Ok(Some(life));
+                    run.rest()?;
+                    run.let_readers_look()?;
+                    return Ok(Some(run));
                 }
                 Ok(namespace) => problem = format!("{:?}", namespace.broken()),
                 Err(error) => problem = error.to_string(),
@@ -80,7 +84,7 @@ impl<'a> Life<'a> {
     }
 
     pub fn wall_time(&self) -> i64 {
-        self.stage.wall_time()
+        self.committer_clock.wall_time()
     }
 
     fn model(&self) -> MutexGuard<'_, Model> {
@@ -93,7 +97,7 @@ impl<'a> Life<'a> {
 
     /// Waits until the committers have nothing to do.
     fn rest(&self) -> Checked {
-        match self.stage.wait_for_rest(self.committers) {
+        match self.committer_clock.wait_for_rest(self.committers) {
             true => Ok(()),
             false => Err("a committer does not come to rest".to_owned()),
         }
@@ -123,13 +127,13 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// Does all of it, or as much as this life lasts; tells whether it is over. What an operation that
+    /// Does all of it, or as much as this process run lasts; tells whether it is over. What an operation that
     /// failed may have done is unknown from then on.
-    pub fn run(mut self, script: &[Operation]) -> Checked<Option<Life<'a>>> {
+    pub fn run(mut self, script: &[Operation]) -> Checked<Option<ProcessRun<'a>>> {
         for operation in script {
             self = match operation {
                 Operation::Reopen => match self.reopen()? {
-                    Some(life) => life,
+                    Some(run) => run,
                     None => return Ok(None),
                 },
                 operation => {
@@ -165,7 +169,7 @@ impl<'a> Life<'a> {
                 Ok(())
             }
             Operation::MoveClock(milliseconds) => {
-                self.stage.advance(*milliseconds);
+                self.committer_clock.advance(*milliseconds);
                 Ok(())
             }
             Operation::FailWrites(count) => {
@@ -260,7 +264,7 @@ impl<'a> Life<'a> {
         let Ok(hub) = self.namespace.hub(name) else { return Ok(()) };
         let mut sending: Vec<(u32, Sending)> = Vec::new();
         if sent.len() > 1 {
-            self.stage.hold();
+            self.committer_clock.hold();
         }
         let mut held = true;
         for (partition, lengths) in sent {
@@ -271,14 +275,14 @@ impl<'a> Life<'a> {
             if sent.len() > 1 {
                 let answer = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
                 if answer.is_ready() {
-                    self.stage.release();
+                    self.committer_clock.release();
                     return Err("a send is answered before its commit".to_owned());
                 }
-                held &= self.stage.wait_for_held();
+                held &= self.committer_clock.wait_for_held();
             }
             sending.push((batch, future));
         }
-        self.stage.release();
+        self.committer_clock.release();
         if !held {
             return Err("a commit does not begin".to_owned());
         }
@@ -293,7 +297,7 @@ impl<'a> Life<'a> {
     }
 
     /// Closes in good order and opens again; none if that was not survived.
-    fn reopen(self) -> Checked<Option<Life<'a>>> {
+    fn reopen(self) -> Checked<Option<ProcessRun<'a>>> {
         self.watched.files.lift_limit();
         // Whoever reads a hub that closes is told so.
         self.watched.look_before_syncs(None);
@@ -309,7 +313,7 @@ impl<'a> Life<'a> {
         let (variant, runtime, wall) = (self.variant, self.runtime, self.wall_time());
         let (watched, model) = (self.watched.clone(), self.model.clone());
         drop(self);
-        Life::open(variant, runtime, &watched, wall, &model)
+        ProcessRun::open(variant, runtime, &watched, wall, &model)
     }
 
     /// Whether all that was promised is there.
@@ -350,7 +354,7 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// What is done in every life after the first: all partitions are written, and something is changed.
+    /// What is done in every process run after the first: all partitions are written, and something is changed.
     pub fn afterlife(&self, chance: &mut fastrand::Rng) -> Vec<Operation> {
         let mut operations = Vec::new();
         if let Some(hub) = self.homes() {
@@ -373,7 +377,7 @@ impl<'a> Life<'a> {
     }
 }
 
-impl Drop for Life<'_> {
+impl Drop for ProcessRun<'_> {
     /// The readers hold the files, which hold the readers.
     fn drop(&mut self) {
         self.watched.look_before_syncs(None);

@@ -1,12 +1,12 @@
-//! Keeps part of the disk free of events: senders are refused before the disk is full.
+//! Refuses senders before the disk is full, so that a reserve of free space is left.
 //!
-//! What is left is for everything else on that disk: groups and marks of the hubs, a SQLite store beside them, the
-//! system. All hubs of a data folder share one reserve.
+//! The reserve is for everything else on that disk: records and marks of the hubs, a SQLite store, the system. All
+//! hubs of a data folder share one reserve.
 //!
 //!   open ─free space < reserve─► reached ─free space ≥ reserve and an eighth─► open
 //!
-//! The disk is asked once in [`LOOK_EVERY`], and earlier when half of what was left may be used up: what a commit takes
-//! of the disk is more than its events.
+//! The free space is measured once in [`MEASURE_EVERY`], and earlier when half of it may be used up: a commit takes more
+//! space than its events.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,16 +16,16 @@ use ephor_core::time::Monotonic;
 use crate::config::{DEFAULT_DISK_RESERVE_BYTES, DEFAULT_DISK_RESERVE_PARTS, quantity::show_size};
 use crate::files::{DiskSpace, Files};
 
-/// So long a look at the disk counts.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long a measurement of the free space is valid.
+const MEASURE_EVERY: Duration = Duration::from_millis(100);
 
-/// How much more than the reserve has to be free before senders are admitted again, as a part of the reserve:
-/// otherwise one that tries all the time would turn every freed block into two lines of the log.
+/// Senders are admitted again when the reserve and one part in this many of it are free. Without this hysteresis, a
+/// sender that retries all the time would cause two log lines for every block that is freed.
 const RESUME_PARTS: u64 = 8;
 
-/// Too little of the disk is free.
+/// Less than the reserve is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reached {
+pub(crate) struct ReserveReached {
     pub(crate) free: u64,
     pub(crate) reserve: u64,
 }
@@ -34,20 +34,20 @@ pub(crate) struct Reached {
 #[derive(Debug)]
 pub(crate) struct DiskReserve {
     files: Arc<dyn Files>,
-    /// What was configured; none for the default.
+    /// The configured reserve; none for the default.
     asked: Option<u64>,
-    /// Held while the disk is asked.
+    /// Held while the free space is measured.
     state: Mutex<State>,
-    /// What the last look found, for those who must not wait for a disk.
-    found: Mutex<Option<Reached>>,
+    /// The result of the last measurement, readable without waiting for the disk.
+    found: Mutex<Option<ReserveReached>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    looked: Option<Monotonic>,
-    /// What may be stored before the disk is asked again.
+    measured_at: Option<Monotonic>,
+    /// The bytes that may be stored before the next measurement.
     left: u64,
-    reached: Option<Reached>,
+    reached: Option<ReserveReached>,
 }
 
 impl DiskReserve {
@@ -55,16 +55,16 @@ impl DiskReserve {
         Self { files, asked, state: Mutex::default(), found: Mutex::default() }
     }
 
-    /// Whether so many bytes may be stored.
-    pub(crate) fn admit(&self, bytes: u64, now: Monotonic) -> Result<(), Reached> {
+    /// Checks whether `bytes` may be stored.
+    pub(crate) fn admit(&self, bytes: u64, now: Monotonic) -> Result<(), ReserveReached> {
         if self.asked == Some(0) {
             return Ok(());
         }
         let mut state = self.state();
-        let fresh = state.looked.is_some_and(|looked| now.since(looked) < LOOK_EVERY);
-        // Whoever is refused shall not be refused for longer than it takes.
+        let fresh = state.measured_at.is_some_and(|measured_at| now.since(measured_at) < MEASURE_EVERY);
+        // While senders are refused, every attempt measures again, so that none is refused for longer than necessary.
         if !fresh || state.left < bytes || state.reached.is_some() {
-            self.look(&mut state, bytes, now);
+            self.measure(&mut state, bytes, now);
             *self.found.lock().unwrap_or_else(PoisonError::into_inner) = state.reached;
         }
         match state.reached {
@@ -76,16 +76,16 @@ impl DiskReserve {
         }
     }
 
-    /// What the last look found. Neither asks a disk nor waits for somebody who does.
-    pub(crate) fn reached(&self) -> Option<Reached> {
+    /// Returns the result of the last measurement. Does not wait for the disk.
+    pub(crate) fn reached(&self) -> Option<ReserveReached> {
         *self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look(&self, state: &mut State, bytes: u64, now: Monotonic) {
-        state.looked = Some(now);
+    fn measure(&self, state: &mut State, bytes: u64, now: Monotonic) {
+        state.measured_at = Some(now);
         let space = match self.files.space() {
             Ok(Some(space)) => space,
-            // Files that know of no disk, and a disk that does not tell: the write itself will.
+            // Files without a disk, or a disk that cannot be measured: a full disk shows when it is written.
             Ok(None) | Err(_) => {
                 (state.left, state.reached) = (u64::MAX, None);
                 return;
@@ -96,8 +96,8 @@ impl DiskReserve {
             Some(_) => reserve.saturating_add(reserve / RESUME_PARTS),
             None => reserve,
         };
-        let reached =
-            (space.free < needed.saturating_add(bytes)).then_some(Reached { free: space.free, reserve });
+        let reached = (space.free < needed.saturating_add(bytes))
+            .then_some(ReserveReached { free: space.free, reserve });
         let folder = self.files.shown("");
         let (free, kept) = (show_size(space.free), show_size(reserve));
         match (state.reached, reached) {
@@ -105,16 +105,11 @@ impl DiskReserve {
                 folder,
                 free,
                 reserve = kept,
-                "the disk is nearly full: senders are refused until there is room; free some, keep less (retention \
-                 by size), or lower disk_reserve_bytes; reading goes on"
+                "the disk is nearly full: senders are refused until there is room, readers continue. Free some space, \
+                 set a retention by size, or lower disk_reserve_bytes"
             ),
             (Some(_), None) => {
-                tracing::info!(
-                    folder,
-                    free,
-                    reserve = kept,
-                    "there is room on the disk again: senders are admitted"
-                )
+                tracing::info!(folder, free, reserve = kept, "the disk has room again: senders are admitted")
             }
             _ => {}
         }
@@ -127,7 +122,7 @@ impl DiskReserve {
     }
 }
 
-/// How much of this disk stays free.
+/// Returns how much of this disk stays free.
 fn reserve_of(space: DiskSpace, asked: Option<u64>) -> u64 {
     asked.unwrap_or_else(|| DEFAULT_DISK_RESERVE_BYTES.min(space.total / DEFAULT_DISK_RESERVE_PARTS))
 }

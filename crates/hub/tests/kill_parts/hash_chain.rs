@@ -1,18 +1,18 @@
-//! Events that prove their place: each holds a hash of everything before it in its partition.
+//! Events in a hash chain: each contains a hash of everything before it in its partition.
 //!
 //! ```text
 //! 0  partition  4  round  8  ordinal  16  index in its batch  20  size of its batch  24  hash  32  filler
 //! ```
 //!
-//! The hash covers the one before and all fields; the filler follows from the hash. So an event that is
-//! missing, repeated, moved or changed breaks the chain, whoever reads it.
+//! The hash covers the hash before it and all fields; the filler is computed from the hash. So an event that is missing,
+//! repeated, moved or changed breaks the chain.
 
 use bytes::Bytes;
 
 const HEADER: usize = 32;
 
 /// Bodies differ in length, so that commits end at every alignment.
-const MOST_FILLER: u64 = 200;
+const MAX_FILLER: u64 = 200;
 
 /// Where an event stands, by its own words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl Link {
     }
 
     fn encode(&self) -> Bytes {
-        let mut body = Vec::with_capacity(HEADER + MOST_FILLER as usize);
+        let mut body = Vec::with_capacity(HEADER + MAX_FILLER as usize);
         body.extend(self.partition.to_le_bytes());
         body.extend(self.round.to_le_bytes());
         body.extend(self.ordinal.to_le_bytes());
@@ -122,7 +122,7 @@ impl Link {
 }
 
 fn filler(hash: u64) -> impl Iterator<Item = u8> {
-    (0..hash % MOST_FILLER).map(move |at| (hash >> (at % 8 * 8)) as u8 ^ at as u8)
+    (0..hash % MAX_FILLER).map(move |at| (hash >> (at % 8 * 8)) as u8 ^ at as u8)
 }
 
 /// Not a secret, only unlikely to agree by chance (the finalizer of SplitMix64).

@@ -1,4 +1,4 @@
-//! What becomes of a commit: the log first, then the readers, then what need not be kept.
+//! Applies a commit: appends to the log, publishes to readers, enforces retention.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,24 +9,24 @@ use std::time::Duration;
 use ephor_core::position::SequenceNumber;
 use ephor_core::time::{Monotonic, Timestamp};
 
+use crate::disk_reserve::{DiskReserve, ReserveReached};
 use crate::error::{HubError, SendError};
 use crate::files::is_disk_full;
 use crate::journal::{Journal, Payload};
 use crate::partition::Partition;
-use crate::reserve::{DiskReserve, Reached};
-use crate::time::{HubTime, Jump, Reading, TRUST_AFTER, TimeKeeper};
+use crate::time::{ClockReading, HubClock, HubTime, Jump, TRUST_AFTER};
 
-/// The partitions of a hub; it may grow.
+/// The partitions of a hub. There may be more later.
 pub(crate) type Partitions = Arc<RwLock<Vec<Arc<Partition>>>>;
 
-/// Where and when a batch was stored.
+/// The position and time of a stored batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stored {
     pub(crate) first: SequenceNumber,
     pub(crate) enqueued_at: Timestamp,
 }
 
-/// How much the log takes, for those who must not wait for a commit to learn it.
+/// The size of the log, readable without waiting for a commit.
 #[derive(Debug, Default)]
 pub(crate) struct LogSize {
     bytes: AtomicU64,
@@ -34,7 +34,7 @@ pub(crate) struct LogSize {
 }
 
 impl LogSize {
-    /// Bytes and segment files.
+    /// Returns the bytes and the number of segment files.
     pub(crate) fn get(&self) -> (u64, usize) {
         (self.bytes.load(Ordering::Relaxed), self.segments.load(Ordering::Relaxed))
     }
@@ -45,61 +45,61 @@ impl LogSize {
     }
 }
 
-/// The journal and what becomes of its commits.
+/// Appends batches to the journal, publishes them to readers, and enforces retention.
 #[derive(Debug)]
-pub(crate) struct Writer {
+pub(crate) struct Appender {
     pub(crate) journal: Journal,
     size: Arc<LogSize>,
-    keeper: TimeKeeper,
+    hub_clock: HubClock,
     reserve: Arc<DiskReserve>,
-    /// When people were told that the clock jumps.
-    told_of_jump: Option<Monotonic>,
-    /// People know that events are kept until the clock has proved itself.
-    told_of_waiting: bool,
+    /// When a jump of the clock was logged last.
+    jump_logged_at: Option<Monotonic>,
+    /// The log says already that expired events are kept until the time is proven.
+    waiting_logged: bool,
     partitions: Partitions,
-    /// The partition and the size of each frame that is kept in memory, oldest first.
+    /// The partition and the size of each frame that is cached in memory, oldest first.
     recent: VecDeque<(u32, usize)>,
     recent_bytes: usize,
-    most_recent_bytes: usize,
-    /// Nobody but senders will ever look whether something is to be freed.
-    at_once: bool,
-    /// Why nothing is stored any more.
+    max_recent_bytes: usize,
+    /// There is no committer thread: every commit checks retention.
+    retention_on_commit: bool,
+    /// Why no more batches are stored.
     ended: Option<Arc<str>>,
 }
 
-/// What a frame takes in memory beside its payload, about.
-const AROUND_A_FRAME: usize = 160;
+/// The memory of a cached frame beside its payload, about.
+const FRAME_OVERHEAD: usize = 160;
 
-/// A clock that jumps all the time shall not fill the log file.
-const JUMPS_TOLD_EVERY: Duration = Duration::from_secs(60);
+/// Rate limit, so that a clock that jumps all the time does not fill the log file.
+const LOG_JUMPS_EVERY: Duration = Duration::from_secs(60);
 
-impl Writer {
+impl Appender {
     pub(crate) fn new(
         journal: Journal,
-        keeper: TimeKeeper,
+        hub_clock: HubClock,
         reserve: Arc<DiskReserve>,
         partitions: Partitions,
-        most_recent_bytes: usize,
+        max_recent_bytes: usize,
     ) -> Self {
         let size = Arc::<LogSize>::default();
         size.set(&journal);
         Self {
             journal,
             size,
-            keeper,
+            hub_clock,
             reserve,
-            told_of_jump: None,
-            told_of_waiting: false,
+            jump_logged_at: None,
+            waiting_logged: false,
             partitions,
             recent: VecDeque::new(),
             recent_bytes: 0,
-            most_recent_bytes,
-            at_once: false,
+            max_recent_bytes,
+            retention_on_commit: false,
             ended: None,
         }
     }
 
-    /// How much the log takes, as of the last commit.
+    /// Returns the size of the log, updated by every commit.
     pub(crate) fn size(&self) -> Arc<LogSize> {
         self.size.clone()
     }
@@ -111,25 +111,25 @@ impl Writer {
         rolled
     }
 
-    /// The same, for a hub without a committer: every commit looks whether something is to be freed.
-    pub(crate) fn freeing_at_once(self) -> Self {
-        Self { at_once: true, ..self }
+    /// Checks retention on every commit; for a hub without a committer thread.
+    pub(crate) fn with_retention_on_commit(self) -> Self {
+        Self { retention_on_commit: true, ..self }
     }
 
-    /// Stores the batches and shows them to readers.
+    /// Stores the batches and publishes them to readers.
     pub(crate) fn commit(
         &mut self,
         batches: &[(u32, Payload)],
-        reading: Reading,
+        reading: ClockReading,
     ) -> Result<Vec<Stored>, SendError> {
         if let Some(why) = &self.ended {
             return Err(SendError::Closed(why.clone()));
         }
-        let now = self.look(reading);
+        let now = self.update_time(reading);
         self.admit(batches, reading.now, now)?;
         let segments = self.journal.segments();
         let frames = match self.journal.commit(batches, now.stamp) {
-            // Otherwise a disk without room for one more segment would wait for ever for the next one to begin.
+            // Retention frees whole segments. Without this, a disk without room for a new segment would stay full for ever.
             Err(error) if is_disk_full(&error) && self.enforce_retention(now) => {
                 self.journal.commit(batches, now.stamp)?
             }
@@ -141,8 +141,8 @@ impl Writer {
         let mut touched = vec![false; partitions.len()];
         for ((id, payload), frame) in batches.iter().zip(frames) {
             stored.push(Stored { first: SequenceNumber(frame.first), enqueued_at: frame.enqueued_at });
-            let bytes = payload.bytes.len() + AROUND_A_FRAME;
-            let keep = bytes <= self.most_recent_bytes;
+            let bytes = payload.bytes.len() + FRAME_OVERHEAD;
+            let keep = bytes <= self.max_recent_bytes;
             partitions[*id as usize].publish(frame, keep);
             touched[*id as usize] = true;
             if keep {
@@ -152,7 +152,7 @@ impl Writer {
                 self.forget_recent_of(*id, &partitions);
             }
         }
-        while self.recent_bytes > self.most_recent_bytes {
+        while self.recent_bytes > self.max_recent_bytes {
             let Some((id, bytes)) = self.recent.pop_front() else { break };
             self.recent_bytes -= bytes;
             partitions[id as usize].drop_oldest_recent();
@@ -161,39 +161,39 @@ impl Writer {
             .iter()
             .zip(touched)
             .filter(|(_, touched)| *touched)
-            .for_each(|(one, _)| one.news.notify_waiters());
+            .for_each(|(one, _)| one.changed.notify_waiters());
         drop(partitions);
-        // A hub on disk frees when its committer has nothing else to do, but it must not wait for that for ever.
+        // A hub on disk frees segments when its committer is idle. Under constant load, it does so after each new segment.
         let rolled = self.journal.segments() != segments;
-        if rolled || (self.at_once && self.journal.is_overdue(now)) {
+        if rolled || (self.retention_on_commit && self.journal.is_overdue(now)) {
             self.enforce_retention(now);
         }
         self.size.set(&self.journal);
         Ok(stored)
     }
 
-    /// Refuses what would go to the reserve of the disk, unless retention has something to free.
+    /// Refuses batches that would use the disk reserve, unless retention can free enough.
     fn admit(&mut self, batches: &[(u32, Payload)], at: Monotonic, now: HubTime) -> Result<(), SendError> {
         let bytes = batches.iter().map(|(_, payload)| payload.bytes.len() as u64).sum();
         let mut admitted = self.reserve.admit(bytes, at);
         if admitted.is_err() && self.enforce_retention(now) {
             admitted = self.reserve.admit(bytes, at);
         }
-        admitted.map_err(|Reached { free, reserve }| SendError::LowOnDisk { free, reserve })
+        admitted.map_err(|ReserveReached { free, reserve }| SendError::LowOnDisk { free, reserve })
     }
 
-    /// Whether senders are refused for lack of room.
+    /// Whether senders are refused because the disk is nearly full.
     pub(crate) fn is_low_on_disk(&self) -> bool {
         self.reserve.reached().is_some()
     }
 
-    /// Looks whether there is room for senders; for when none comes.
-    pub(crate) fn look_at_the_disk(&self, at: Monotonic) {
-        // A refusal is told by the reserve itself.
+    /// Measures the free disk space while nobody sends.
+    pub(crate) fn check_disk_space(&self, at: Monotonic) {
+        // The reserve logs a change by itself.
         let _ = self.reserve.admit(0, at);
     }
 
-    /// A frame that is not kept would leave a hole behind the recent ones of its partition.
+    /// Empties the cache of a partition: a frame that is not cached would leave a gap after the cached ones.
     fn forget_recent_of(&mut self, id: u32, partitions: &[Arc<Partition>]) {
         let mut freed = 0;
         self.recent.retain(|(other, bytes)| {
@@ -207,45 +207,46 @@ impl Writer {
         self.recent_bytes -= freed;
     }
 
-    /// Looks at the clocks, and tells what time it is.
-    pub(crate) fn look(&mut self, reading: Reading) -> HubTime {
-        let jump = self.keeper.look(reading);
-        let now = self.keeper.time();
-        if let Some(jump) = self.keeper.jumped() {
+    /// Updates the time of the hub from the clocks, and returns it.
+    pub(crate) fn update_time(&mut self, reading: ClockReading) -> HubTime {
+        let jump = self.hub_clock.update(reading);
+        let now = self.hub_clock.time();
+        if let Some(jump) = self.hub_clock.jumped() {
             self.journal.time_jumped(jump);
         }
-        if !self.keeper.may_yet_catch_up() {
-            self.journal.clock_stands_at(now.stamp);
+        if !self.hub_clock.may_yet_catch_up() {
+            self.journal.clock_is_at(now.stamp);
         }
-        self.journal.time_is_proven(now.proven, self.keeper.marks());
-        if self.keeper.jumped().is_some() {
-            // Before an event carries the new time: after a crash in between, older ones would be older by the jump.
+        self.journal.set_proven_time(now.proven, self.hub_clock.clock_samples());
+        if self.hub_clock.jumped().is_some() {
+            // On disk before an event carries the new time. Otherwise a crash in between would age older events by the jump.
             self.journal.note_time();
         }
-        let quiet = self.told_of_jump.is_some_and(|told| reading.now.since(told) < JUMPS_TOLD_EVERY);
+        let quiet = self.jump_logged_at.is_some_and(|logged| reading.now.since(logged) < LOG_JUMPS_EVERY);
         if let Some(jump) = jump.filter(|_| !quiet) {
-            self.told_of_jump = Some(reading.now);
-            tell(jump);
+            self.jump_logged_at = Some(reading.now);
+            log_jump(jump);
         }
         now
     }
 
-    /// Tells people, once, that events stay although the wall clock says that they are past their age.
-    pub(crate) fn tell_if_events_wait(&mut self, now: HubTime) {
+    /// Logs once that events are kept although they are past their age by the wall clock.
+    pub(crate) fn warn_if_events_wait(&mut self, now: HubTime) {
         let waiting = self.journal.awaits_proof(now);
-        if waiting && !self.told_of_waiting {
+        if waiting && !self.waiting_logged {
             tracing::warn!(
                 unproven_seconds = now.stamp.since(now.proven).as_secs(),
-                "events are past their age by the wall clock, and are kept: the hub was off, or the clock was set, \
-                 and the hub cannot tell which. If the clock is right, do nothing: they go when the hub has run for \
-                 {} hours in all under a clock that does not jump. If it is wrong, set it. A retention by size frees at once",
+                "expired events are kept for now: they are past their age by the wall clock, but the hub was off or the \
+                 clock was set, and the hub cannot tell which. If the clock is right, do nothing: the events are \
+                 deleted when the hub has run for {} hours in all without a jump of the clock. If the clock is \
+                 wrong, set it. Retention by size deletes at once",
                 TRUST_AFTER.as_secs() / 3_600
             );
         }
-        self.told_of_waiting = waiting;
+        self.waiting_logged = waiting;
     }
 
-    /// Frees what need not be kept any longer, and tells whether there was something.
+    /// Frees expired segments, and returns whether there were any.
     pub(crate) fn enforce_retention(&mut self, now: HubTime) -> bool {
         let freed = self.journal.expire(now).and_then(|expired| {
             let freed = !expired.is_empty();
@@ -259,31 +260,31 @@ impl Writer {
         });
         self.size.set(&self.journal);
         freed.unwrap_or_else(|error| {
-            tracing::warn!(%error, "old segments could not be freed; it will be tried again");
+            tracing::warn!(%error, "could not free old segments; retrying later");
             false
         })
     }
 
-    /// Says why, if nothing may be written any more.
+    /// Fails with the reason if the hub is closed.
     pub(crate) fn check_open(&self) -> Result<(), HubError> {
         self.ended.clone().map_or(Ok(()), |why| Err(HubError::Closed(why)))
     }
 
-    /// Stores nothing more.
+    /// Ends the appender: later commits fail with this reason.
     pub(crate) fn end(&mut self, why: &Arc<str>) {
         self.ended = Some(why.clone());
     }
 }
 
-fn tell(jump: Jump) {
+fn log_jump(jump: Jump) {
     match jump {
         Jump::Ahead(by) => tracing::warn!(
             seconds = by.as_secs(),
-            "the wall clock jumped ahead: new events carry its time, and none is deleted because of it"
+            "the wall clock jumped ahead: new events carry its time, and no event is deleted because of the jump"
         ),
         Jump::Back(by) => tracing::warn!(
             seconds = by.as_secs(),
-            "the wall clock jumped back: new events follow it if it stays there, but never before the time that the hub has proven"
+            "the wall clock jumped back: if it stays there, new events carry its time, but no earlier time than the hub's proven time"
         ),
     }
 }

@@ -1,9 +1,9 @@
-//! Compares a part of a file with what is on disk of it, past the page cache, and writes what is not.
+//! Direct I/O: compares a part of a file in the page cache with the disk, and writes what differs again.
 //!
-//! A failed write leaves pages in the cache that no later sync writes. To write the same bytes again is not always
-//! enough: ext4 keeps a block that was new when its first write failed marked as never written, and reads it as
-//! zeros after a restart, whatever was written to it through the cache since. Written past the cache, the block
-//! counts.
+//! A failed write leaves pages in the page cache that no later sync writes. Writing the same bytes again is not always
+//! enough: ext4 keeps a block whose first write failed marked as never written, and reads it as zeros after a restart,
+//! whatever was written to it through the cache since. A write that bypasses the cache (`O_DIRECT`) makes the block
+//! durable.
 
 use std::fs::File;
 use std::io;
@@ -13,29 +13,29 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Offsets, lengths and addresses are multiples of this: enough for every disk.
+/// The alignment of offsets, lengths and addresses: enough for every disk.
 const BLOCK: usize = 4096;
 const CHUNK: usize = 64 * BLOCK;
 
-/// Returns once the part is on disk as the cache has it; at once where the file system cannot be asked. Nobody may
-/// write meanwhile.
+/// Ensures that the part is on disk as it is in the cache. Does nothing where the file system offers no direct I/O.
+/// Nobody may write meanwhile.
 pub(super) fn ensure_on_disk(path: &Path, cached: &File, part: Range<u64>) -> io::Result<()> {
     let flags = i32::try_from(OFlags::DIRECT.bits()).map_err(io::Error::other)?;
     let opened = File::options().read(true).write(true).custom_flags(flags).open(path);
     let ensured = opened.and_then(|file| Direct::over(file).ensure(cached, part));
     match ensured {
-        // Some file systems have nothing below their cache, or other blocks.
+        // Some file systems have no direct I/O, or larger blocks.
         Err(error) if is_not_offered(&error) => Ok(()),
         ensured => ensured,
     }
 }
 
-/// Whether the file system says that there is no way past its cache.
+/// Whether the error means that the file system offers no direct I/O.
 fn is_not_offered(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }
 
-/// A file without the page cache.
+/// A file opened for direct I/O, and two buffers.
 struct Direct {
     file: File,
     disk: Aligned,
@@ -51,20 +51,19 @@ impl Direct {
         if self.mend(cached, part.clone())? == Found::default() {
             return Ok(());
         }
-        tracing::warn!("the disk did not have all that was written to the log; it was written again");
+        tracing::warn!("the disk did not have everything that was written to the log; wrote it again");
         cached.sync_data()?;
         let Found { differs, unread } = self.mend(cached, part)?;
         if differs {
-            return Err(io::Error::other("the disk does not keep what is written to it; replace it"));
+            return Err(io::Error::other("the disk does not store what is written to it; replace it"));
         }
         if let Some(error) = unread {
-            tracing::warn!(%error, "the disk took what was written to the log, and cannot be asked whether it has it");
+            tracing::warn!(%error, "wrote a part of the log again, but could not read it from the disk to verify it");
         }
         Ok(())
     }
 
-    /// Writes what is not on disk as the cache has it, and what cannot be read there, and tells whether there was
-    /// something.
+    /// Writes the chunks that differ on disk, or cannot be read there, and returns what it found.
     fn mend(&mut self, cached: &File, part: Range<u64>) -> io::Result<Found> {
         let length = cached.metadata()?.len();
         let mut found = Found::default();
@@ -92,23 +91,23 @@ impl Direct {
             at += wanted as u64;
         }
         if found != Found::default() {
-            // A last block that is not whole was filled up with zeros.
+            // The last block may have been padded with zeros.
             cached.set_len(length)?;
         }
         Ok(found)
     }
 }
 
-/// What was written again, and why.
+/// Why chunks were written again.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
-    /// The disk had something else.
+    /// The disk had other bytes.
     differs: bool,
-    /// The disk could not tell what it has.
+    /// The disk could not be read.
     unread: Option<io::ErrorKind>,
 }
 
-/// Memory that begins where a disk can write to it.
+/// A buffer with the alignment for direct I/O.
 struct Aligned {
     memory: Vec<u8>,
     start: usize,
@@ -125,10 +124,10 @@ impl Aligned {
         &mut self.memory[self.start..self.start + CHUNK]
     }
 
-    /// Reads so much, or up to the end of the file.
+    /// Reads `wanted` bytes, or up to the end of the file.
     fn read(&mut self, file: &File, at: u64, wanted: usize) -> io::Result<usize> {
         let mut read = 0;
-        // Behind anything but whole blocks is the end.
+        // A partial block is the end of the file.
         while read < wanted && read.is_multiple_of(BLOCK) {
             match file.read_at(&mut self.bytes()[read..wanted], at + read as u64) {
                 Ok(0) => break,
@@ -179,7 +178,7 @@ mod tests {
         let (folder, cached, mut direct) = files(&[7; BLOCK], &[0; BLOCK]);
         direct.file = File::options().read(true).write(true).open("/dev/zero").unwrap();
         let error = direct.ensure(&cached, 0..BLOCK as u64).unwrap_err();
-        assert!(error.to_string().contains("does not keep"), "{error}");
+        assert!(error.to_string().contains("does not store"), "{error}");
         drop(folder);
     }
 

@@ -1,4 +1,4 @@
-//! What parent and child tell each other.
+//! The messages between the parent and the child process.
 
 use ephor_hub::Durability;
 

@@ -1,10 +1,10 @@
-//! How far the log is known to be on disk: what tells a torn tail from a damaged one.
+//! The durable mark: the position up to which the log is known to be on disk. Distinguishes a torn tail from damage.
 //!
-//! Whoever finds unreadable bytes behind the last frame cannot tell by them
-//! whether a commit was cut short, which nobody was told about, or whether a
-//! commit that was acknowledged has been damaged since. Under load the next
-//! commit proves the one before. For the last one there is this mark: written,
-//! not synced, when there is nothing else to do, and synced when the hub closes.
+//! Unreadable bytes after the last frame may be an unfinished commit, which was never acknowledged, or an acknowledged
+//! commit that was damaged later. Under load, each commit proves that the one before is on disk. The mark does so for the
+//! last commit: it is written without a sync when the hub is idle, and synced when the hub closes.
+//!
+//! It is stored in the file `mark` of a log.
 //!
 //! ```text
 //! 0  "EPHORMRK"   8  identity of the log   16  segment   24  position   32  checksum (u32) of 0..32
@@ -20,23 +20,27 @@ const NAME: &str = "mark";
 const MAGIC: &[u8; 8] = b"EPHORMRK";
 const LENGTH: usize = 36;
 
-/// Everything before this position of this segment was on disk once.
+/// Everything before this position of this segment was on disk when the mark was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct DurableMark {
     pub(crate) segment: u64,
     pub(crate) position: u64,
 }
 
-/// The file that holds the mark.
+/// The file `mark`, which contains the durable mark.
 #[derive(Debug)]
-pub(crate) struct MarkFile {
+pub(crate) struct DurableMarkFile {
     file: Arc<dyn File>,
     identity: u64,
 }
 
-impl MarkFile {
-    /// Opens the file, or makes it; and reads the mark, if there is an intact one.
-    pub(crate) fn open(files: &dyn Files, folder: &str, identity: u64) -> io::Result<(Self, Option<Mark>)> {
+impl DurableMarkFile {
+    /// Opens the file, or creates it, and reads the mark, if it is intact.
+    pub(crate) fn open(
+        files: &dyn Files,
+        folder: &str,
+        identity: u64,
+    ) -> io::Result<(Self, Option<DurableMark>)> {
         let path = format!("{folder}/{NAME}");
         let file = match files.open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => files.create(&path)?,
@@ -50,16 +54,16 @@ impl MarkFile {
         Ok((Self { file, identity }, mark))
     }
 
-    /// Reads the mark of a folder that somebody else may be writing.
-    pub(crate) fn peek(files: &dyn Files, folder: &str, identity: u64) -> Option<Mark> {
+    /// Reads the mark of a folder without changing anything.
+    pub(crate) fn peek(files: &dyn Files, folder: &str, identity: u64) -> Option<DurableMark> {
         let file = files.open(&format!("{folder}/{NAME}")).ok()?;
         let mut bytes = [0; LENGTH];
         let read = file.read_at(0, &mut bytes).ok()?;
         (read == LENGTH).then(|| decode(&bytes, identity)).flatten()
     }
 
-    /// Writes the mark, without waiting for the disk.
-    pub(crate) fn write(&self, mark: Mark) -> io::Result<()> {
+    /// Writes the mark without waiting for the disk.
+    pub(crate) fn write(&self, mark: DurableMark) -> io::Result<()> {
         let mut bytes = [0; LENGTH];
         bytes[..8].copy_from_slice(MAGIC);
         bytes[8..16].copy_from_slice(&self.identity.to_le_bytes());
@@ -76,10 +80,10 @@ impl MarkFile {
     }
 }
 
-fn decode(bytes: &[u8; LENGTH], identity: u64) -> Option<Mark> {
+fn decode(bytes: &[u8; LENGTH], identity: u64) -> Option<DurableMark> {
     let intact = bytes.starts_with(MAGIC)
         && u32_from(&bytes[32..]) == crc32c::crc32c(&bytes[..32])
         && u64_from(&bytes[8..16]) == identity;
-    let mark = Mark { segment: u64_from(&bytes[16..24]), position: u64_from(&bytes[24..32]) };
+    let mark = DurableMark { segment: u64_from(&bytes[16..24]), position: u64_from(&bytes[24..32]) };
     (intact && mark.position <= MAX_SEGMENT).then_some(mark)
 }

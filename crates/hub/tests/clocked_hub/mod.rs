@@ -1,4 +1,4 @@
-//! A hub with two clocks: one that runs, and one that people set. Its files outlive it.
+//! A hub with a wall clock and a monotonic clock that the test moves. Its files survive a restart of the hub.
 #![allow(clippy::unwrap_used, dead_code, reason = "shared by tests of which none needs all of it")]
 
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Clock for TwoClocks {
 }
 
 /// A hub with small segments whose files outlive it.
-pub(crate) struct House {
+pub(crate) struct ClockedHub {
     durability: Durability,
     pub(crate) clock: Arc<TwoClocks>,
     pub(crate) files: Arc<MemoryFiles>,
@@ -62,13 +62,13 @@ pub(crate) struct House {
     pub(crate) sent: u64,
 }
 
-impl House {
+impl ClockedHub {
     pub(crate) fn new(durability: Durability) -> Self {
         eprintln!("durability {durability}");
         let clock = Arc::new(TwoClocks { passed: AtomicI64::new(0), off: AtomicI64::new(0) });
-        let mut house = Self { durability, clock, files: Arc::default(), open: None, sent: 0 };
-        house.open();
-        house
+        let mut clocked = Self { durability, clock, files: Arc::default(), open: None, sent: 0 };
+        clocked.open();
+        clocked
     }
 
     pub(crate) fn on_disk() -> [Self; 2] {
@@ -103,7 +103,7 @@ impl House {
         &self.open.as_ref().unwrap().1
     }
 
-    /// Sends so many events, of which four fill a segment; tells when the last one was stored.
+    /// Sends this many events, of which four fill a segment; tells when the last one was stored.
     pub(crate) async fn send(&mut self, count: u64) -> i64 {
         let mut stored = 0;
         for _ in 0..count {

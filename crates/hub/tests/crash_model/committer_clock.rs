@@ -1,13 +1,12 @@
-//! The clock of a life, and through it the order of what the committers do.
+//! The clock of a process run, which also controls the order of the committer threads.
 //!
-//! A hub on disk has a committer, a thread of its own. It asks this clock for
-//! `now` before and after each commit, for `wall` in every commit, and for `wall` and
-//! then `now` when it rests. So the clock knows what each of them is doing:
+//! A committer thread reads this clock in a fixed pattern: `now` before and after each commit, `wall` in every commit,
+//! and `wall`, then `now` when it is idle. So the clock knows the state of each committer:
 //!
-//!   resting ─now─► committing ─wall (may be held)─► committing ─now─► done ─wall, now─► resting
+//!   idle ─now─► committing ─wall (may be held)─► committing ─now─► done ─wall, now─► idle
 //!
-//! Whoever waits for rest after each call takes the same steps in every run, and
-//! whoever holds a commit back can let others gather behind it. Nothing sleeps.
+//! A test that waits for idle committers after each call takes the same steps in every run. A test that holds a commit
+//! can fill the queue meanwhile. Nothing sleeps.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
@@ -16,13 +15,13 @@ use std::time::Duration;
 use ephor_core::time::{Clock, Monotonic, Timestamp};
 
 /// A committer that does not come to rest within this time never will.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// When all lives begin.
+/// When all process runs begin.
 pub const START: i64 = 1_700_000_000_000;
 
 #[derive(Debug)]
-pub struct Stage {
+pub struct CommitterClock {
     owner: ThreadId,
     state: Mutex<State>,
     changed: Condvar,
@@ -46,11 +45,15 @@ struct Committer {
     looking: bool,
 }
 
-impl Stage {
+impl CommitterClock {
     /// Every thread but the one that makes it is a committer.
-    pub fn new(wall: i64) -> Arc<Stage> {
+    pub fn new(wall: i64) -> Arc<CommitterClock> {
         let state = State { wall, held: false, committers: Vec::new() };
-        Arc::new(Stage { owner: thread::current().id(), state: Mutex::new(state), changed: Condvar::new() })
+        Arc::new(CommitterClock {
+            owner: thread::current().id(),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        })
     }
 
     /// Moves the wall clock, also back.
@@ -62,7 +65,7 @@ impl Stage {
         self.state().wall
     }
 
-    /// Waits until so many committers have begun and none has anything to do.
+    /// Waits until this many committers have begun and none has anything to do.
     pub fn wait_for_rest(&self, committers: usize) -> bool {
         self.wait(|state| {
             state.committers.len() >= committers && state.committers.iter().all(|one| one.resting)
@@ -85,7 +88,7 @@ impl Stage {
     }
 
     fn wait(&self, done: impl Fn(&State) -> bool) -> bool {
-        let waited = self.changed.wait_timeout_while(self.state(), LONGEST_WAIT, |state| !done(state));
+        let waited = self.changed.wait_timeout_while(self.state(), MAX_WAIT, |state| !done(state));
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
@@ -111,7 +114,7 @@ impl State {
     }
 }
 
-impl Clock for Stage {
+impl Clock for CommitterClock {
     fn now(&self) -> Monotonic {
         if thread::current().id() != self.owner {
             let mut state = self.state();
@@ -132,7 +135,7 @@ impl Clock for Stage {
             if state.committer().committing {
                 state.committer().waiting = true;
                 self.changed.notify_all();
-                let released = self.changed.wait_timeout_while(state, LONGEST_WAIT, |state| state.held);
+                let released = self.changed.wait_timeout_while(state, MAX_WAIT, |state| state.held);
                 state = released.unwrap_or_else(PoisonError::into_inner).0;
                 state.committer().waiting = false;
             } else {

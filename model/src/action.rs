@@ -1,43 +1,43 @@
-//! What can happen next.
+//! The actions that are possible in a state.
 
 use crate::bounds::{Bounds, USABLE};
 use crate::protocol::Protocol;
-use crate::state::{MOST_MESSAGES, State};
+use crate::state::{MAX_MESSAGES, State};
 
-/// One thing that happens.
+/// One action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A tick passes.
     Tick,
-    /// A host looks at the fleet and acts on what it sees, which may differ: `outlook` says how.
+    /// A host scans the store and acts on one of its possible views (`host_view`).
     Look(usize, usize),
     /// A host renews what it serves.
     Renew(usize),
-    /// A host delivers the next event of a partition, and it is finished.
+    /// A host delivers the next event of a partition and finishes it.
     Deliver(usize, usize),
-    /// A host saves what is finished.
+    /// A host saves a checkpoint of the finished events.
     Save(usize, usize),
-    /// A host closes a partition that it is to give away, and gives it away.
+    /// A host closes a partition that it hands over or releases.
     GiveAway(usize, usize),
-    /// A processor fails: its host gives the partition back.
+    /// A processor fails: its host releases the partition.
     Fail(usize, usize),
-    /// A pump finds that its time is over.
+    /// A pump finds that its deadline is over.
     Notice(usize, usize),
-    /// A host is told to stop.
+    /// A host begins to stop.
     Stop(usize),
-    /// A person moves a partition back to its beginning.
+    /// An operator seeks a partition back to its beginning.
     Seek(usize),
-    /// A request reaches the store, or an answer its host.
+    /// A request arrives at the store, or an answer at its host.
     Arrive(usize),
-    /// A host does not wait any longer. What became of its request is unknown.
+    /// A call of a host times out. Its outcome is unknown.
     GiveUp(usize),
     /// A request or an answer is lost.
     Lose(usize),
 }
 
-/// Everything that can happen in a state.
+/// Lists the actions that are possible in a state.
 pub fn possible(protocol: &Protocol, state: &State, actions: &mut Vec<Action>) {
-    for index in 0..MOST_MESSAGES {
+    for index in 0..MAX_MESSAGES {
         let Some(message) = state.messages[index] else { continue };
         actions.push(Action::Arrive(index));
         if !message.awaited {
@@ -61,14 +61,14 @@ pub fn possible(protocol: &Protocol, state: &State, actions: &mut Vec<Action>) {
 fn of_host(protocol: &Protocol, state: &State, host: usize, actions: &mut Vec<Action>) {
     let Bounds { hosts, partitions, .. } = protocol.bounds;
     if !state.awaits(host, |message| message.of_manager()) {
-        let outlooks = protocol.outlooks(state, host);
-        actions.extend((0..outlooks.len()).map(|outlook| Action::Look(host, outlook)));
+        let host_views = protocol.host_views(state, host);
+        actions.extend((0..host_views.len()).map(|host_view| Action::Look(host, host_view)));
         let others_stay = (0..hosts).any(|other| other != host && !state.hosts[other].leaving);
         if state.stops < protocol.bounds.stops && !state.hosts[host].leaving && others_stay {
             actions.push(Action::Stop(host));
         }
     }
-    // The renewer's interval is a tick: nothing is renewed that is as new as can be.
+    // The renewer's interval is a tick: a lease that was renewed in this tick is not renewed again.
     let due = state.hosts[host].slots.iter().flatten().any(|slot| (1..USABLE).contains(&slot.left));
     if due && !state.awaits(host, |message| message.of_renewer()) {
         actions.push(Action::Renew(host));

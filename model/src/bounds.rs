@@ -1,4 +1,4 @@
-//! How long things last, in ticks, and what is bounded.
+//! The limits of the search, and the durations of the protocol in ticks.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ pub const MARGIN: u8 = 1;
 pub const USABLE: u8 = LEASE - MARGIN;
 /// How long a handover may take.
 pub const PATIENCE: u8 = 1;
-/// What is given on top to an owner that is seen draining.
+/// The extra time for an owner that is seen draining.
 pub const GRACE: u8 = 0;
-/// How long a free partition is left to the one that it falls to. None at all: whoever looks may take it, so
-/// that there are more races than in the field.
+/// How long a free partition is left to the host that the plan gives it to. None at all: any host may claim it, so that
+/// there are more races than in production.
 pub const OVERDUE: u8 = 0;
 
 /// The instant at which every step happens. Only ages count, so it never moves.
@@ -23,17 +23,17 @@ pub const NOW: Monotonic = Monotonic(1_000_000_000_000);
 /// The same instant on the store's clock.
 pub const STORE_NOW: Timestamp = Timestamp(1_000_000);
 
-/// So many ticks, as the decisions of the real code count time.
+/// Converts ticks to a duration, for the code of `ephor-core`.
 pub fn ticks(number: u8) -> Duration {
     Duration::from_secs(u64::from(number))
 }
 
-/// How many ticks a duration is.
+/// Converts a duration to ticks.
 pub fn in_ticks(duration: Duration) -> u8 {
     u8::try_from(duration.as_secs()).unwrap_or(u8::MAX)
 }
 
-/// What the search is bounded by. Time is not.
+/// The limits of the search. Time has none by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Hosts: at most three.
@@ -42,20 +42,20 @@ pub struct Bounds {
     pub partitions: usize,
     /// Changes of owner in all: claims, transfers and seeks.
     pub changes: u8,
-    /// Messages that are on their way for longer, at a time: at most three. All others arrive at once.
+    /// Messages in flight for longer than a step, at a time: at most three. All others arrive at once.
     pub messages: usize,
-    /// Events of the first partition. The second has none, and nobody seeks there: nothing that happens to a
-    /// partition depends on the position of another.
+    /// Events of the first partition. The second has none, and no seeks: nothing in a partition depends on the position of
+    /// another one.
     pub events: u8,
-    /// Seeks by a person.
+    /// Seeks by an operator.
     pub seeks: u8,
     /// Hosts that stop.
     pub stops: u8,
     /// Processors that fail.
     pub failures: u8,
-    /// Outcomes that stay unknown: a host gives up waiting, or an answer is lost. Where they are counted at all.
+    /// Outcomes that stay unknown: a call times out, or an answer is lost. None: any number.
     pub unknowns: Option<u8>,
-    /// Ticks that pass, where they are counted at all.
+    /// Ticks that pass. None: any number.
     pub ticks: Option<u8>,
 }
 
@@ -77,7 +77,7 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// So many events has a partition.
+    /// Returns the number of events of a partition.
     pub fn events_of(&self, partition: usize) -> u8 {
         if partition == 0 { self.events } else { 0 }
     }

@@ -1,59 +1,58 @@
-//! The lease protocol, searched to its end by a model checker, on the decisions of the real code.
+//! A model of the lease protocol, searched exhaustively by a model checker. It calls the decision code of `ephor-core`.
 //!
 //! ```text
-//!   State: hosts (slots, asks, answers) + the store (leases, seals, positions) + messages on their way
+//!   State: hosts (slots, asks, answers) + the store (leases, seals, positions) + messages in flight
 //!     │
-//!     ├─ time passes ─ at any moment, for everybody alike
-//!     ├─ a host looks ─► Watch ─► Fleet ─► plan ─► adopt, release, answer, ask, rob, claim
-//!     ├─ a host renews; a pump delivers, saves, gives away, or finds its time over
-//!     ├─ a person seeks; a host stops
-//!     └─ a message lands, is given up and lands later, or is lost; an answer arrives or does not
+//!     ├─ a tick passes ─ at any moment, for all hosts
+//!     ├─ a host scans ─► Watch ─► Fleet ─► plan ─► adopt, release, answer, ask, steal, claim
+//!     ├─ a host renews; a pump delivers, saves, gives away, or reaches its deadline
+//!     ├─ an operator seeks; a host stops
+//!     └─ a message arrives, times out and arrives later, or is lost; an answer arrives or does not
 //!              │
 //!              ▼
 //!     ephor_core::record::{claim, renew, transfer, release, seek, save}
 //! ```
 //!
-//! What decides is the code of `ephor-core`: who may write, who is dead, who should own what, when silence
-//! permits theft, when an owner must stop. What is written anew here is the thin shell around it: the order in
-//! which a host asks. The simulation runs the real shell on chosen seeds; this runs all orders of a small one.
+//! The code of `ephor-core` decides: who may write, which host is dead, which host should own a partition, when a
+//! partition may be stolen, when an owner must stop. The model adds only a thin shell: the order in which a host calls it.
+//! The simulation runs the real shell on chosen seeds; the model tries all orders of a small one.
 //!
-//! The search is finite because nothing is counted that does not matter. Time is relative: an age grows until
-//! nothing depends on it any more, so that any number of ticks may pass. A version of a lease is only "as it is
-//! now" or "older". What is bounded is named in [`bounds::Bounds`]: changes of owner, messages on their way,
-//! events of a partition, seeks and stops.
+//! The search is finite because the state has only what matters. Time is relative: an age grows until nothing depends on
+//! it any more, so that any number of ticks may pass. The version of a lease is only "current" or "outdated".
+//! [`bounds::Bounds`] limits the rest: changes of owner, messages in flight, events of a partition, seeks and stops.
 //!
 //! | to read about | open |
 //! |---|---|
-//! | what is bounded, and how long a lease lasts | [`bounds`] |
-//! | what a state is made of | [`state`] |
-//! | what can happen | [`action`] |
-//! | one step under way | [`turn`] |
-//! | what the store does with a request | [`store`] |
-//! | what a host sees when it looks | [`outlook`] |
-//! | what a look leads to | [`scan`] |
-//! | what pumps and the renewer do | [`pump`] |
-//! | what is forgotten, and which states are alike | [`fold`] |
-//! | what may as well happen at once | [`haste`] |
-//! | what must hold, always | [`promises`] |
-//! | that it comes right again from everywhere | [`recovery`] |
+//! | the limits of the search, and the durations in ticks | [`bounds`] |
+//! | the state: hosts, store, messages | [`state`] |
+//! | the possible actions in a state | [`action`] |
+//! | one step: an action and its effects | [`step`] |
+//! | the store: it carries out requests | [`store`] |
+//! | what a host sees in a scan, and the plan for it | [`host_view`] |
+//! | the scan of a host: reconcile, answer, ask, claim | [`scan`] |
+//! | pumps and the renewer | [`pump`] |
+//! | state reduction: time, and equivalent states | [`state_reduction`] |
+//! | partial-order reduction: steps that are taken at once | [`eager_steps`] |
+//! | the properties that must hold | [`properties`] |
+//! | the recovery from every state | [`recovery`] |
 //! | the model that the checker searches | [`protocol`] |
-//! | a search and what it found | [`search`] |
-//! | a counterexample in words | [`story`] |
-//! | bugs to plant | [`plants`] |
+//! | a search and its findings | [`search`] |
+//! | a counterexample as text | [`counterexample`] |
+//! | the bugs that can be switched on | [`plants`] |
 
 pub mod action;
 pub mod bounds;
-pub mod fold;
-pub mod haste;
-pub mod outlook;
+pub mod counterexample;
+pub mod eager_steps;
+pub mod host_view;
 pub mod plants;
-pub mod promises;
+pub mod properties;
 pub mod protocol;
 pub mod pump;
 pub mod recovery;
 pub mod scan;
 pub mod search;
 pub mod state;
+pub mod state_reduction;
+pub mod step;
 pub mod store;
-pub mod story;
-pub mod turn;

@@ -1,6 +1,6 @@
 //! `ephor-model [--hosts 2|3] [--partitions 1|2] … [--plant BUG]`: searches all states of the lease protocol.
 //!
-//! A broken promise is told as a story, the shortest there is.
+//! Prints the shortest counterexample of a violated property.
 
 #![allow(clippy::print_stdout, reason = "a command that prints")]
 
@@ -16,18 +16,18 @@ use ephor_model::search::{cores, search, search_shortest};
 const USAGE: &str = "usage: ephor-model [--hosts 2|3] [--partitions 1|2] [--changes N] [--messages N]
                    [--events N] [--seeks N] [--stops N] [--failures N] [--unknowns N|any] [--ticks N|any]
                    [--named] [--no-recovery] [--threads N] [--plant BUG]
-  --changes N    at most so many changes of owner, over all partitions
-  --messages N   at most so many requests and answers on their way for longer (up to 3);
+  --changes N    at most N changes of owner, over all partitions
+  --messages N   at most N requests and answers in flight at a time (up to 3);
                  all others arrive at once
-  --events N     so many events in a partition
-  --seeks N      at most so many seeks
-  --stops N      at most so many hosts that stop
-  --failures N   at most so many processors that fail
-  --unknowns N   at most so many outcomes that stay unknown, or any number
-  --ticks N      at most so many ticks, or any number
-  --named        hosts and partitions keep their names: states that differ in names count apart
-  --no-recovery  do not try from every state that it comes right again
-  --plant BUG    take a rule away and tell the shortest way to a broken promise:";
+  --events N     N events in a partition
+  --seeks N      at most N seeks
+  --stops N      at most N hosts that stop
+  --failures N   at most N processors that fail
+  --unknowns N   at most N outcomes that stay unknown, or any number
+  --ticks N      at most N ticks, or any number
+  --named        no symmetry reduction: states that differ only in names count separately
+  --no-recovery  do not check the recovery from every state
+  --plant BUG    switch a bug on and print the shortest counterexample:";
 
 struct Arguments {
     bounds: Bounds,
@@ -48,12 +48,12 @@ fn arguments() -> Result<Arguments, String> {
     let mut given = std::env::args().skip(1);
     while let Some(name) = given.next() {
         let mut value = || given.next().ok_or_else(|| format!("{name} needs a value\n{}", usage()));
-        let number = |text: String, most: u8| {
-            let number = text.parse::<u8>().ok().filter(|number| *number <= most);
-            number.ok_or_else(|| format!("{text:?} is not a number up to {most}\n{}", usage()))
+        let number = |text: String, max: u8| {
+            let number = text.parse::<u8>().ok().filter(|number| *number <= max);
+            number.ok_or_else(|| format!("{text:?} is not a number up to {max}\n{}", usage()))
         };
-        let any = |text: String, most: u8| {
-            if text == "any" { Ok(None) } else { number(text, most).map(Some) }
+        let any = |text: String, max: u8| {
+            if text == "any" { Ok(None) } else { number(text, max).map(Some) }
         };
         let bounds = &mut parsed.bounds;
         match name.as_str() {
@@ -73,7 +73,7 @@ fn arguments() -> Result<Arguments, String> {
             "--plant" => {
                 let bug = value()?;
                 let found =
-                    plants::find(&bug).ok_or_else(|| format!("no bug {bug:?} to plant\n{}", usage()))?;
+                    plants::find(&bug).ok_or_else(|| format!("there is no bug {bug:?}\n{}", usage()))?;
                 parsed.plant = Some(found);
             }
             _ => return Err(format!("unknown argument {name:?}\n{}", usage())),
@@ -82,7 +82,7 @@ fn arguments() -> Result<Arguments, String> {
     Ok(parsed)
 }
 
-#[expect(clippy::disallowed_methods, reason = "says how long a search took")]
+#[expect(clippy::disallowed_methods, reason = "measures how long a search takes")]
 fn main() -> ExitCode {
     let Arguments { bounds, plant, named, recovers, threads } = match arguments() {
         Ok(arguments) => arguments,
@@ -95,7 +95,7 @@ fn main() -> ExitCode {
     let rules = plant.map_or(Rules::KEPT, |plant| plant.rules);
     let start = Instant::now();
     let mut findings = if plant.is_some() {
-        // In a story nobody changes its name.
+        // In a counterexample hosts keep their names.
         search_shortest(|| Protocol { recovers, ..Protocol::new(bounds, rules) }.named())
     } else {
         let protocol = Protocol { recovers, ..Protocol::new(bounds, rules) };
@@ -103,5 +103,5 @@ fn main() -> ExitCode {
     };
     findings.took = start.elapsed();
     println!("{findings}");
-    if findings.promises.iter().all(|(_, holds)| *holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if findings.properties.iter().all(|(_, holds)| *holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

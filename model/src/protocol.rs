@@ -1,4 +1,4 @@
-//! The model that the checker searches: states, what can happen in them, and what must hold.
+//! The model for the checker: initial state, actions, next state, properties.
 
 use std::collections::BTreeMap;
 use std::sync::RwLock;
@@ -10,40 +10,40 @@ use stateright::{Model, Property};
 
 use crate::action::{self, Action};
 use crate::bounds::Bounds;
-use crate::outlook::Memory;
+use crate::host_view::PlanCache;
 use crate::state::State;
-use crate::turn::{Kind, Turn};
-use crate::{fold, promises};
+use crate::step::{Kind, Step};
+use crate::{properties, state_reduction};
 
-/// What the hosts are called, in order.
+/// The names of the hosts, in order.
 pub const NAMES: [&str; 3] = ["ada", "ben", "cyd"];
 
 /// The lease protocol of a small fleet.
 #[derive(Debug)]
 pub struct Protocol {
-    /// How far the search goes.
+    /// The limits of the search.
     pub bounds: Bounds,
     /// The rules in force.
     pub rules: Rules,
-    /// Hosts and partitions are alike: states that differ in names only count as one. Otherwise names are as
-    /// they are, for a story in which nobody changes its name.
-    pub alike: bool,
-    /// Nothing is forgotten; for the test that forgetting changes nothing.
-    pub forgets: bool,
-    /// Whether recovery is tried from every state in which nothing is on its way.
+    /// Symmetry reduction: states that differ only in names count as one. Without it, names stay, for a readable
+    /// counterexample.
+    pub symmetric: bool,
+    /// State reduction. The test that it changes nothing switches it off.
+    pub reduces: bool,
+    /// Whether recovery is tried from every state without messages in flight.
     pub recovers: bool,
     /// The hosts' ids, in order.
     pub ids: Vec<HostId>,
-    /// All ways to rename.
+    /// All permutations of names.
     pub renamings: Vec<(Vec<usize>, Vec<usize>)>,
-    /// What was worked out of looks.
-    pub memory: Memory,
-    /// How often each kind of thing happened.
-    pub census: [AtomicU64; Kind::ALL.len()],
+    /// The cached views.
+    pub plan_cache: PlanCache,
+    /// The number of events of each kind.
+    pub counts: [AtomicU64; Kind::ALL.len()],
 }
 
 impl Protocol {
-    /// Within these bounds, under these rules.
+    /// Creates the model with these limits and rules.
     pub fn new(bounds: Bounds, rules: Rules) -> Self {
         let ids = NAMES
             .iter()
@@ -51,52 +51,52 @@ impl Protocol {
         Self {
             bounds,
             rules,
-            alike: true,
-            forgets: true,
+            symmetric: true,
+            reduces: true,
             recovers: true,
             ids: ids.collect(),
-            renamings: fold::renamings(bounds.hosts, bounds.partitions),
-            memory: RwLock::new(BTreeMap::new()),
-            census: std::array::from_fn(|_| AtomicU64::new(0)),
+            renamings: state_reduction::renamings(bounds.hosts, bounds.partitions),
+            plan_cache: RwLock::new(BTreeMap::new()),
+            counts: std::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
 
-    /// With hosts and partitions that keep their names.
+    /// Switches the symmetry reduction off.
     pub fn named(self) -> Self {
-        Self { alike: false, ..self }
+        Self { symmetric: false, ..self }
     }
 
-    /// One step, with what happened in it. Names stay as they are.
-    pub fn turn(&self, state: &State, action: Action, listened: bool) -> Turn<'_> {
-        let words = listened.then(Vec::new);
-        let mut turn = Turn { protocol: self, state: *state, kinds: 0, words };
-        turn.take(action);
-        turn.hasten();
-        if self.forgets {
-            fold::forget(&mut turn.state);
+    /// Takes one step. Names stay as they are.
+    pub fn step(&self, state: &State, action: Action, traced: bool) -> Step<'_> {
+        let trace = traced.then(Vec::new);
+        let mut step = Step { protocol: self, state: *state, kinds: 0, trace };
+        step.take(action);
+        step.take_eager_steps();
+        if self.reduces {
+            state_reduction::reduce(&mut step.state);
         }
-        fold::sort(&mut turn.state);
-        turn
+        state_reduction::sort(&mut step.state);
+        step
     }
 
-    /// How often each kind of thing happened.
+    /// Returns the number of events of each kind.
     pub fn counted(&self) -> Vec<(&'static str, u64)> {
-        let count = |kind: Kind| self.census[kind as usize].load(Ordering::Relaxed);
-        Kind::ALL.iter().map(|(kind, words)| (*words, count(*kind))).collect()
+        let count = |kind: Kind| self.counts[kind as usize].load(Ordering::Relaxed);
+        Kind::ALL.iter().map(|(kind, trace)| (*trace, count(*kind))).collect()
     }
 }
 
-impl Turn<'_> {
+impl Step<'_> {
     fn take(&mut self, action: Action) {
         match action {
             Action::Tick => {
-                fold::tick(&mut self.state);
+                state_reduction::tick(&mut self.state);
                 self.state.ticks += u8::from(self.protocol.bounds.ticks.is_some());
-                self.tell(format_args!("a tick passes"));
+                self.log(format_args!("a tick passes"));
             }
             Action::Look(host, index) => {
-                let outlooks = self.protocol.outlooks(&self.state, host);
-                self.look(host, &outlooks[index]);
+                let host_views = self.protocol.host_views(&self.state, host);
+                self.look(host, &host_views[index]);
             }
             Action::Renew(host) => self.renew(host),
             Action::Deliver(host, partition) => self.deliver(host, partition),
@@ -108,7 +108,7 @@ impl Turn<'_> {
             Action::Seek(partition) => self.seek(partition),
             Action::Arrive(index) => {
                 let Some(message) = self.state.messages[index].take() else { return };
-                if message.is_answer() { self.hear(message) } else { self.land(message) }
+                if message.is_answer() { self.receive_answer(message) } else { self.apply_request(message) }
             }
             Action::GiveUp(index) => {
                 self.count_unknown();
@@ -125,7 +125,7 @@ impl Turn<'_> {
     }
 }
 
-impl Turn<'_> {
+impl Step<'_> {
     fn count_unknown(&mut self) {
         self.state.unknowns += u8::from(self.protocol.bounds.unknowns.is_some());
     }
@@ -140,23 +140,23 @@ impl Model for Protocol {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        // What follows from a broken promise follows from it.
-        if state.broken.is_none() {
+        // A state with a violation is not searched further.
+        if state.violation.is_none() {
             action::possible(self, state, actions);
         }
     }
 
     fn next_state(&self, state: &State, action: Action) -> Option<State> {
-        let turn = self.turn(state, action, false);
-        let mut kinds = turn.kinds;
+        let step = self.step(state, action, false);
+        let mut kinds = step.kinds;
         while kinds != 0 {
-            self.census[kinds.trailing_zeros() as usize].fetch_add(1, Ordering::Relaxed);
+            self.counts[kinds.trailing_zeros() as usize].fetch_add(1, Ordering::Relaxed);
             kinds &= kinds - 1;
         }
-        if turn.state == *state {
+        if step.state == *state {
             return None;
         }
-        Some(if self.alike { fold::representative(self, &turn.state) } else { turn.state })
+        Some(if self.symmetric { state_reduction::representative(self, &step.state) } else { step.state })
     }
 
     fn within_boundary(&self, state: &State) -> bool {
@@ -166,6 +166,6 @@ impl Model for Protocol {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        promises::all(self.recovers)
+        properties::all(self.recovers)
     }
 }

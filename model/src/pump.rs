@@ -1,14 +1,14 @@
-//! What pumps and the renewer do, and what an answer means to them.
+//! Pumps and the renewer: deliver, save, renew, give away, and handle answers.
 
 use ephor_core::expiry::deadline;
 
 use crate::bounds::{LEASE, MARGIN, NOW, in_ticks, ticks};
 use crate::protocol::Protocol;
 use crate::scan::small;
-use crate::state::{Broken, Call, EachPartition, MOST_PARTITIONS, Message, Slot, State, Way};
-use crate::turn::{Kind, Turn};
+use crate::state::{Call, EachPartition, MAX_PARTITIONS, Message, Slot, State, Violation, Way};
+use crate::step::{Kind, Step};
 
-/// Ticks until nothing may be delivered, if the renewal was sent that long ago.
+/// Returns the ticks until the deadline, if the renewal was sent `age` ticks ago.
 fn left(age: u8) -> u8 {
     in_ticks(deadline(NOW.before(ticks(age)), ticks(LEASE), ticks(MARGIN)).since(NOW))
 }
@@ -16,19 +16,19 @@ fn left(age: u8) -> u8 {
 impl Protocol {
     /// Whether a host would deliver now.
     pub fn delivers(&self, state: &State, host: usize, partition: usize) -> bool {
-        // The planted bug, which believes that what was fetched is still its own.
+        // The planted bug: delivers prefetched events after the deadline.
         let believed = !self.rules.loss_comes_before_delivery;
         state.hosts[host].slots[partition]
             .is_some_and(|slot| (slot.left > 0 || believed) && slot.quiet == 0 && slot.way.is_none())
     }
 }
 
-impl Turn<'_> {
-    /// A host begins to serve a partition.
+impl Step<'_> {
+    /// Starts the pump of a host for a partition.
     pub fn start(&mut self, host: usize, partition: usize, slot: Slot) {
-        let (name, p) = (self.name(host), Turn::id(partition));
+        let (name, p) = (self.name(host), Step::id(partition));
         let Slot { epoch, left, quiet, finished, .. } = slot;
-        self.tell(format_args!(
+        self.log(format_args!(
             "{name} serves {p:?} in e{epoch} from event {finished} on, for {left} ticks, after {quiet} of quiet"
         ));
         let kept = self.state.partitions[partition];
@@ -37,93 +37,96 @@ impl Turn<'_> {
         record.served[partition] = epoch;
         record.slots[partition] = Some(slot);
         if again {
-            self.object(Broken::ServedTwice);
+            self.violate(Violation::ServedTwice);
         }
-        if kept.lease.is_some_and(|lease| lease.epoch == epoch) && kept.position != finished && !slot.bygone {
-            self.object(Broken::WrongStart);
+        if kept.lease.is_some_and(|lease| lease.epoch == epoch)
+            && kept.position != finished
+            && !slot.before_seek
+        {
+            self.violate(Violation::WrongStart);
         }
     }
 
-    /// A host learns that a lease is not its own any more.
+    /// Ends a pump: its host learned that it lost the lease.
     pub fn lose_slot(&mut self, host: usize, partition: usize) {
-        let (name, p) = (self.name(host), Turn::id(partition));
-        self.note(Kind::Disabused);
-        self.tell(format_args!("{name} learns that {p:?} is not its own any more, and closes it"));
+        let (name, p) = (self.name(host), Step::id(partition));
+        self.note(Kind::LossNoticed);
+        self.log(format_args!("{name} learns that it lost {p:?}, and closes it"));
         self.end_slot(host, partition);
     }
 
-    /// A pump finds that its time is over.
+    /// Ends a pump that is past its deadline.
     pub fn notice(&mut self, host: usize, partition: usize) {
-        let (name, p) = (self.name(host), Turn::id(partition));
+        let (name, p) = (self.name(host), Step::id(partition));
         self.note(Kind::SelfFenced);
-        self.tell(format_args!("{name} finds that its time with {p:?} is over, and closes it"));
+        self.log(format_args!("{name} is past its deadline for {p:?}, and closes it"));
         self.end_slot(host, partition);
     }
 
-    /// An event is delivered and finished.
+    /// Delivers an event and finishes it.
     pub fn deliver(&mut self, host: usize, partition: usize) {
-        let (name, p) = (self.name(host), Turn::id(partition));
+        let (name, p) = (self.name(host), Step::id(partition));
         let Some(slot) = self.slot(host, partition) else { return };
         let (event, epoch) = (slot.finished, slot.epoch);
         slot.finished += 1;
         slot.unsaved = true;
         self.note(Kind::Delivered);
-        self.tell(format_args!("{name} delivers event {event} of {p:?} in e{epoch}"));
+        self.log(format_args!("{name} delivers event {event} of {p:?} in e{epoch}"));
     }
 
-    /// A processor fails.
+    /// Lets a processor fail.
     pub fn fail(&mut self, host: usize, partition: usize) {
-        let (name, p) = (self.name(host), Turn::id(partition));
-        self.tell(format_args!("{name}'s processor for {p:?} fails: it will be given back"));
+        let (name, p) = (self.name(host), Step::id(partition));
+        self.log(format_args!("{name}'s processor for {p:?} fails: the partition will be released"));
         self.state.failures += 1;
         if let Some(slot) = self.slot(host, partition) {
             slot.way = Some(Way::Release(None));
         }
     }
 
-    /// What is finished is saved.
+    /// Sends a save of the finished events.
     pub fn save(&mut self, host: usize, partition: usize) {
-        let (name, p) = (self.name(host), Turn::id(partition));
+        let (name, p) = (self.name(host), Step::id(partition));
         let Some(slot) = self.slot(host, partition) else { return };
-        let Slot { epoch, finished, bygone, .. } = *slot;
-        self.tell(format_args!("{name} sends a save of {finished} finished of {p:?} in e{epoch}"));
-        let call = Call::Save { partition: small(partition), epoch, position: finished, bygone };
+        let Slot { epoch, finished, before_seek, .. } = *slot;
+        self.log(format_args!("{name} sends a save of {finished} finished of {p:?} in e{epoch}"));
+        let call = Call::Save { partition: small(partition), epoch, position: finished, before_seek };
         self.send(Message { host: small(host), awaited: true, call });
     }
 
-    /// A partition is closed and given away. With something unsaved it is not settled.
+    /// Closes a partition and gives it away. It is not settled if something is unsaved.
     pub fn give_away(&mut self, host: usize, partition: usize) {
-        let (name, p) = (self.name(host), Turn::id(partition));
+        let (name, p) = (self.name(host), Step::id(partition));
         let in_order = self.protocol.rules.final_checkpoint_comes_first;
         let Some(slot) = self.slot(host, partition) else { return };
         let Slot { epoch, finished, .. } = *slot;
         let Some(way) = slot.way else { return };
-        // The planted bug, which believes that the order does not matter.
+        // The planted bug: gives the partition away before the final checkpoint.
         let settled = !slot.unsaved || !in_order;
-        self.tell(format_args!("{name} closes {p:?} and sends it away in e{epoch}"));
+        self.log(format_args!("{name} closes {p:?} and gives it away in e{epoch}"));
         let partition = small(partition);
         let call = Call::GiveAway { partition, epoch, way, settled, finished, unserved: false };
         self.send(Message { host: small(host), awaited: true, call });
     }
 
-    /// A renewal of everything that a host serves and that is its own by its own clock.
+    /// Sends a renewal of all leases that a host serves and that are valid by its own clock.
     pub fn renew(&mut self, host: usize) {
-        let mut epochs: EachPartition<Option<u8>> = [None; MOST_PARTITIONS];
+        let mut epochs: EachPartition<Option<u8>> = [None; MAX_PARTITIONS];
         for (partition, slot) in self.state.hosts[host].slots.iter().enumerate() {
             epochs[partition] = slot.filter(|slot| slot.left > 0).map(|slot| slot.epoch);
         }
         let name = self.name(host);
-        self.tell(format_args!("{name} sends a renewal"));
+        self.log(format_args!("{name} sends a renewal"));
         self.send(Message { host: small(host), awaited: true, call: Call::Renew { epochs, age: 0 } });
     }
 
-    /// An answer arrives.
-    pub fn hear(&mut self, message: Message) {
+    /// Handles an answer.
+    pub fn receive_answer(&mut self, message: Message) {
         let host = usize::from(message.host);
         match message.call {
-            Call::Won { partition, epoch, age, position, quiet, bygone } => {
+            Call::Won { partition, epoch, age, position, quiet, before_seek } => {
                 let left = self.left_at_answer(age);
-                let slot = Slot { epoch, left, quiet, finished: position, bygone, ..Slot::default() };
+                let slot = Slot { epoch, left, quiet, finished: position, before_seek, ..Slot::default() };
                 self.start(host, usize::from(partition), slot);
             }
             Call::Renewed { epochs, age } => {
@@ -135,8 +138,8 @@ impl Turn<'_> {
                     };
                     if renewed {
                         slot.left = slot.left.max(left);
-                        let (name, p) = (self.name(host), Turn::id(partition));
-                        self.tell(format_args!("{name} hears that {p:?} is renewed, and has {left} ticks"));
+                        let (name, p) = (self.name(host), Step::id(partition));
+                        self.log(format_args!("{name} learns that {p:?} is renewed, and has {left} ticks"));
                     } else {
                         self.lose_slot(host, partition);
                     }
@@ -146,33 +149,33 @@ impl Turn<'_> {
         }
     }
 
-    /// What is left of a lease when its answer arrives: counted from the instant before the request was sent.
+    /// Returns the ticks that are left when an answer arrives: counted from the moment before the request was sent.
     fn left_at_answer(&self, age: u8) -> u8 {
-        // The planted bug, which believes that an answer is as young as its arrival.
+        // The planted bug: counts from the arrival of the answer.
         left(if self.protocol.rules.deadlines_count_from_the_request { age } else { 0 })
     }
 
-    /// A host does not wait any longer.
+    /// Lets a call time out.
     pub fn give_up(&mut self, index: usize) {
         let Some(message) = &mut self.state.messages[index] else { return };
         message.awaited = false;
         let message = *message;
         let name = self.name(message.host);
-        self.tell(format_args!("{name} does not wait any longer for {}", what(&message)));
+        self.log(format_args!("{name} times out waiting for {}", what(&message)));
         if let Call::GiveAway { partition, unserved: false, .. } = message.call {
             self.end_slot(usize::from(message.host), usize::from(partition));
         }
     }
 
-    /// A request or an answer is lost.
+    /// Loses a request or an answer.
     pub fn lose(&mut self, message: Message) {
         self.note(if message.is_answer() { Kind::AnswerLost } else { Kind::RequestLost });
         let name = self.name(message.host);
-        self.tell(format_args!("{} of {name} is lost", what(&message)));
+        self.log(format_args!("{} of {name} is lost", what(&message)));
     }
 }
 
-/// A message in words.
+/// Describes a message.
 fn what(message: &Message) -> String {
     match message.call {
         Call::Claim { partition, .. } => format!("the claim of p{partition}"),

@@ -1,38 +1,38 @@
-//! That it comes right again: from every state in which nothing is on its way, once everybody is well.
+//! Recovery: from every state without messages in flight, the fleet recovers once all hosts are healthy.
 //!
-//! Reachability alone would be weak: something can always be imagined that helps. So it is not asked whether there
-//! is a way, but taken: everybody looks, renews, delivers and saves in turn, nothing is lost, and ticks pass. After
-//! a few leases everything is owned, evenly, finished and saved, and stays so.
+//! Reachability alone would be a weak property, since some lucky path nearly always exists. So the check runs one fixed
+//! schedule: all hosts scan, renew, deliver and save in turn, nothing is lost, and ticks pass. After a few leases every
+//! partition is owned, balanced, finished and saved, and stays so.
 
 use crate::action::Action;
 use crate::bounds::LEASE;
 use crate::protocol::Protocol;
 use crate::state::State;
 
-/// So many rounds of everybody, with a tick in between, are enough.
+/// The most rounds of all hosts, with a tick in between.
 pub const ROUNDS: u8 = 6 * LEASE;
 
-/// Whether a state in which nothing is on its way comes right.
-pub fn comes_right(protocol: &Protocol, state: &State) -> bool {
-    if state.on_the_way().next().is_some() || state.broken.is_some() {
+/// Whether the fleet recovers from a state without messages in flight.
+pub fn recovers_from(protocol: &Protocol, state: &State) -> bool {
+    if state.in_flight().next().is_some() || state.violation.is_some() {
         return true;
     }
-    Run { protocol, state: *state, words: None }.comes_right()
+    Run { protocol, state: *state, trace: None }.recovers_from()
 }
 
-/// What happens in the attempt, in words.
+/// Describes the steps of a recovery as text.
 pub fn attempt(protocol: &Protocol, state: &State) -> Vec<String> {
-    let mut run = Run { protocol, state: *state, words: Some(vec![]) };
-    run.comes_right();
-    run.words.unwrap_or_default()
+    let mut run = Run { protocol, state: *state, trace: Some(vec![]) };
+    run.recovers_from();
+    run.trace.unwrap_or_default()
 }
 
-/// Whether everything is owned, evenly, by hosts that stay, finished and saved.
-pub fn is_right(protocol: &Protocol, state: &State) -> bool {
+/// Whether every partition is owned by a host that stays, balanced, finished and saved.
+pub fn is_recovered(protocol: &Protocol, state: &State) -> bool {
     let hosts = 0..protocol.bounds.hosts;
     let stay = hosts.filter(|host| !state.hosts[*host].leaving).count();
     let most = protocol.bounds.partitions.div_ceil(stay.max(1));
-    let mut owned = [0; crate::state::MOST_HOSTS];
+    let mut owned = [0; crate::state::MAX_HOSTS];
     state.partitions.iter().take(protocol.bounds.partitions).enumerate().all(|(partition, kept)| {
         let Some(lease) = kept.lease else { return false };
         let Some(owner) = lease.owner.map(usize::from) else { return false };
@@ -46,20 +46,20 @@ pub fn is_right(protocol: &Protocol, state: &State) -> bool {
     })
 }
 
-/// An attempt under way.
+/// A recovery under way.
 struct Run<'a> {
     protocol: &'a Protocol,
     state: State,
-    words: Option<Vec<String>>,
+    trace: Option<Vec<String>>,
 }
 
 impl Run<'_> {
-    fn comes_right(&mut self) -> bool {
+    fn recovers_from(&mut self) -> bool {
         let mut right_as = None;
         for _ in 0..ROUNDS {
             self.round();
             let owners = self.state.partitions.map(|kept| kept.lease.map(|lease| (lease.owner, lease.epoch)));
-            let right = is_right(self.protocol, &self.state);
+            let right = is_recovered(self.protocol, &self.state);
             if right && right_as == Some(owners) {
                 return true;
             }
@@ -68,7 +68,7 @@ impl Run<'_> {
         false
     }
 
-    /// Everybody does what is to do, and a tick passes.
+    /// One round: every host acts, and a tick passes.
     fn round(&mut self) {
         for host in 0..self.protocol.bounds.hosts {
             self.take(Action::Look(host, 0));
@@ -98,14 +98,14 @@ impl Run<'_> {
         }
     }
 
-    /// Takes a step, and lets everything arrive that follows from it.
+    /// Takes a step, and delivers all messages that follow from it.
     fn take(&mut self, action: Action) {
         let mut next = Some(action);
         while let Some(action) = next {
-            let turn = self.protocol.turn(&self.state, action, self.words.is_some());
-            self.state = turn.state;
-            if let (Some(words), Some(more)) = (&mut self.words, turn.words) {
-                words.extend(more);
+            let step = self.protocol.step(&self.state, action, self.trace.is_some());
+            self.state = step.state;
+            if let (Some(trace), Some(more)) = (&mut self.trace, step.trace) {
+                trace.extend(more);
             }
             next = self.state.messages[0].map(|_| Action::Arrive(0));
         }

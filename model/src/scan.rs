@@ -1,5 +1,4 @@
-//! What a look leads to: partitions that come, partitions that go. In the order of `ephor`'s own
-//! `host/ownership.rs`: reconcile, answer, ask, claim.
+//! The scan of a host: reconcile, answer, ask, claim, in the order of `ephor`'s own `host/ownership.rs`.
 
 use ephor_core::epoch::Epoch;
 use ephor_core::expiry::deadline;
@@ -8,13 +7,13 @@ use ephor_core::host_record::{Answer, Reply};
 use ephor_core::lease::Lease;
 
 use crate::bounds::{GRACE, LEASE, MARGIN, NOW, PATIENCE, STORE_NOW, in_ticks, ticks};
-use crate::outlook::{Outlook, bit};
-use crate::state::{Answered, Asked, Call, Ground, Message, Slot, Way};
-use crate::turn::{Kind, Turn};
+use crate::host_view::{HostView, bit};
+use crate::state::{Answered, Asked, Call, ClaimReason, Message, Slot, Way};
+use crate::step::{Kind, Step};
 
-impl Turn<'_> {
-    /// A host looks at the fleet and carries out its part of the plan.
-    pub fn look(&mut self, host: usize, outlook: &Outlook) {
+impl Step<'_> {
+    /// Lets a host scan the store and carry out its part of the plan.
+    pub fn look(&mut self, host: usize, host_view: &HostView) {
         let leaving = self.state.hosts[host].leaving;
         for partition in 0..self.protocol.bounds.partitions {
             self.reconcile(host, partition, leaving);
@@ -23,15 +22,15 @@ impl Turn<'_> {
             return;
         }
         for partition in 0..self.protocol.bounds.partitions {
-            self.answer(host, partition, outlook);
+            self.answer(host, partition, host_view);
         }
         let all = 0..self.protocol.bounds.partitions;
-        let thefts: Vec<bool> = all.map(|partition| self.pursue(host, partition, outlook)).collect();
+        let thefts: Vec<bool> = all.map(|partition| self.follow_up(host, partition, host_view)).collect();
         for (partition, theft) in thefts.into_iter().enumerate() {
             if !theft {
-                self.ask(host, partition, outlook);
+                self.ask(host, partition, host_view);
             }
-            self.claim(host, partition, outlook, theft);
+            self.claim(host, partition, host_view, theft);
         }
     }
 
@@ -39,7 +38,7 @@ impl Turn<'_> {
         Some(self.protocol.lease_record(&self.state, partition)?.seen_at(STORE_NOW))
     }
 
-    /// Compares what a host serves with what the store says is its own.
+    /// Compares the partitions that a host serves with those that it owns by the store.
     fn reconcile(&mut self, host: usize, partition: usize, leaving: bool) {
         let lease = self.state.partitions[partition].lease;
         let mine = lease.filter(|lease| lease.owner.map(usize::from) == Some(host));
@@ -54,7 +53,7 @@ impl Turn<'_> {
         let served_before = self.state.hosts[host].served[partition] >= lease.epoch;
         if !served_before && !leaving {
             let until = deadline(NOW.before(ticks(lease.age)), ticks(LEASE), ticks(MARGIN));
-            // Past the deadline it can only be claimed anew, once it has expired.
+            // Past the deadline it can only be claimed again, once it has expired.
             if NOW < until {
                 let quiet = if lease.previous.map(usize::from) == Some(host) { 0 } else { lease.quiet };
                 let position = self.state.partitions[partition].position;
@@ -65,8 +64,8 @@ impl Turn<'_> {
             }
             return;
         }
-        let (name, p) = (self.name(host), Turn::id(partition));
-        self.tell(format_args!("{name} finds {p:?} in its name, which it does not serve, and gives it back"));
+        let (name, p) = (self.name(host), Step::id(partition));
+        self.log(format_args!("{name} owns {p:?} by the store but does not serve it, and releases it"));
         self.send(Message {
             host: small(host),
             awaited: true,
@@ -81,26 +80,26 @@ impl Turn<'_> {
         });
     }
 
-    /// Answers those who ask for what a host owns, and starts the handovers that it agrees to.
-    fn answer(&mut self, host: usize, partition: usize, outlook: &Outlook) {
-        let wanted_by = |turn: &Self, asker: usize| {
-            turn.state.hosts[asker].asks[partition].filter(|asked| usize::from(asked.owner) == host)
+    /// Answers the hosts that ask for a partition, and starts the handovers that are agreed.
+    fn answer(&mut self, host: usize, partition: usize, host_view: &HostView) {
+        let wanted_by = |step: &Self, asker: usize| {
+            step.state.hosts[asker].asks[partition].filter(|asked| usize::from(asked.owner) == host)
         };
         if let Some(old) = self.state.hosts[host].answers[partition]
             && wanted_by(self, usize::from(old.asker)).is_none()
         {
             self.state.hosts[host].answers[partition] = None;
         }
-        // A partition that is draining for a host that takes no more goes to nobody.
+        // A handover to a host that takes no more partitions becomes a release.
         if let Some(slot) = self.slot(host, partition)
             && let Some(Way::HandOver(to)) = slot.way
-            && outlook.members & bit(usize::from(to)) == 0
+            && host_view.members & bit(usize::from(to)) == 0
         {
             slot.way = Some(Way::Release(None));
         }
         for asker in 0..self.protocol.bounds.hosts {
             let Some(asked) = wanted_by(self, asker) else { continue };
-            let granted = outlook.grants[partition] & bit(asker) != 0;
+            let granted = host_view.grants[partition] & bit(asker) != 0;
             let Some(slot) = self.slot(host, partition) else { continue };
             if slot.epoch != asked.epoch || slot.way.is_some() {
                 continue;
@@ -111,24 +110,24 @@ impl Turn<'_> {
             }
             let draining = granted.then_some(PATIENCE);
             self.note(if granted { Kind::Agreed } else { Kind::Declined });
-            let (name, asker_name, p) = (self.name(host), self.name(asker), Turn::id(partition));
+            let (name, asker_name, p) = (self.name(host), self.name(asker), Step::id(partition));
             let word = if granted { "agrees to hand" } else { "declines to hand" };
-            self.tell(format_args!("{name} {word} {p:?} over to {asker_name}"));
+            self.log(format_args!("{name} {word} {p:?} over to {asker_name}"));
             self.state.hosts[host].answers[partition] = Some(Answered { asker: small(asker), draining });
         }
     }
 
-    /// Looks after a request: keeps it, withdraws it, or robs an owner that stays silent. True if it robs.
-    fn pursue(&mut self, host: usize, partition: usize, outlook: &Outlook) -> bool {
+    /// Follows up a request: keeps it, withdraws it, or steals from an owner that does not respond. True if it steals.
+    fn follow_up(&mut self, host: usize, partition: usize, host_view: &HostView) -> bool {
         let Some(asked) = self.state.hosts[host].asks[partition] else { return false };
         let ids = &self.protocol.ids;
         let mut ask = Ask {
-            partition: Turn::id(partition),
+            partition: Step::id(partition),
             owner: ids[usize::from(asked.owner)].clone(),
             epoch: Epoch::from_stored(u64::from(asked.epoch)),
             asked_at: NOW.before(ticks(asked.age)),
             draining_since: asked.draining.map(|(age, promised)| (NOW.before(ticks(age)), ticks(promised))),
-            // Clocks are not set here: nobody corrects its word.
+            // Clocks are not set here: no host corrects its answer.
             told: None,
         };
         let answers: Vec<Answer> = self.state.hosts[usize::from(asked.owner)].answers[partition]
@@ -154,7 +153,7 @@ impl Turn<'_> {
         );
         let draining =
             ask.draining_since.map(|(since, promised)| (in_ticks(NOW.since(since)), in_ticks(promised)));
-        let planned = outlook.asks[partition].is_some();
+        let planned = host_view.asks[partition].is_some();
         let kept = verdict == Verdict::Wait && (planned || draining.is_some());
         self.state.hosts[host].asks[partition] = kept.then_some(Asked { draining, ..asked });
         if !kept && verdict != Verdict::Steal {
@@ -163,8 +162,8 @@ impl Turn<'_> {
         verdict == Verdict::Steal
     }
 
-    fn ask(&mut self, host: usize, partition: usize, outlook: &Outlook) {
-        let Some(owner) = outlook.asks[partition] else { return };
+    fn ask(&mut self, host: usize, partition: usize, host_view: &HostView) {
+        let Some(owner) = host_view.asks[partition] else { return };
         let Some(lease) = self.state.partitions[partition].lease else { return };
         let record = &mut self.state.hosts[host];
         if record.asks[partition].is_some() || record.slots[partition].is_some() {
@@ -172,54 +171,55 @@ impl Turn<'_> {
         }
         record.asks[partition] = Some(Asked { owner, epoch: lease.epoch, age: 0, draining: None });
         self.note(Kind::Asked);
-        let (name, owner, p) = (self.name(host), self.name(owner), Turn::id(partition));
-        self.tell(format_args!("{name} asks {owner} for {p:?}"));
+        let (name, owner, p) = (self.name(host), self.name(owner), Step::id(partition));
+        self.log(format_args!("{name} asks {owner} for {p:?}"));
     }
 
-    /// Claims a free partition that falls to a host, or one whose owner stays silent.
-    fn claim(&mut self, host: usize, partition: usize, outlook: &Outlook, theft: bool) {
+    /// Claims a free partition by the plan, or one whose owner does not respond.
+    fn claim(&mut self, host: usize, partition: usize, host_view: &HostView, theft: bool) {
         let occupied = self.state.hosts[host].slots[partition].is_some();
-        if !theft && (!outlook.claims[partition] || occupied) {
+        if !theft && (!host_view.claims[partition] || occupied) {
             return;
         }
         let lease = self.state.partitions[partition].lease;
         let owned = lease.is_some_and(|lease| lease.owner.is_some());
-        let ground = match (theft, owned) {
-            (true, _) => Ground::Silent,
-            (false, true) => Ground::Expired,
-            (false, false) => Ground::Unowned,
+        let reason = match (theft, owned) {
+            (true, _) => ClaimReason::Silent,
+            (false, true) => ClaimReason::Expired,
+            (false, false) => ClaimReason::Unowned,
         };
-        let (name, p) = (self.name(host), Turn::id(partition));
-        self.tell(format_args!("{name} claims {p:?} ({ground:?})"));
-        let glimpsed = self.glimpsed(partition);
-        let call = Call::Claim { partition: small(partition), ground, current: true, age: 0, glimpsed };
+        let (name, p) = (self.name(host), Step::id(partition));
+        self.log(format_args!("{name} claims {p:?} ({reason:?})"));
+        let viewed_position = self.viewed_position(partition);
+        let call =
+            Call::Claim { partition: small(partition), reason, current: true, age: 0, viewed_position };
         self.send(Message { host: small(host), awaited: true, call });
     }
 
-    /// The position in the view. Nobody should use it, so nobody remembers it.
-    fn glimpsed(&self, partition: usize) -> u8 {
+    /// Returns the position in the view. Only the planted bug uses it.
+    fn viewed_position(&self, partition: usize) -> u8 {
         let used = !self.protocol.rules.claims_bring_the_checkpoint;
         if used { self.state.partitions[partition].position } else { 0 }
     }
 
-    /// A host is told to stop: it takes nothing more, and gives back what it has to those who should have it.
+    /// Lets a host stop: it takes no more partitions, and releases its own to the hosts that should have them.
     pub fn stop(&mut self, host: usize) {
         self.note(Kind::Stopped);
         let name = self.name(host);
-        self.tell(format_args!("{name} is told to stop"));
+        self.log(format_args!("{name} begins to stop"));
         self.state.stops += 1;
         self.state.hosts[host].leaving = true;
         self.state.hosts[host].asks = Default::default();
-        let outlooks = self.protocol.outlooks(&self.state, host);
+        let host_views = self.protocol.host_views(&self.state, host);
         for partition in 0..self.protocol.bounds.partitions {
             if let Some(slot) = self.slot(host, partition) {
-                slot.way.get_or_insert(Way::Release(outlooks[0].heirs[partition]));
+                slot.way.get_or_insert(Way::Release(host_views[0].heirs[partition]));
             }
         }
     }
 }
 
-/// An index as a state keeps it.
+/// Converts an index to the type of the state.
 pub fn small(index: usize) -> u8 {
     u8::try_from(index).unwrap_or(u8::MAX)
 }

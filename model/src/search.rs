@@ -1,4 +1,4 @@
-//! A search and what it found.
+//! Runs a search, and reports its findings.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -6,43 +6,43 @@ use std::time::Duration;
 
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
 
+use crate::counterexample;
 use crate::protocol::Protocol;
-use crate::story;
 
-/// What a search found.
+/// The findings of a search.
 #[derive(Clone, Debug)]
 pub struct Findings {
-    /// States that steps led to, the same ones again among them.
+    /// The states that were reached, with repetitions.
     pub states: usize,
-    /// States that differ.
+    /// The unique states.
     pub unique: usize,
-    /// The most steps from the beginning.
+    /// The maximum number of steps from the initial state.
     pub depth: usize,
-    /// How long it took, by whoever holds a clock.
+    /// The duration, set by the caller.
     pub took: Duration,
-    /// Each promise, and whether it holds.
-    pub promises: Vec<(&'static str, bool)>,
-    /// The first promise that was broken, and how that came about.
-    pub broken: Option<(&'static str, Vec<String>)>,
-    /// How often each kind of thing happened.
+    /// Each property, and whether it holds.
+    pub properties: Vec<(&'static str, bool)>,
+    /// The first violated property, and the counterexample.
+    pub violation: Option<(&'static str, Vec<String>)>,
+    /// The number of events of each kind.
     pub counted: Vec<(&'static str, u64)>,
 }
 
-/// Searches all states within the bounds.
+/// Searches all states within the limits.
 pub fn search(protocol: Protocol, threads: usize) -> Findings {
     let checker = protocol.checker().threads(threads).finish_when(HasDiscoveries::AnyFailures);
     let checker = checker.spawn_bfs().join();
     findings(&checker)
 }
 
-/// Searches until a promise is broken, one step further each time: the story that is found is the shortest there is.
+/// Searches for the shortest counterexample: one step deeper each time.
 pub fn search_shortest(protocol: impl Fn() -> Protocol) -> Findings {
     let mut depth = 2;
     loop {
         let checker = protocol().checker().target_max_depth(depth).finish_when(HasDiscoveries::AnyFailures);
         let findings = findings(&checker.spawn_bfs().join());
-        // Nothing lies deeper if the last step led nowhere new.
-        if findings.broken.is_some() || findings.depth < depth {
+        // The search is complete if the last step reached no new state.
+        if findings.violation.is_some() || findings.depth < depth {
             return findings;
         }
         depth += 1;
@@ -52,46 +52,46 @@ pub fn search_shortest(protocol: impl Fn() -> Protocol) -> Findings {
 fn findings(checker: &impl Checker<Protocol>) -> Findings {
     let protocol = checker.model();
     let mut discoveries = checker.discoveries();
-    let properties = protocol.properties();
-    let promises = properties.iter().map(|property| {
+    let checked = protocol.properties();
+    let properties = checked.iter().map(|property| {
         let found = discoveries.contains_key(property.name);
         (property.name, found == (property.expectation == Expectation::Sometimes))
     });
-    let promises: Vec<(&'static str, bool)> = promises.collect();
-    let failed = properties.iter().find(|property| {
+    let properties: Vec<(&'static str, bool)> = properties.collect();
+    let failed = checked.iter().find(|property| {
         property.expectation == Expectation::Always && discoveries.contains_key(property.name)
     });
     let counted = protocol.counted();
-    let broken = failed.and_then(|property| {
-        Some((property.name, story::tell(protocol, discoveries.remove(property.name)?)))
+    let violation = failed.and_then(|property| {
+        Some((property.name, counterexample::describe(protocol, discoveries.remove(property.name)?)))
     });
     Findings {
         states: checker.state_count(),
         unique: checker.unique_state_count(),
         depth: checker.max_depth(),
         took: Duration::ZERO,
-        promises,
-        broken,
+        properties,
+        violation,
         counted,
     }
 }
 
-/// As many threads as there are cores.
+/// Returns the number of cores.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
 impl fmt::Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (words, count) in &self.counted {
-            writeln!(f, "{count:>12}  {words}")?;
+        for (trace, count) in &self.counted {
+            writeln!(f, "{count:>12}  {trace}")?;
         }
-        for (promise, holds) in &self.promises {
-            writeln!(f, "{:>12}  {promise}", if *holds { "holds" } else { "BROKEN" })?;
+        for (property, holds) in &self.properties {
+            writeln!(f, "{:>12}  {property}", if *holds { "holds" } else { "VIOLATED" })?;
         }
-        if let Some((promise, story)) = &self.broken {
-            writeln!(f, "\nbroken: {promise}. How it came about:")?;
-            for line in story {
+        if let Some((property, steps)) = &self.violation {
+            writeln!(f, "\nviolated: {property}. Counterexample:")?;
+            for line in steps {
                 writeln!(f, "  {line}")?;
             }
         }

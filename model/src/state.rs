@@ -1,26 +1,26 @@
-//! What a state is made of: small numbers only, so that millions of states fit.
+//! The state of the model: hosts, store, messages in flight. Small numbers only, so that millions of states fit.
 //!
-//! Every time is relative to now: an age, or what is left.
+//! Every time is relative to now: an age, or the ticks that are left.
 
-/// As many hosts as there can be.
-pub const MOST_HOSTS: usize = 3;
-/// As many partitions as there can be.
-pub const MOST_PARTITIONS: usize = 2;
-/// As many messages as can be on their way.
-pub const MOST_MESSAGES: usize = 3;
+/// The maximum number of hosts.
+pub const MAX_HOSTS: usize = 3;
+/// The maximum number of partitions.
+pub const MAX_PARTITIONS: usize = 2;
+/// The maximum number of messages in flight.
+pub const MAX_MESSAGES: usize = 3;
 
 /// One for each partition.
-pub type EachPartition<T> = [T; MOST_PARTITIONS];
+pub type EachPartition<T> = [T; MAX_PARTITIONS];
 
-/// Everything, at one moment.
+/// The whole state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct State {
-    /// What each host believes.
-    pub hosts: [Host; MOST_HOSTS],
-    /// What the store keeps.
+    /// The state of each host.
+    pub hosts: [Host; MAX_HOSTS],
+    /// The records of the store.
     pub partitions: EachPartition<Partition>,
-    /// What is on its way, in order, so that two states with the same messages are the same.
-    pub messages: [Option<Message>; MOST_MESSAGES],
+    /// The messages in flight, sorted, so that states with the same messages are equal.
+    pub messages: [Option<Message>; MAX_MESSAGES],
     /// Seeks so far.
     pub seeks: u8,
     /// Hosts that stopped so far.
@@ -31,20 +31,20 @@ pub struct State {
     pub unknowns: u8,
     /// Ticks so far, where they are bounded.
     pub ticks: u8,
-    /// The promise that the last step broke.
-    pub broken: Option<Broken>,
+    /// The property that the last step violated.
+    pub violation: Option<Violation>,
 }
 
-/// What a host believes.
+/// The state of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Host {
-    /// It stops: it takes nothing more and gives everything back.
+    /// It stops: it takes no more partitions and releases its own.
     pub leaving: bool,
     /// The partitions that it serves.
     pub slots: EachPartition<Option<Slot>>,
-    /// What it asks for. It stands in its record, too.
+    /// Its requests for partitions. They are in its record, too.
     pub asks: EachPartition<Option<Asked>>,
-    /// What it answers. It stands in its record, too.
+    /// Its answers to requests. They are in its record, too.
     pub answers: EachPartition<Option<Answered>>,
     /// The highest epoch that it served, as long as that is the lease's.
     pub served: EachPartition<u8>,
@@ -55,7 +55,7 @@ pub struct Host {
 pub struct Slot {
     /// Its epoch.
     pub epoch: u8,
-    /// Ticks until nothing may be delivered any more.
+    /// Ticks until its deadline, after which it must not deliver.
     pub left: u8,
     /// Ticks until the last owner has certainly stopped.
     pub quiet: u8,
@@ -66,41 +66,41 @@ pub struct Slot {
     /// It is being given away.
     pub way: Option<Way>,
     /// It began before the last seek, in an epoch that may still write.
-    pub bygone: bool,
+    pub before_seek: bool,
 }
 
-/// How a partition is given away.
+/// How a partition is given away: handed over or released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Way {
-    /// To the one that asked.
+    /// To the host that asked.
     HandOver(u8),
-    /// Back, with a word on who should have it next.
+    /// Released, with the host that should have it next.
     Release(Option<u8>),
 }
 
-/// A request that stands in a host's record.
+/// A request in a host's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Asked {
-    /// Who is asked.
+    /// The owner that is asked.
     pub owner: u8,
-    /// In which epoch.
+    /// Its epoch.
     pub epoch: u8,
-    /// How long ago.
+    /// The age of the request.
     pub age: u8,
-    /// How long ago it was seen draining, and how long it said that would take.
+    /// How long ago the owner was seen draining, and how long it said that would take.
     pub draining: Option<(u8, u8)>,
 }
 
-/// An answer that stands in a host's record.
+/// An answer in a host's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Answered {
-    /// Who asked.
+    /// The host that asked.
     pub asker: u8,
-    /// How many ticks are left until it will be handed over; none means no.
+    /// The ticks until the handover; none if the owner declined.
     pub draining: Option<u8>,
 }
 
-/// What the store keeps of a partition.
+/// The records of a partition in the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Partition {
     /// The lease, once there is a record.
@@ -114,46 +114,46 @@ pub struct Partition {
 /// A lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lease {
-    /// Who owns it.
+    /// Its owner.
     pub owner: Option<u8>,
     /// The epoch of the last change of owner.
     pub epoch: u8,
     /// How long ago it was written.
     pub age: u8,
-    /// Who was owner until it was taken away.
+    /// The owner from which it was taken.
     pub previous: Option<u8>,
-    /// For how long that one may be at work without knowing.
+    /// The ticks for which that owner may still deliver.
     pub quiet: u8,
-    /// Who should have it next.
+    /// The host that should have it next.
     pub heir: Option<u8>,
 }
 
-/// A request or an answer on its way.
+/// A request or an answer in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Message {
-    /// Whose call it is.
+    /// The host that made the call.
     pub host: u8,
-    /// The host still waits for it. Otherwise it has given up, and the request may land all the same.
+    /// The host still waits for it. Otherwise the call has timed out, and the request may still arrive.
     pub awaited: bool,
-    /// What it says.
+    /// The call.
     pub call: Call,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Call {
     /// A claim.
     Claim {
         /// Of this partition.
         partition: u8,
-        /// On what ground.
-        ground: Ground,
-        /// The lease is still as it was seen.
+        /// For this reason.
+        reason: ClaimReason,
+        /// The lease is unchanged since the view.
         current: bool,
         /// How long ago it was sent.
         age: u8,
-        /// The position in the view, which nobody should use.
-        glimpsed: u8,
+        /// The position in the view, which only the planted bug uses.
+        viewed_position: u8,
     },
     /// The answer to a claim that won.
     Won {
@@ -163,12 +163,12 @@ pub enum Call {
         epoch: u8,
         /// How long ago the claim was sent.
         age: u8,
-        /// Where to go on.
+        /// The position to start at.
         position: u8,
-        /// How long the last owner may be at work.
+        /// The ticks for which the last owner may still deliver.
         quiet: u8,
         /// Somebody sought since, and the epoch may still write.
-        bygone: bool,
+        before_seek: bool,
     },
     /// A renewal of everything that is served.
     Renew {
@@ -193,9 +193,9 @@ pub enum Call {
         /// Events finished.
         position: u8,
         /// Somebody sought since, and the epoch may still write.
-        bygone: bool,
+        before_seek: bool,
     },
-    /// A lease changes hands, or goes back.
+    /// A transfer or a release.
     GiveAway {
         /// This partition.
         partition: u8,
@@ -203,30 +203,30 @@ pub enum Call {
         epoch: u8,
         /// To whom.
         way: Way,
-        /// Everything finished is also saved, says the owner.
+        /// The owner says that everything finished is saved.
         settled: bool,
-        /// What the owner finished, which the judge remembers.
+        /// The events that the owner finished, for the check of `settled`.
         finished: u8,
-        /// No pump serves it: a claim landed late, or giving it away did not work out.
+        /// No pump serves it: a claim arrived late, or giving it away failed.
         unserved: bool,
     },
 }
 
-/// On what ground a host claims.
+/// Why a host claims a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Ground {
+pub enum ClaimReason {
     /// Nobody owns it.
     Unowned,
     /// Its owner stopped renewing.
     Expired,
-    /// Its owner does not answer.
+    /// Its owner does not respond to requests.
     Silent,
 }
 
-/// A promise that a step broke.
+/// A property that a step violated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Broken {
-    /// An epoch was given out again, or an older one.
+pub enum Violation {
+    /// An epoch was assigned twice, or an older one.
     EpochTwice,
     /// A save was accepted in an older epoch than the newest.
     OldSave,
@@ -236,14 +236,14 @@ pub enum Broken {
     SeekUndone,
     /// Given away as settled, with something finished that is not saved.
     Unsettled,
-    /// An epoch did not go on right behind the checkpoint that stood when it began.
+    /// An epoch did not start right after the checkpoint at its beginning.
     WrongStart,
     /// A host served one epoch twice.
     ServedTwice,
 }
 
 impl Message {
-    /// The partition that it is about, if it is about one.
+    /// Returns the partition that it is about, if any.
     pub fn partition(&self) -> Option<usize> {
         match self.call {
             Call::Claim { partition, .. }
@@ -272,15 +272,14 @@ impl Message {
 }
 
 impl State {
-    /// The messages that are on their way.
-    pub fn on_the_way(&self) -> impl Iterator<Item = Message> {
+    /// Iterates over the messages in flight.
+    pub fn in_flight(&self) -> impl Iterator<Item = Message> {
         self.messages.into_iter().flatten()
     }
 
     /// Whether a host waits for a message of this kind.
     pub fn awaits(&self, host: usize, what: impl Fn(&Message) -> bool) -> bool {
-        self.on_the_way()
-            .any(|message| usize::from(message.host) == host && message.awaited && what(&message))
+        self.in_flight().any(|message| usize::from(message.host) == host && message.awaited && what(&message))
     }
 
     /// Whether the pump of a host for a partition waits for the store.

@@ -1,4 +1,4 @@
-//! What the store does with a request: the records of `ephor-core`, and nothing else.
+//! The store: carries out requests by the records of `ephor-core`.
 
 use ephor_core::checkpoint::{Checkpoint, Position};
 use ephor_core::epoch::Epoch;
@@ -12,15 +12,15 @@ use ephor_core::store::SaveRequest;
 
 use crate::bounds::{LEASE, STORE_NOW, in_ticks, ticks};
 use crate::protocol::Protocol;
-use crate::state::{Broken, Call, EachPartition, Ground, Lease, Message, State, Way};
-use crate::turn::{Kind, Turn};
+use crate::state::{Call, ClaimReason, EachPartition, Lease, Message, State, Violation, Way};
+use crate::step::{Kind, Step};
 
-/// The version of a lease as it is now. Older ones are never seen again.
+/// The version of a current lease.
 const CURRENT: u64 = 101;
-/// The version of a lease as it was once.
+/// The version of an outdated lease.
 const OUTDATED: u64 = 100;
 
-/// Why there is always an epoch left.
+/// Why the epochs are never used up.
 const EPOCHS: &str = "owners change a bounded number of times";
 
 impl Protocol {
@@ -33,14 +33,14 @@ impl Protocol {
     }
 
     fn token(&self, host: u8, partition: usize, epoch: u8) -> LeaseToken {
-        LeaseToken { partition: Turn::id(partition), owner: self.host_id(host), epoch: stored(epoch) }
+        LeaseToken { partition: Step::id(partition), owner: self.host_id(host), epoch: stored(epoch) }
     }
 
-    /// The lease of a partition, as the store of the real code keeps it.
+    /// Returns the lease of a partition as the record of the real code.
     pub fn lease_record(&self, state: &State, partition: usize) -> Option<LeaseRecord> {
         let lease = state.partitions[partition].lease?;
         Some(LeaseRecord {
-            partition: Turn::id(partition),
+            partition: Step::id(partition),
             owner: lease.owner.map(|host| self.host_id(host)),
             epoch: stored(lease.epoch),
             duration: lease.owner.map(|_| ticks(LEASE)),
@@ -86,24 +86,24 @@ fn finished(position: &Position) -> u8 {
     position.finished().map_or(0, |last| u8::try_from(last.0 + 1).unwrap_or(u8::MAX))
 }
 
-impl Turn<'_> {
-    /// The store carries out a request. `message` is no longer on its way.
-    pub fn land(&mut self, message: Message) {
+impl Step<'_> {
+    /// Carries out a request. `message` is not in flight any more.
+    pub fn apply_request(&mut self, message: Message) {
         let Message { host, awaited, call } = message;
         match call {
-            Call::Claim { partition, ground, current, age, glimpsed } => {
-                self.land_claim(message, usize::from(partition), ground, current, (age, glimpsed));
+            Call::Claim { partition, reason, current, age, viewed_position } => {
+                self.apply_claim(message, usize::from(partition), reason, current, (age, viewed_position));
             }
-            Call::Renew { epochs, age } => self.land_renewal(host, awaited, epochs, age),
-            Call::Save { partition, epoch, position, bygone } => {
-                self.land_save(message, usize::from(partition), epoch, position, bygone);
+            Call::Renew { epochs, age } => self.apply_renewal(host, awaited, epochs, age),
+            Call::Save { partition, epoch, position, before_seek } => {
+                self.apply_save(message, usize::from(partition), epoch, position, before_seek);
             }
-            Call::GiveAway { .. } => self.land_give_away(message),
+            Call::GiveAway { .. } => self.apply_give_away(message),
             Call::Won { .. } | Call::Renewed { .. } => {}
         }
     }
 
-    /// Writes a lease. Whoever saw an earlier version of it has seen an outdated one.
+    /// Writes a lease. Messages with an earlier version of it become outdated.
     fn write_lease(&mut self, partition: usize, record: &LeaseRecord) {
         let changed = record.revision != CURRENT || self.state.partitions[partition].lease.is_none();
         self.state.partitions[partition].lease = Some(self.protocol.lease(record));
@@ -123,92 +123,92 @@ impl Turn<'_> {
         let new = small(change.lease.epoch);
         let released = matches!(change.history.reason, ephor_core::history::ChangeReason::Released(_));
         if if released { new != newest } else { new <= newest } {
-            self.object(Broken::EpochTwice);
+            self.violate(Violation::EpochTwice);
         }
         self.state.partitions[partition].seal = small(change.seal);
         self.write_lease(partition, &change.lease);
     }
 
-    fn land_claim(
+    fn apply_claim(
         &mut self,
         message: Message,
         partition: usize,
-        ground: Ground,
+        reason: ClaimReason,
         current: bool,
-        (age, glimpsed): (u8, u8),
+        (age, viewed_position): (u8, u8),
     ) {
         let Message { host, awaited, .. } = message;
         let old = self.protocol.lease_record(&self.state, partition);
         let seen = if current { old.as_ref().map(|record| record.revision) } else { Some(OUTDATED) };
         let request = ClaimRequest {
-            partition: Turn::id(partition),
+            partition: Step::id(partition),
             host: self.protocol.host_id(host),
             duration: ticks(LEASE),
             seen: seen.map(LeaseVersion::revision),
             above: Epoch::NONE,
-            cause: match ground {
-                Ground::Unowned => ClaimCause::Unowned,
-                Ground::Expired => ClaimCause::Expired,
-                Ground::Silent => ClaimCause::Silent,
+            cause: match reason {
+                ClaimReason::Unowned => ClaimCause::Unowned,
+                ClaimReason::Expired => ClaimCause::Expired,
+                ClaimReason::Silent => ClaimCause::Silent,
             },
         };
         let seal = stored(self.state.partitions[partition].seal);
         let change =
             record::claim(old.as_ref(), seal, &request, STORE_NOW, &self.protocol.rules).expect(EPOCHS);
-        let (name, p) = (self.name(host), Turn::id(partition));
+        let (name, p) = (self.name(host), Step::id(partition));
         let Some(change) = change else {
             self.note(Kind::ClaimRefused);
             return self
-                .tell(format_args!("the store refuses {name}'s claim of {p:?}: it is not as it was seen"));
+                .log(format_args!("the store refuses {name}'s claim of {p:?}: it is not as it was seen"));
         };
-        self.note(match ground {
-            Ground::Unowned => Kind::Claimed,
-            Ground::Expired => Kind::TakenOver,
-            Ground::Silent => Kind::Stolen,
+        self.note(match reason {
+            ClaimReason::Unowned => Kind::Claimed,
+            ClaimReason::Expired => Kind::TakenOver,
+            ClaimReason::Silent => Kind::Stolen,
         });
         let reason = &change.history.reason;
-        self.tell(format_args!("the store gives {p:?} to {name} in {:?}: {reason}", change.lease.epoch));
+        self.log(format_args!("the store gives {p:?} to {name} in {:?}: {reason}", change.lease.epoch));
         self.write_change(partition, &change);
         if !awaited {
-            return self.landed_late();
+            return self.note_late();
         }
         let lease = self.protocol.lease(&change.lease);
         let quiet = if lease.previous == Some(host) { 0 } else { lease.quiet };
-        let position = self.where_to_begin(partition, glimpsed);
+        let position = self.where_to_begin(partition, viewed_position);
         let partition = u8::try_from(partition).unwrap_or_default();
-        let call = Call::Won { partition, epoch: lease.epoch, age, position, quiet, bygone: false };
+        let call = Call::Won { partition, epoch: lease.epoch, age, position, quiet, before_seek: false };
         self.send(Message { host, awaited: true, call });
     }
 
-    /// A claim tells where to go on: by the checkpoint as it is once the seal is on.
-    fn where_to_begin(&self, partition: usize, glimpsed: u8) -> u8 {
-        // The planted bug, which believes that nobody saved in between.
+    /// Returns the position for a won claim: the checkpoint after the seal was set.
+    fn where_to_begin(&self, partition: usize, viewed_position: u8) -> u8 {
+        // The planted bug: uses the position of the view, although others may have saved since.
         let believed = !self.protocol.rules.claims_bring_the_checkpoint;
-        if believed { glimpsed } else { self.state.partitions[partition].position }
+        if believed { viewed_position } else { self.state.partitions[partition].position }
     }
 
-    fn landed_late(&mut self) {
+    fn note_late(&mut self) {
         self.note(Kind::LandedLate);
-        self.tell(format_args!("nobody waits for the answer any more"));
+        self.log(format_args!("the call has timed out already"));
     }
 
-    fn land_renewal(&mut self, host: u8, awaited: bool, epochs: EachPartition<Option<u8>>, age: u8) {
-        let mut answers = [None; crate::state::MOST_PARTITIONS];
+    fn apply_renewal(&mut self, host: u8, awaited: bool, epochs: EachPartition<Option<u8>>, age: u8) {
+        let mut answers = [None; crate::state::MAX_PARTITIONS];
         for (partition, epoch) in epochs.into_iter().enumerate() {
             let Some(epoch) = epoch else { continue };
             let old = self.protocol.lease_record(&self.state, partition);
             let token = self.protocol.token(host, partition, epoch);
             let renewed = record::renew(old.as_ref(), &token, ticks(LEASE), STORE_NOW);
-            let (name, p, epoch_id) = (self.name(host), Turn::id(partition), token.epoch);
+            let (name, p, epoch_id) = (self.name(host), Step::id(partition), token.epoch);
             match &renewed {
                 Some(record) => {
                     self.note(Kind::Renewed);
-                    self.tell(format_args!("the store renews {p:?} for {name} in {epoch_id:?}"));
+                    self.log(format_args!("the store renews {p:?} for {name} in {epoch_id:?}"));
                     self.write_lease(partition, record);
                 }
                 None => {
                     self.note(Kind::RenewalRefused);
-                    self.tell(format_args!("the store refuses to renew {p:?} for {name} in {epoch_id:?}"));
+                    self.log(format_args!("the store refuses to renew {p:?} for {name} in {epoch_id:?}"));
                 }
             }
             answers[partition] = Some((epoch, renewed.is_some()));
@@ -216,11 +216,11 @@ impl Turn<'_> {
         if awaited {
             self.send(Message { host, awaited, call: Call::Renewed { epochs: answers, age } });
         } else {
-            self.landed_late();
+            self.note_late();
         }
     }
 
-    fn land_save(&mut self, message: Message, partition: usize, epoch: u8, to: u8, bygone: bool) {
+    fn apply_save(&mut self, message: Message, partition: usize, epoch: u8, to: u8, before_seek: bool) {
         let Message { host, awaited, .. } = message;
         let old = self.state.partitions[partition];
         let log = None;
@@ -234,40 +234,38 @@ impl Turn<'_> {
         let token = self.protocol.token(host, partition, epoch);
         let request = SaveRequest::new(&token, &position(to), log);
         let verdict = record::save(&record, &request, STORE_NOW, &self.protocol.rules);
-        let (name, p) = (self.name(host), Turn::id(partition));
+        let (name, p) = (self.name(host), Step::id(partition));
         let newest = old.seal.max(old.lease.map_or(0, |lease| lease.epoch));
         match &verdict {
             SaveVerdict::Write(written) => {
                 let new = finished(&written.position);
                 self.note(Kind::Saved);
-                self.tell(format_args!(
+                self.log(format_args!(
                     "the store saves {new} finished of {p:?} for {name} in {:?}",
                     token.epoch
                 ));
                 if epoch < newest {
-                    self.object(Broken::OldSave);
+                    self.violate(Violation::OldSave);
                 }
                 if new < old.position {
-                    self.object(Broken::MovedBack);
+                    self.violate(Violation::MovedBack);
                 }
-                if bygone {
-                    self.object(Broken::SeekUndone);
+                if before_seek {
+                    self.violate(Violation::SeekUndone);
                 }
                 self.state.partitions[partition].position = new;
             }
-            SaveVerdict::Behind(_) => {
-                self.tell(format_args!("{p:?} is further ahead than {name} would save"))
-            }
+            SaveVerdict::Behind(_) => self.log(format_args!("{p:?} is further ahead than {name} would save")),
             SaveVerdict::Fenced { seal } => {
                 self.note(Kind::SaveRefused);
-                self.tell(format_args!(
+                self.log(format_args!(
                     "the store refuses {name}'s save of {p:?} in {:?}: sealed with {seal:?}",
                     token.epoch
                 ));
             }
         }
         if !awaited {
-            return self.landed_late();
+            return self.note_late();
         }
         match verdict {
             SaveVerdict::Fenced { .. } => self.lose_slot(usize::from(host), partition),
@@ -279,7 +277,7 @@ impl Turn<'_> {
         }
     }
 
-    fn land_give_away(&mut self, message: Message) {
+    fn apply_give_away(&mut self, message: Message) {
         let Message { host, awaited, call } = message;
         let Call::GiveAway { partition, epoch, way, settled, finished, unserved } = call else { return };
         let partition = usize::from(partition);
@@ -299,7 +297,7 @@ impl Turn<'_> {
                 record::release(old.as_ref(), seal, &request, STORE_NOW)
             }
         };
-        let (name, p) = (self.name(host), Turn::id(partition));
+        let (name, p) = (self.name(host), Step::id(partition));
         match &change {
             Some(change) => {
                 self.note(match way {
@@ -309,56 +307,56 @@ impl Turn<'_> {
                 });
                 let to = change.lease.owner.as_ref().map_or("nobody", |id| id.name.as_str());
                 let word = if settled { ", settled" } else { "" };
-                self.tell(format_args!("{p:?} goes from {name} to {to} in {:?}{word}", change.lease.epoch));
+                self.log(format_args!("{p:?} goes from {name} to {to} in {:?}{word}", change.lease.epoch));
                 if settled && self.state.partitions[partition].position < finished {
-                    self.object(Broken::Unsettled);
+                    self.violate(Violation::Unsettled);
                 }
                 self.write_change(partition, change);
             }
             None => {
                 self.note(Kind::GiveAwayRefused);
-                self.tell(format_args!(
+                self.log(format_args!(
                     "the store does not take {p:?} from {name}: it is not its own any more"
                 ));
             }
         }
         if !awaited {
-            self.landed_late();
+            self.note_late();
         } else if !unserved {
             self.end_slot(usize::from(host), partition);
         }
     }
 
-    /// A person moves a partition back to its beginning.
+    /// Lets an operator seek a partition back to its beginning.
     pub fn seek(&mut self, partition: usize) {
         let old = self.protocol.lease_record(&self.state, partition);
         let seal = stored(self.state.partitions[partition].seal);
-        let p = Turn::id(partition);
+        let p = Step::id(partition);
         let change =
             record::seek(old.as_ref(), seal, p, "a person", STORE_NOW, &self.protocol.rules).expect(EPOCHS);
         self.note(Kind::Sought);
-        self.tell(format_args!("a person moves {p:?} back to its beginning, in {:?}", change.lease.epoch));
+        self.log(format_args!("a person moves {p:?} back to its beginning, in {:?}", change.lease.epoch));
         self.state.seeks += 1;
         self.write_change(partition, &change);
         self.state.partitions[partition].position = 0;
-        self.mark_bygone(partition);
+        self.mark_before_seek(partition);
     }
 
-    /// Whoever began before a seek must not save over it. Whose epoch is over cannot: no need to remember.
-    fn mark_bygone(&mut self, partition: usize) {
+    /// Marks pumps and messages from before a seek, which must not save over it. Those of older epochs are fenced anyway.
+    fn mark_before_seek(&mut self, partition: usize) {
         let seal = self.state.partitions[partition].seal;
         for host in &mut self.state.hosts {
             if let Some(slot) = &mut host.slots[partition] {
-                slot.bygone |= slot.epoch >= seal;
+                slot.before_seek |= slot.epoch >= seal;
             }
         }
         for message in self.state.messages.iter_mut().flatten() {
             match &mut message.call {
-                Call::Won { partition: of, epoch, bygone, .. }
-                | Call::Save { partition: of, epoch, bygone, .. }
+                Call::Won { partition: of, epoch, before_seek, .. }
+                | Call::Save { partition: of, epoch, before_seek, .. }
                     if usize::from(*of) == partition =>
                 {
-                    *bygone |= *epoch >= seal;
+                    *before_seek |= *epoch >= seal;
                 }
                 _ => {}
             }

@@ -1,4 +1,4 @@
-//! All states within the bounds keep all promises, and everything that can happen does. The long form is
+//! Exhaustive searches: all properties hold in all states within the limits, and every kind of event occurs. Longer searches:
 //! the `ephor-model` command.
 
 #![allow(clippy::print_stdout, reason = "what was found is worth reading")]
@@ -13,8 +13,8 @@ use ephor_model::search::{Findings, cores, search};
 fn all_hold(bounds: Bounds) -> Findings {
     let findings = search(Protocol::new(bounds, Rules::KEPT), cores());
     println!("{bounds:?}\n{findings}");
-    let broken: Vec<_> = findings.promises.iter().filter(|(_, holds)| !holds).collect();
-    assert!(broken.is_empty(), "{broken:?}\n{findings}");
+    let violation: Vec<_> = findings.properties.iter().filter(|(_, holds)| !holds).collect();
+    assert!(violation.is_empty(), "{violation:?}\n{findings}");
     findings
 }
 
@@ -24,9 +24,9 @@ fn two_hosts_two_partitions() {
     assert!(findings.unique > 100_000, "{findings}");
     let counted: BTreeMap<&str, u64> = findings.counted.into_iter().collect();
     // One of each kind, or nothing was proved of it. People and failing processors have a test of their own.
-    for (words, count) in counted {
-        let elsewhere = matches!(words, "sought" | "a host told to stop");
-        assert!(count > 0 || elsewhere, "this never happened: {words}");
+    for (kind, count) in counted {
+        let elsewhere = matches!(kind, "sought" | "a host stopped");
+        assert!(count > 0 || elsewhere, "this never happened: {kind}");
     }
 }
 
@@ -35,8 +35,8 @@ fn two_hosts_one_partition_a_seek_a_stop_and_a_failure() {
     let bounds = Bounds { partitions: 1, stops: 1, failures: 1, events: 2, ..Bounds::default() };
     let findings = all_hold(bounds);
     let counted: BTreeMap<&str, u64> = findings.counted.into_iter().collect();
-    for words in ["sought", "a host told to stop", "released", "a checkpoint of an older epoch refused"] {
-        assert!(counted[words] > 0, "this never happened: {words}");
+    for kind in ["sought", "a host stopped", "released", "a checkpoint of an older epoch refused"] {
+        assert!(counted[kind] > 0, "this never happened: {kind}");
     }
 }
 
@@ -56,6 +56,6 @@ fn three_hosts_two_partitions() {
     let bounds = Bounds { hosts: 3, changes: 2, seeks: 0, ..Bounds::default() };
     let findings = search(Protocol::new(bounds, Rules::KEPT), cores());
     println!("{bounds:?}\n{findings}");
-    assert!(findings.broken.is_none(), "{findings}");
+    assert!(findings.violation.is_none(), "{findings}");
     assert!(findings.unique > 100_000, "{findings}");
 }

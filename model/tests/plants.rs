@@ -1,4 +1,4 @@
-//! Each bug that is planted gives a counterexample, and its story is told in words.
+//! Tests that every planted bug gives a counterexample.
 
 #![allow(clippy::print_stdout, reason = "what was found is worth reading")]
 
@@ -13,14 +13,14 @@ fn found(rules: Rules) -> Findings {
     search_shortest(|| Protocol { recovers: false, ..Protocol::new(bounds, rules) }.named())
 }
 
-/// The promise that each breaks first, and words that its story must hold.
+/// The property that each violates first, and a text that its counterexample must contain.
 const EXPECTED: [(&str, &str, &str); 9] = [
     ("fence", "no save under an older epoch", "the store saves 1 finished of p0"),
     ("epoch", "an epoch is given out once", "its owner stopped renewing"),
     ("order", "given away as settled means saved", "settled"),
     ("clock", "nobody delivers", "is at work on p0"),
     ("deadline", "nobody delivers", "is at work on p0"),
-    ("checkpoint", "right behind the checkpoint", "serves p0 in e2 from event 0 on"),
+    ("checkpoint", "right after the checkpoint", "serves p0 in e2 from event 0 on"),
     ("prefetch", "nobody delivers", "is at work on p0"),
     ("restart", "an epoch is given out once", "the store gives p0"),
     ("seek", "an epoch is given out once", "a person moves p0 back"),
@@ -28,14 +28,14 @@ const EXPECTED: [(&str, &str, &str); 9] = [
 
 #[test]
 fn every_planted_bug_gives_a_story() {
-    for (name, promise, words) in EXPECTED {
+    for (name, promise, trace) in EXPECTED {
         let plant = plants::find(name).expect("in the table");
         let findings = found(plant.rules);
-        let (broken, story) = findings.broken.clone().unwrap_or_else(|| panic!("{name} was not seen"));
-        println!("{name}: {broken} is broken after {} steps:\n  {}", findings.depth, story.join("\n  "));
-        assert!(broken.contains(promise), "{name} breaks {broken:?}");
-        assert!(story.iter().any(|line| line.contains(words)), "{name}: {story:#?}");
-        assert!(story.iter().all(|line| line.starts_with("tick ")), "{name}: {story:#?}");
+        let (violation, steps) = findings.violation.clone().unwrap_or_else(|| panic!("{name} was not seen"));
+        println!("{name}: {violation} is violated after {} steps:\n  {}", findings.depth, steps.join("\n  "));
+        assert!(violation.contains(promise), "{name} violates {violation:?}");
+        assert!(steps.iter().any(|line| line.contains(trace)), "{name}: {steps:#?}");
+        assert!(steps.iter().all(|line| line.starts_with("tick ")), "{name}: {steps:#?}");
     }
     assert_eq!(EXPECTED.len(), plants::all().count());
 }

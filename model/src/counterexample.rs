@@ -1,4 +1,4 @@
-//! A way through the states, told in words: who did what, what the store said, and when a tick passed.
+//! Describes a counterexample as text: the actions of the hosts, the answers of the store, and the ticks.
 
 use stateright::Path;
 
@@ -7,33 +7,33 @@ use crate::protocol::{NAMES, Protocol};
 use crate::recovery;
 use crate::state::State;
 
-/// So many lines of an attempt that does not succeed are enough to see why.
+/// The most lines of a failed recovery that are printed.
 const ATTEMPT: usize = 40;
 
-/// Tells a way, one line for each thing that happened.
-pub fn tell(protocol: &Protocol, path: Path<State, Action>) -> Vec<String> {
+/// Describes a path, one line for each event.
+pub fn describe(protocol: &Protocol, path: Path<State, Action>) -> Vec<String> {
     let mut lines = vec![];
     let mut now = 0;
     for (state, action) in path.into_vec() {
         let Some(action) = action else {
             lines.extend(at_work(protocol, &state).into_iter().map(|line| format!("tick {now}: {line}")));
-            if !recovery::comes_right(protocol, &state) {
+            if !recovery::recovers_from(protocol, &state) {
                 let attempt = recovery::attempt(protocol, &state);
                 lines.extend(attempt.into_iter().take(ATTEMPT).map(|line| format!("from then on: {line}")));
             }
             break;
         };
-        let words = protocol.turn(&state, action, true).words.unwrap_or_default();
+        let trace = protocol.step(&state, action, true).trace.unwrap_or_default();
         if action == Action::Tick {
             now += 1;
             continue;
         }
-        lines.extend(words.into_iter().map(|line| format!("tick {now}: {line}")));
+        lines.extend(trace.into_iter().map(|line| format!("tick {now}: {line}")));
     }
     lines
 }
 
-/// Who would deliver what in the end.
+/// Lists the hosts that deliver in the last state.
 fn at_work(protocol: &Protocol, state: &State) -> Vec<String> {
     let mut lines = vec![];
     for partition in 0..protocol.bounds.partitions {

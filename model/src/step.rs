@@ -1,13 +1,13 @@
-//! One step under way: the state as it becomes, what kind of thing happened, and words for it.
+//! One step: the next state, the kinds of events in it, and its trace.
 
 use std::fmt::Arguments;
 
 use ephor_core::ids::PartitionId;
 
 use crate::protocol::Protocol;
-use crate::state::{Broken, Message, Slot, State};
+use crate::state::{Message, Slot, State, Violation};
 
-/// Things that happen, to be counted: a search in which one of them never happens has proved nothing about it.
+/// Kinds of events, counted: a search without one of them has proved nothing about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
@@ -33,11 +33,11 @@ pub enum Kind {
     Withdrawn,
     /// A partition was handed over.
     HandedOver,
-    /// A host found a lease in its name and serves it.
+    /// A host found that it owns a lease, and serves it.
     Adopted,
-    /// A partition was given back.
+    /// A partition was released.
     Released,
-    /// A partition was given back that nobody served.
+    /// A partition that nobody served was released.
     ReleasedUnserved,
     /// Giving away was refused: the lease is not the sender's any more.
     GiveAwayRefused,
@@ -47,13 +47,13 @@ pub enum Kind {
     Saved,
     /// A checkpoint of an older epoch was refused.
     SaveRefused,
-    /// A person moved the position.
+    /// An operator moved the position.
     Sought,
-    /// A pump found its time over.
+    /// A pump stopped at its deadline.
     SelfFenced,
-    /// A host that still believed in a lease learned that it is another's.
-    Disabused,
-    /// A request landed, and did what it asked, after its host had given it up.
+    /// A host learned that it lost a lease.
+    LossNoticed,
+    /// A request succeeded after it had timed out.
     LandedLate,
     /// A request was lost.
     RequestLost,
@@ -64,7 +64,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them, with words.
+    /// All kinds, with their descriptions.
     pub const ALL: [(Self, &str); 25] = [
         (Self::Claimed, "claimed, nobody owned it"),
         (Self::TakenOver, "claimed, its owner had stopped renewing"),
@@ -77,7 +77,7 @@ impl Kind {
         (Self::Declined, "declined to hand over"),
         (Self::Withdrawn, "a request withdrawn"),
         (Self::HandedOver, "handed over"),
-        (Self::Adopted, "found to be ours, and served"),
+        (Self::Adopted, "found owned, and served"),
         (Self::Released, "released"),
         (Self::ReleasedUnserved, "released, nobody served it"),
         (Self::GiveAwayRefused, "a transfer or release refused"),
@@ -86,70 +86,70 @@ impl Kind {
         (Self::SaveRefused, "a checkpoint of an older epoch refused"),
         (Self::Sought, "sought"),
         (Self::SelfFenced, "stopped by itself at its deadline"),
-        (Self::Disabused, "a host learned that a lease is not its own any more"),
-        (Self::LandedLate, "a request landed after it was given up"),
+        (Self::LossNoticed, "a host learned that it lost a lease"),
+        (Self::LandedLate, "a request succeeded after a timeout"),
         (Self::RequestLost, "a request lost"),
         (Self::AnswerLost, "an answer lost"),
-        (Self::Stopped, "a host told to stop"),
+        (Self::Stopped, "a host stopped"),
     ];
 }
 
-/// One step under way.
-pub struct Turn<'a> {
-    /// Under these rules and bounds.
+/// One step of the model.
+pub struct Step<'a> {
+    /// The rules and limits.
     pub protocol: &'a Protocol,
-    /// The state as it becomes.
+    /// The next state.
     pub state: State,
-    /// The kinds of things that happened, a bit each.
+    /// The kinds of events, a bit each.
     pub kinds: u32,
-    /// What happened in words, if anybody listens.
-    pub words: Option<Vec<String>>,
+    /// The trace as text, if it is wanted.
+    pub trace: Option<Vec<String>>,
 }
 
-impl Turn<'_> {
-    /// Takes note that something happened.
+impl Step<'_> {
+    /// Notes an event.
     pub fn note(&mut self, kind: Kind) {
         self.kinds |= 1 << kind as u8;
     }
 
-    /// Says what happened, if anybody listens.
-    pub fn tell(&mut self, what: Arguments<'_>) {
-        if let Some(words) = &mut self.words {
-            words.push(what.to_string());
+    /// Adds a line to the trace, if it is wanted.
+    pub fn log(&mut self, what: Arguments<'_>) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(what.to_string());
         }
     }
 
-    /// Declares a promise broken. The first one counts.
-    pub fn object(&mut self, broken: Broken) {
-        self.state.broken.get_or_insert(broken);
+    /// Notes a violated property. The first one counts.
+    pub fn violate(&mut self, violation: Violation) {
+        self.state.violation.get_or_insert(violation);
     }
 
-    /// A host's name.
+    /// Returns a host's name.
     pub fn name(&self, host: impl Into<usize>) -> &'static str {
         crate::protocol::NAMES[host.into()]
     }
 
-    /// A partition's id.
+    /// Returns a partition's id.
     pub fn id(partition: usize) -> PartitionId {
         PartitionId(u32::try_from(partition).unwrap_or(u32::MAX))
     }
 
-    /// Sends a message. Only so many are on their way for longer; without room for it, it arrives at once.
+    /// Sends a message. If the limit of messages in flight is reached, it arrives at once.
     pub fn send(&mut self, message: Message) {
-        let most = self.protocol.bounds.messages;
-        match self.state.messages.iter_mut().take(most).find(|place| place.is_none()) {
+        let max = self.protocol.bounds.messages;
+        match self.state.messages.iter_mut().take(max).find(|place| place.is_none()) {
             Some(free) => *free = Some(message),
-            None if message.is_answer() => self.hear(message),
-            None => self.land(message),
+            None if message.is_answer() => self.receive_answer(message),
+            None => self.apply_request(message),
         }
     }
 
-    /// The slot of a host for a partition.
+    /// Returns the slot of a host for a partition.
     pub fn slot(&mut self, host: usize, partition: usize) -> Option<&mut Slot> {
         self.state.hosts[host].slots[partition].as_mut()
     }
 
-    /// A host's pump for a partition ends. What it has on its way may land all the same.
+    /// Ends the pump of a host for a partition. Its messages in flight may still arrive.
     pub fn end_slot(&mut self, host: usize, partition: usize) {
         self.state.hosts[host].slots[partition] = None;
         for message in self.state.messages.iter_mut().flatten() {

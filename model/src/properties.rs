@@ -1,35 +1,35 @@
-//! What must hold in every state, and what must happen in some.
+//! The properties that must hold in every state, and those that some state must have.
 
 use stateright::Property;
 
 use crate::bounds::{MARGIN, USABLE};
 use crate::protocol::Protocol;
 use crate::recovery;
-use crate::state::{Broken, State};
+use crate::state::{State, Violation};
 
-/// All promises.
+/// Lists all properties.
 pub fn all(recovers: bool) -> Vec<Property<Protocol>> {
     let mut all = vec![
         Property::always("an epoch is given out once, and only grows", |_, state: &State| {
-            state.broken != Some(Broken::EpochTwice)
+            state.violation != Some(Violation::EpochTwice)
         }),
         Property::always("no save under an older epoch than the newest", |_, state: &State| {
-            state.broken != Some(Broken::OldSave)
+            state.violation != Some(Violation::OldSave)
         }),
         Property::always("a checkpoint does not move back without a seek", |_, state: &State| {
-            state.broken != Some(Broken::MovedBack)
+            state.violation != Some(Violation::MovedBack)
         }),
-        Property::always("what was there before a seek does not return", |_, state: &State| {
-            state.broken != Some(Broken::SeekUndone)
+        Property::always("a save does not undo a seek", |_, state: &State| {
+            state.violation != Some(Violation::SeekUndone)
         }),
         Property::always("given away as settled means saved", |_, state: &State| {
-            state.broken != Some(Broken::Unsettled)
+            state.violation != Some(Violation::Unsettled)
         }),
-        Property::always("an epoch goes on right behind the checkpoint", |_, state: &State| {
-            state.broken != Some(Broken::WrongStart)
+        Property::always("an epoch starts right after the checkpoint", |_, state: &State| {
+            state.violation != Some(Violation::WrongStart)
         }),
         Property::always("a host serves an epoch once", |_, state: &State| {
-            state.broken != Some(Broken::ServedTwice)
+            state.violation != Some(Violation::ServedTwice)
         }),
         Property::always("nobody delivers a margin before its lease is over, or later", in_time),
         Property::always("no two hosts deliver a partition at a time", alone),
@@ -37,15 +37,17 @@ pub fn all(recovers: bool) -> Vec<Property<Protocol>> {
         Property::sometimes("a new owner waits until the last one has stopped", |_, state: &State| {
             slots(state).any(|(_, _, slot)| slot.quiet > 0)
         }),
-        Property::sometimes("a request of an owner that was robbed is on its way", |_, state: &State| {
-            robbed_request(state)
-        }),
+        Property::sometimes(
+            "a request of an owner that lost its partition is in flight",
+            |_, state: &State| robbed_request(state),
+        ),
     ];
     if recovers {
-        all.push(Property::always("from everywhere it comes right again", recovery::comes_right));
-        all.push(Property::sometimes("all is owned, even, finished and saved", |protocol, state: &State| {
-            recovery::is_right(protocol, state)
-        }));
+        all.push(Property::always("every state recovers", recovery::recovers_from));
+        all.push(Property::sometimes(
+            "all partitions are owned, balanced, finished and saved",
+            |protocol, state: &State| recovery::is_recovered(protocol, state),
+        ));
     }
     all
 }
@@ -57,8 +59,8 @@ fn slots(state: &State) -> impl Iterator<Item = (usize, usize, crate::state::Slo
     })
 }
 
-/// By the store's word, not by the host's: whoever delivers owns the lease and renewed it lately, or it was taken
-/// away and whoever took it waits.
+/// By the store's records, not by the host's: a host that delivers owns the lease and renewed it in time, or the lease was
+/// taken away and the new owner waits.
 fn in_time(protocol: &Protocol, state: &State) -> bool {
     slots(state).all(|(host, partition, slot)| {
         let Some(lease) = state.partitions[partition].lease else { return false };
@@ -83,7 +85,7 @@ fn two_believe(protocol: &Protocol, state: &State) -> bool {
 }
 
 fn robbed_request(state: &State) -> bool {
-    state.on_the_way().any(|message| match message.call {
+    state.in_flight().any(|message| match message.call {
         crate::state::Call::Save { partition, epoch, .. } => {
             let lease = state.partitions[usize::from(partition)].lease;
             lease.is_some_and(|lease| lease.epoch > epoch)

@@ -1,9 +1,8 @@
-//! What a host sees when it looks, and what the plan says of it: the real [`Watch`], [`Fleet`] and [`plan`].
+//! Computes what a host may see in a scan, and what the plan tells it to do: by the real [`Watch`], [`Fleet`] and [`plan`].
 //!
-//! Two things are left open, so that whatever the real fleet would do is among what is tried. A heartbeat may be
-//! seen fresh or old, whether its host is well or not. And where the plan has to choose among equals, it does so by
-//! names: all ways of naming hosts and numbering partitions are tried, which makes hosts alike to the model and
-//! lets it take states that differ in names only for the same.
+//! Two things are left open, so that the search covers everything a real fleet could do. A heartbeat may be seen fresh or
+//! stale, whether its host is healthy or not. And since the plan breaks ties by names, all permutations of the names of
+//! hosts and the numbers of partitions are tried. So hosts are symmetric, and states that differ only in names count as one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,71 +16,71 @@ use ephor_core::store::{HostEntry, View};
 
 use crate::bounds::{LEASE, NOW, OVERDUE, STORE_NOW, ticks};
 use crate::protocol::Protocol;
-use crate::state::{EachPartition, Lease, MOST_PARTITIONS, State};
-use crate::turn::Turn;
+use crate::state::{EachPartition, Lease, MAX_PARTITIONS, State};
+use crate::step::Step;
 
-/// All that a plan depends on.
+/// The input of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Glance {
+pub struct PlanInput {
     me: usize,
-    /// A bit for each host that stops.
+    /// A bit for each stopping host.
     leaving: u8,
     /// A bit for each partition and host that asks for it.
     wants: EachPartition<u8>,
     leases: EachPartition<Option<Lease>>,
 }
 
-/// What the plan says to one host.
+/// A view of one host: what the plan tells it to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Outlook {
+pub struct HostView {
     /// A bit for each host that is alive and takes part.
     pub members: u8,
-    /// What to claim.
+    /// The partitions to claim.
     pub claims: EachPartition<bool>,
-    /// Whom to ask for what.
+    /// The owners to ask, by partition.
     pub asks: EachPartition<Option<u8>>,
-    /// A bit for each host that may have what it asks for.
+    /// A bit for each host that may have the partition it asks for.
     pub grants: EachPartition<u8>,
-    /// Who should have what we own.
+    /// The hosts that should have the partitions we own.
     pub heirs: EachPartition<Option<u8>>,
 }
 
-/// Which name each host bears, and which number each partition.
+/// A permutation of the names of hosts and the numbers of partitions.
 struct Naming {
     hosts: Vec<usize>,
     partitions: Vec<usize>,
 }
 
-/// What was worked out before.
-pub type Memory = RwLock<BTreeMap<Glance, Arc<[Outlook]>>>;
+/// The views that were computed before.
+pub type PlanCache = RwLock<BTreeMap<PlanInput, Arc<[HostView]>>>;
 
 impl Protocol {
-    /// What a host may see when it looks: at least one thing.
-    pub fn outlooks(&self, state: &State, me: usize) -> Arc<[Outlook]> {
-        let glance = glance(state, me);
-        let known = self.memory.read().unwrap_or_else(PoisonError::into_inner).get(&glance).cloned();
+    /// Returns the possible views of a host: at least one.
+    pub fn host_views(&self, state: &State, me: usize) -> Arc<[HostView]> {
+        let plan_input = plan_input(state, me);
+        let known = self.plan_cache.read().unwrap_or_else(PoisonError::into_inner).get(&plan_input).cloned();
         known.unwrap_or_else(|| {
-            let worked_out = self.work_out(&glance);
-            let mut memory = self.memory.write().unwrap_or_else(PoisonError::into_inner);
-            memory.entry(glance).or_insert(worked_out).clone()
+            let computed = self.compute_host_views(&plan_input);
+            let mut plan_cache = self.plan_cache.write().unwrap_or_else(PoisonError::into_inner);
+            plan_cache.entry(plan_input).or_insert(computed).clone()
         })
     }
 
-    /// The first is the one in which all heartbeats are fresh and all names are as they are.
-    fn work_out(&self, glance: &Glance) -> Arc<[Outlook]> {
-        let mut outlooks: Vec<Outlook> = vec![];
+    /// The first is the view with fresh heartbeats and unchanged names.
+    fn compute_host_views(&self, plan_input: &PlanInput) -> Arc<[HostView]> {
+        let mut host_views: Vec<HostView> = vec![];
         for stale in 0..1_u8 << self.bounds.hosts {
-            if stale & bit(glance.me) != 0 {
+            if stale & bit(plan_input.me) != 0 {
                 continue;
             }
             for naming in self.namings() {
-                let outlook = self.outlook(glance, stale, &naming);
-                if !outlooks.contains(&outlook) {
-                    outlooks.push(outlook);
+                let host_view = self.host_view(plan_input, stale, &naming);
+                if !host_views.contains(&host_view) {
+                    host_views.push(host_view);
                 }
             }
         }
-        outlooks.into()
+        host_views.into()
     }
 
     fn namings(&self) -> Vec<Naming> {
@@ -89,57 +88,57 @@ impl Protocol {
             let partitions = permutations(self.bounds.partitions);
             partitions.into_iter().map(move |partitions| Naming { hosts: hosts.clone(), partitions })
         });
-        if self.alike { all.collect() } else { all.take(1).collect() }
+        if self.symmetric { all.collect() } else { all.take(1).collect() }
     }
 
-    fn outlook(&self, glance: &Glance, stale: u8, naming: &Naming) -> Outlook {
+    fn host_view(&self, plan_input: &PlanInput, stale: u8, naming: &Naming) -> HostView {
         let hosts = self.bounds.hosts;
         let id = |host: usize| self.ids[naming.hosts[host]].clone();
-        let number = |partition: usize| Turn::id(naming.partitions[partition]);
-        let view = self.view(glance, stale, 0, &id, &number);
+        let number = |partition: usize| Step::id(naming.partitions[partition]);
+        let view = self.view(plan_input, stale, 0, &id, &number);
         let mut watch = Watch::new(Tolerance::default(), ticks(LEASE));
-        // It has watched all along: nobody is quicker to find an owner dead.
+        // It has watched for two leases: no host could find an owner dead earlier.
         for ago in (1..=2 * LEASE).rev() {
             let then = NOW.before(ticks(ago));
-            watch.observe(&self.view(glance, stale, ago, &id, &number), then, then);
+            watch.observe(&self.view(plan_input, stale, ago, &id, &number), then, then);
         }
         let judgement = watch.observe(&view, NOW, NOW);
-        let partitions: Vec<PartitionId> = (0..self.bounds.partitions).map(Turn::id).collect();
+        let partitions: Vec<PartitionId> = (0..self.bounds.partitions).map(Step::id).collect();
         let mut fleet = Fleet::read(&view, &judgement, &partitions, ticks(OVERDUE), &self.rules);
-        let mut outlook = Outlook::default();
-        let Some(me) = fleet.member(&id(glance.me)) else { return outlook };
-        fleet.members[me].takes_part = glance.leaving & bit(glance.me) == 0;
+        let mut host_view = HostView::default();
+        let Some(me) = fleet.member(&id(plan_input.me)) else { return host_view };
+        fleet.members[me].takes_part = plan_input.leaving & bit(plan_input.me) == 0;
         let plan = plan(&fleet);
         let host_of = |member: usize| (0..hosts).find(|host| id(*host) == fleet.members[member].id);
         let member_of = |host: usize| fleet.member(&id(host));
         let small = |host: usize| u8::try_from(host).unwrap_or(u8::MAX);
         for host in 0..hosts {
             if member_of(host).is_some_and(|member| fleet.members[member].takes_part) {
-                outlook.members |= bit(host);
+                host_view.members |= bit(host);
             }
         }
         let claims = plan.claims_of(&fleet, me);
         for partition in 0..self.bounds.partitions {
             let number = number(partition);
-            outlook.claims[partition] = claims.contains(&number);
+            host_view.claims[partition] = claims.contains(&number);
             let ask = plan.asks_of(me).find(|step| step.partition == number);
-            outlook.asks[partition] = ask.and_then(|step| host_of(step.from)).map(small);
+            host_view.asks[partition] = ask.and_then(|step| host_of(step.from)).map(small);
             let heir = plan.moves.iter().find(|step| step.partition == number && step.from == me);
-            outlook.heirs[partition] = heir.and_then(|step| host_of(step.to)).map(small);
+            host_view.heirs[partition] = heir.and_then(|step| host_of(step.to)).map(small);
             for asker in 0..hosts {
                 if member_of(asker).is_some_and(|member| plan.grants(number, me, member)) {
-                    outlook.grants[partition] |= bit(asker);
+                    host_view.grants[partition] |= bit(asker);
                 }
             }
         }
-        outlook
+        host_view
     }
 
-    /// What the store shows now, or showed so many ticks ago: what has not been written since was as it is,
-    /// and all else was another.
+    /// Returns the view of the store `ago` ticks ago: records that were not written since are unchanged, all others had
+    /// another version.
     fn view(
         &self,
-        glance: &Glance,
+        plan_input: &PlanInput,
         stale: u8,
         ago: u8,
         id: &impl Fn(usize) -> HostId,
@@ -148,13 +147,13 @@ impl Protocol {
         let at = STORE_NOW - ticks(ago);
         let mut view = View { at, ..View::default() };
         for host in 0..self.bounds.hosts {
-            let asked = (0..self.bounds.partitions).filter(|p| glance.wants[*p] & bit(host) != 0);
+            let asked = (0..self.bounds.partitions).filter(|p| plan_input.wants[*p] & bit(host) != 0);
             let wants = asked.map(|partition| Want {
                 partition: number(partition),
                 owner: id(host),
                 epoch: ephor_core::epoch::Epoch::NONE,
             });
-            let leaving = glance.leaving & bit(host) != 0;
+            let leaving = plan_input.leaving & bit(host) != 0;
             let is_stale = stale & bit(host) != 0;
             let record = HostRecord {
                 id: id(host),
@@ -173,7 +172,7 @@ impl Protocol {
         }
         view.hosts.sort_by(|a, b| a.record.id.cmp(&b.record.id));
         let mut state = State::default();
-        for (partition, lease) in glance.leases.iter().enumerate() {
+        for (partition, lease) in plan_input.leases.iter().enumerate() {
             state.partitions[partition].lease = *lease;
             if let Some(record) = self.lease_record(&state, partition) {
                 let rename = |host: Option<u8>| host.map(|host| id(usize::from(host)));
@@ -183,7 +182,7 @@ impl Protocol {
                     seen.version = LeaseVersion::revision(u64::from(ago));
                 }
                 seen.partition = number(partition);
-                // The planted bug, which believes that its clock, a lease ahead, is the store's.
+                // The planted bug: uses its own clock, which is a lease ahead, instead of the store's.
                 if !self.rules.ages_are_the_stores {
                     seen.age += ticks(LEASE);
                 }
@@ -198,31 +197,32 @@ impl Protocol {
     }
 }
 
-/// The bit of a host.
+/// Returns the bit of a host.
 pub fn bit(host: usize) -> u8 {
     1 << host
 }
 
-fn glance(state: &State, me: usize) -> Glance {
-    let mut glance = Glance { me, leaving: 0, wants: [0; MOST_PARTITIONS], leases: [None; MOST_PARTITIONS] };
+fn plan_input(state: &State, me: usize) -> PlanInput {
+    let mut plan_input =
+        PlanInput { me, leaving: 0, wants: [0; MAX_PARTITIONS], leases: [None; MAX_PARTITIONS] };
     for (host, record) in state.hosts.iter().enumerate() {
         if record.leaving {
-            glance.leaving |= bit(host);
+            plan_input.leaving |= bit(host);
         }
         for (partition, asked) in record.asks.iter().enumerate() {
             if asked.is_some() {
-                glance.wants[partition] |= bit(host);
+                plan_input.wants[partition] |= bit(host);
             }
         }
     }
     for (partition, kept) in state.partitions.iter().enumerate() {
-        // A plan does not look at epochs.
-        glance.leases[partition] = kept.lease.map(|lease| Lease { epoch: 1, ..lease });
+        // A plan does not depend on epochs.
+        plan_input.leases[partition] = kept.lease.map(|lease| Lease { epoch: 1, ..lease });
     }
-    glance
+    plan_input
 }
 
-/// All orders of the first few numbers, the natural one first.
+/// Returns all permutations of the numbers below `count`, the identity first.
 pub fn permutations(count: usize) -> Vec<Vec<usize>> {
     match count {
         0 => vec![vec![]],

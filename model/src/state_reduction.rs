@@ -1,14 +1,14 @@
-//! What is forgotten because nothing depends on it any more, and which states are alike.
+//! State reduction: drops what nothing depends on any more, and maps equivalent states to one.
 //!
-//! Forgetting makes the search finite although time is not bounded. That it changes nothing is tested: a state that
-//! remembers everything takes the same steps (`tests/folding.rs`).
+//! It makes the search finite although time is not bounded. `tests/state_reduction.rs` tests that it changes nothing: a
+//! full state takes the same steps.
 
 use crate::bounds::{GRACE, LEASE, OVERDUE, PATIENCE, USABLE};
-use crate::outlook::permutations;
+use crate::host_view::permutations;
 use crate::protocol::Protocol;
 use crate::state::{Asked, Call, Message, Slot, State, Way};
 
-/// A tick passes.
+/// Advances time by a tick.
 pub fn tick(state: &mut State) {
     for host in &mut state.hosts {
         for slot in host.slots.iter_mut().flatten() {
@@ -40,11 +40,11 @@ pub fn tick(state: &mut State) {
     }
 }
 
-/// Forgets what nothing depends on any more.
-pub fn forget(state: &mut State) {
+/// Drops what nothing depends on any more.
+pub fn reduce(state: &mut State) {
     for partition in &mut state.partitions {
         let Some(lease) = &mut partition.lease else { continue };
-        // How old a lease is counts until it has expired; how long it is free, until it is overdue.
+        // The age of a lease matters until it has expired; of a free one, until it is overdue.
         let most = if lease.owner.is_some() { LEASE + OVERDUE } else { OVERDUE };
         lease.age = lease.age.min(most);
         if lease.quiet == 0 {
@@ -54,7 +54,7 @@ pub fn forget(state: &mut State) {
     let epochs = state.partitions.map(|partition| partition.lease.map_or(0, |lease| lease.epoch));
     for host in &mut state.hosts {
         for (partition, served) in host.served.iter_mut().enumerate() {
-            // What was served in an older epoch will not be offered again.
+            // An older epoch is not assigned again.
             if *served < epochs[partition] {
                 *served = 0;
             }
@@ -64,7 +64,7 @@ pub fn forget(state: &mut State) {
         }
         for asked in host.asks.iter_mut().flatten() {
             *asked = match asked.draining {
-                // A word counts only where it is longer than our patience.
+                // The promised time matters only if it is longer than our patience.
                 Some((age, promised)) => {
                     let limit = PATIENCE.max(promised).saturating_add(GRACE);
                     let promised = if promised > PATIENCE { promised } else { 0 };
@@ -81,7 +81,7 @@ pub fn forget(state: &mut State) {
         if let Call::GiveAway { partition, unserved: false, .. } = message.call
             && let Some(slot) = &mut state.hosts[usize::from(message.host)].slots[usize::from(partition)]
         {
-            // It is closed: nothing more is saved.
+            // It is closed: it saves nothing more.
             *slot = Slot { finished: 0, unsaved: false, ..*slot };
         }
     }
@@ -97,12 +97,12 @@ pub fn forget(state: &mut State) {
     }
 }
 
-/// Messages in order, those that are not there last.
+/// Sorts the messages, empty places last.
 pub fn sort(state: &mut State) {
     state.messages.sort_unstable_by_key(|message| (message.is_none(), *message));
 }
 
-/// Of all states that differ in the names of hosts and the numbers of partitions only, the first.
+/// Returns the representative of all states that differ only in names: the smallest.
 pub fn representative(protocol: &Protocol, state: &State) -> State {
     let mut first = *state;
     for (hosts, partitions) in &protocol.renamings {
@@ -114,9 +114,9 @@ pub fn representative(protocol: &Protocol, state: &State) -> State {
     first
 }
 
-/// All ways to rename, the natural one left out.
+/// Returns all permutations of names, without the identity.
 pub fn renamings(hosts: usize, partitions: usize) -> Vec<(Vec<usize>, Vec<usize>)> {
-    // Partitions are alike, but only one of them has events.
+    // Partitions are not permuted: only the first has events.
     let of_partitions: Vec<Vec<usize>> = permutations(partitions).into_iter().take(1).collect();
     permutations(hosts)
         .iter()

@@ -1,15 +1,15 @@
-//! What happens at once, because it makes no difference when it happens.
+//! Partial-order reduction: takes steps at once if it makes no difference when they happen.
 //!
-//! A request that its host has given up and that the store refuses now, it will refuse for ever: epochs and versions
-//! do not come back. A pump whose time is over and that no answer can give more has nothing left to do but to end.
-//! Both are as good as over, and are taken to be; the search would otherwise try every later moment in vain.
+//! If the store refuses a request that has timed out, it refuses it for ever: epochs and versions do not return. A pump
+//! that is past its deadline, and that no answer can extend, can only end. Both steps are taken at once; otherwise the
+//! search would try every later moment in vain.
 
 use crate::state::{Call, Message, State};
-use crate::turn::Turn;
+use crate::step::Step;
 
-impl Turn<'_> {
-    /// Lets happen what may as well happen now.
-    pub fn hasten(&mut self) {
+impl Step<'_> {
+    /// Takes all steps that need not wait.
+    pub fn take_eager_steps(&mut self) {
         for host in 0..self.protocol.bounds.hosts {
             for partition in 0..self.protocol.bounds.partitions {
                 if self.is_done(host, partition) {
@@ -25,8 +25,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether a pump can only end: its time is over, and no renewal is under way. If it is giving its partition
-    /// away, that request is on its way, or was one that came too late to be sent.
+    /// Whether a pump can only end: its deadline is over, and no renewal is in flight. If it gives its partition away, that
+    /// request is in flight, or it was too late to send it.
     fn is_done(&self, host: usize, partition: usize) -> bool {
         let Some(slot) = self.state.hosts[host].slots[partition] else { return false };
         let rules = &self.protocol.rules;
@@ -35,7 +35,7 @@ impl Turn<'_> {
             && !self.state.awaits(host, |message| message.of_renewer())
     }
 
-    /// An answer goes with the request that it answers.
+    /// Drops an answer whose request is gone.
     fn forget_answer(&mut self, host: usize, partition: usize) {
         let Some(answered) = self.state.hosts[host].answers[partition] else { return };
         let asked = self.state.hosts[usize::from(answered.asker)].asks[partition];
@@ -44,12 +44,12 @@ impl Turn<'_> {
         }
     }
 
-    /// Lets a request land that the store refuses.
+    /// Applies a request if the store refuses it.
     fn refuse(&mut self, index: usize, message: Message) {
         let mut tried =
-            Turn { protocol: self.protocol, state: self.state, kinds: self.kinds, words: self.words.clone() };
+            Step { protocol: self.protocol, state: self.state, kinds: self.kinds, trace: self.trace.clone() };
         tried.state.messages[index] = None;
-        tried.land(message);
+        tried.apply_request(message);
         if stored(&tried.state) == stored(&self.state) && !writes_the_same(&self.state, &message) {
             *self = tried;
         }
@@ -57,7 +57,7 @@ impl Turn<'_> {
 }
 
 fn stored(state: &State) -> impl PartialEq {
-    (state.partitions, state.broken)
+    (state.partitions, state.violation)
 }
 
 /// A renewal or a save that was accepted may leave everything as it was.

@@ -1,4 +1,4 @@
-//! The folder of a demo: made anew with every start, and held while it runs.
+//! The folder of a demo: created again with every start, and locked while the demo runs.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -37,7 +37,7 @@ pub(crate) fn prepare(folder: &Path) -> Result<Folder, BoxError> {
     Ok(Folder { path: std::path::absolute(folder)?, _held: hold(&mark, folder)? })
 }
 
-/// Locks the mark. Where nothing can be locked, one must know oneself what runs.
+/// Locks the mark. Where the file system has no locks, nothing prevents a second demo.
 fn hold(mark: &Path, folder: &Path) -> Result<File, BoxError> {
     let file = File::open(mark).map_err(|error| format!("cannot read {}: {error}", mark.display()))?;
     match file.try_lock() {

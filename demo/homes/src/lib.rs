@@ -8,15 +8,15 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`reading`] | what a sensor says, and how it travels |
+//! | [`reading`] | the reading of a sensor, and its encoding as an event |
 //! | [`time`] | the city's time, which may run faster than ours |
 //! | [`city`] | the homes, their people and their sensors; deterministic by seed |
 //! | [`consolidate`] | from readings to the state of each home, and to alarms; pure |
-//! | [`results`] | where that is kept: a log of create-only objects for each partition |
+//! | [`results`] | the storage of results: a log of create-only objects for each partition |
 //! | [`host`] | the program that reads the hub: the tutorial |
-//! | [`view`] | what the page knows, read from the results; and the audit |
+//! | [`view`] | the data of the page, read from the results; and the audit |
 //! | [`page`] | the page |
-//! | [`fleet`] | the processes, and what can be done to them |
+//! | [`fleet`] | the processes: start, stop, kill, pause |
 #![allow(
     clippy::disallowed_methods,
     reason = "an ordinary program sleeps, spawns and asks for the time as it likes"
@@ -24,6 +24,7 @@
 
 pub mod city;
 pub mod consolidate;
+mod demo_state;
 pub mod fleet;
 mod folder;
 pub mod host;
@@ -31,7 +32,6 @@ pub mod page;
 pub mod reading;
 pub mod results;
 pub mod run;
-mod stage;
 mod summary;
 pub mod time;
 pub mod view;

@@ -1,4 +1,4 @@
-//! What a sensor says, and how it travels: one JSON object an event.
+//! The reading of a sensor, and its encoding: one JSON object for each event.
 
 use bytes::Bytes;
 use ephor::PartitionId;
@@ -10,8 +10,8 @@ use crate::time::CityTime;
 /// Partitions of the hub, as the story has it.
 pub const PARTITIONS: u32 = 16;
 
-/// More homes than this there cannot be: a reading of another comes from elsewhere, and is none. Every home takes memory.
-pub const MOST_HOMES: u32 = 1_000_000;
+/// The maximum number of homes, since every home takes memory. A reading of a higher one is refused.
+pub const MAX_HOMES: u32 = 1_000_000;
 
 /// The kinds of sensors. Every home has the first three; the last can be added while everything runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -50,9 +50,9 @@ impl Sensor {
 /// One reading. Home, sensor and number together are its id: a sensor that repeats itself repeats the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
-    /// Which home, counted from 0.
+    /// The home, counted from 0.
     pub home: u32,
-    /// Which of its sensors.
+    /// The sensor.
     pub sensor: Sensor,
     /// Grows by one with every new reading of this sensor, from 1.
     pub number: u32,
@@ -64,11 +64,11 @@ pub struct Reading {
     pub value: u16,
     /// Whether the people have left and armed the house.
     pub armed: bool,
-    /// What is left of the battery, in percent.
+    /// The charge of the battery, in percent.
     pub battery: u8,
 }
 
-/// What cannot be read as a reading.
+/// The error for an event that is not a reading.
 #[derive(Debug, thiserror::Error)]
 #[error("this is no reading: {0}")]
 pub struct NoReading(#[from] serde_json::Error);
@@ -83,8 +83,8 @@ impl Reading {
     /// Reads the body of an event.
     pub fn decode(body: &[u8]) -> Result<Self, NoReading> {
         let reading: Self = serde_json::from_slice(body)?;
-        if reading.home >= MOST_HOMES {
-            let why = format!("there is no home {}, they end before {MOST_HOMES}", reading.home);
+        if reading.home >= MAX_HOMES {
+            let why = format!("there is no home {}; homes are numbered below {MAX_HOMES}", reading.home);
             return Err(NoReading(serde::de::Error::custom(why)));
         }
         Ok(reading)
@@ -137,9 +137,9 @@ mod tests {
 
     #[test]
     fn a_home_that_cannot_be_is_no_reading() {
-        let last = Reading { home: MOST_HOMES - 1, ..READING };
+        let last = Reading { home: MAX_HOMES - 1, ..READING };
         assert_eq!(Reading::decode(&last.encode()).unwrap(), last);
-        for home in [MOST_HOMES, u32::MAX] {
+        for home in [MAX_HOMES, u32::MAX] {
             let error = Reading::decode(&Reading { home, ..READING }.encode()).unwrap_err().to_string();
             assert!(error.contains(&format!("there is no home {home}")), "{error}");
         }

@@ -1,4 +1,4 @@
-//! The whole demo, from an empty folder to the last line.
+//! Runs the whole demo: hub, hosts, sensors, page, and the audit at the end.
 
 use std::fmt;
 use std::io::Write;
@@ -15,14 +15,14 @@ use ephor_stores::StoreUrl;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::city::{City, Ledger, Rounds, Sensors, Switchboard};
+use crate::city::{City, Ledger, ReadingSchedule, SensorControls, Sensors};
+use crate::demo_state::DemoState;
 use crate::fleet::{ALARMS, CONSOLIDATE, Fleet, Setting};
 use crate::folder;
 use crate::host::{permitting, trusting};
 use crate::page::{self, Source};
 use crate::reading::PARTITIONS;
-use crate::results::Place;
-use crate::stage::Stage;
+use crate::results::ResultStore;
 use crate::time::CityTime;
 use crate::view::model::GroupNow;
 use crate::view::{Operator, View};
@@ -35,22 +35,22 @@ const LAST_READINGS: Duration = Duration::from_secs(60);
 const FIRST_OWNERS: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What can be chosen.
+/// The options of a demo.
 #[derive(Clone)]
 pub struct DemoOptions {
     /// The `ephor` program: hub and hosts are processes of it.
     pub program: PathBuf,
-    /// How many homes there are.
+    /// The number of homes.
     pub homes: u32,
-    /// How many hosts to begin with.
+    /// The number of hosts at the start.
     pub hosts: u32,
     /// How much faster than ours the city's time runs.
     pub speed: f64,
-    /// What chance begins with.
+    /// The seed.
     pub seed: u64,
-    /// Where everything is kept.
+    /// The data folder.
     pub folder: PathBuf,
-    /// Where the page is.
+    /// The address of the page.
     pub page: SocketAddr,
     /// The connection string of a hub; none: one is started here.
     pub hub: Option<String>,
@@ -92,7 +92,7 @@ pub async fn run(options: DemoOptions, stopped: impl Future<Output = ()>) -> Res
         ("EPHOR_DEMO_HUB".to_owned(), hub.clone()),
         ("EPHOR_DEMO_RESULTS".to_owned(), results.clone()),
     ]);
-    let place = Place::open(&results, &container).await?;
+    let place = ResultStore::open(&results, &container).await?;
     let source = connect(&hub, &options).await?;
     let store: Arc<dyn Store> = ephor_stores::open(&store_url(&folder).parse::<StoreUrl>()?).await?;
     let partitions = source.hub_properties().await?.partitions.len();
@@ -112,37 +112,37 @@ pub async fn run(options: DemoOptions, stopped: impl Future<Output = ()>) -> Res
     let view = Arc::new(View::new(city, ledger.clone(), options.speed));
     let outbox = source.producer();
     let operator = Operator::new(store, Arc::new(source))?;
-    let switchboard = Switchboard::default();
-    let stage = Arc::new(Stage::new(view.clone(), fleet, operator, switchboard.clone()));
+    let sensor_controls = SensorControls::default();
+    let state = Arc::new(DemoState::new(view.clone(), fleet, operator, sensor_controls.clone()));
     let shown = listener.local_addr()?;
 
     let (end, ended) = watch::channel(false);
     let background = async {
         let until_ended = async move { drop(ended.clone().wait_for(|end| *end).await) };
-        let page = page::serve(listener, stage.clone() as Arc<dyn Source>, until_ended);
+        let page = page::serve(listener, state.clone() as Arc<dyn Source>, until_ended);
         tokio::select! {
             served = page => served.map_err(BoxError::from),
             () = view.follow(&place) => Ok(()),
-            () = stage.watch_city() => Ok(()),
-            () = stage.watch_fleet() => Ok(()),
+            () = state.watch_city() => Ok(()),
+            () = state.watch_fleet() => Ok(()),
         }
     };
     let work = async {
         banner(&options, &folder, shown);
-        owned(&stage, options.hub.is_some()).await?;
+        owned(&state, options.hub.is_some()).await?;
         let began = SystemClock.now();
         let from = CityTime(u64::try_from(SystemClock.wall().0).unwrap_or(0));
         let sensors = Sensors {
-            rounds: Rounds::new(city, from, options.speed),
+            schedule: ReadingSchedule::new(city, from, options.speed),
             speed: options.speed,
             homes: options.homes,
             ledger,
             outbox,
-            switchboard,
+            sensor_controls,
         };
         let stopped = async {
             stopped.await;
-            stage.end();
+            state.end();
             say("stopping: what was sent is waited for; Ctrl-C again does not wait");
         };
         let sent = sensors.run(stopped, LAST_READINGS).await;
@@ -151,11 +151,11 @@ pub async fn run(options: DemoOptions, stopped: impl Future<Output = ()>) -> Res
         }
         let lasted = SystemClock.now().since(began);
         settled(&view).await;
-        let shown = stage.city();
-        let (cores, memory) = stage.cost();
-        let mut fleet = stage.fleet.lock().await;
-        // Whoever left it before is not told that it stops.
-        stage.operator.leave_hub();
+        let shown = state.city();
+        let (cores, memory) = state.cost();
+        let mut fleet = state.fleet.lock().await;
+        // The operator's view leaves the hub first, so that it does not report the stop as an error.
+        state.operator.leave_hub();
         fleet.stop_hosts().await;
         fleet.stop_hub().await;
         Ok(Summary { audit: view.city().audit, lasted, cores, memory, latency: shown.p50.zip(shown.p99) })
@@ -169,7 +169,7 @@ pub async fn run(options: DemoOptions, stopped: impl Future<Output = ()>) -> Res
             Ok(()) => Err("the page ended before the demo".into()),
         },
     };
-    // The page has a last word for whoever looks at it.
+    // The page gets a last event.
     end.send_replace(true);
     drop(background.await);
     done
@@ -202,7 +202,7 @@ fn store_url(folder: &Path) -> String {
     format!("sqlite:{}", folder.join("ephor.db").display())
 }
 
-/// Where results go, and the container there: a new one for every demo.
+/// Returns the target of the results, and the container there: a new one for every demo.
 fn place(options: &DemoOptions, folder: &Path) -> (String, String) {
     let began = options.began.0;
     match &options.results {
@@ -232,19 +232,19 @@ async fn groups_exist(source: &EventHubs) -> Result<(), BoxError> {
 
 /// Waits until every partition of both groups has an owner. One that begins with what is yet to come must also have written
 /// down where that is: what is sent before would be none of its business.
-async fn owned(stage: &Stage, from_latest: bool) -> Result<(), BoxError> {
-    let all = |stage: &Stage| {
-        let groups = stage.fleet().groups;
+async fn owned(state: &DemoState, from_latest: bool) -> Result<(), BoxError> {
+    let all = |state: &DemoState| {
+        let groups = state.fleet().groups;
         let owned =
             |group: &GroupNow| group.partitions.iter().filter(|partition| partition.owner.is_some()).count();
         groups.len() == 2 && groups.iter().all(|group| owned(group) == PARTITIONS as usize)
     };
     for _ in 0..FIRST_OWNERS.as_millis() / LOOK.as_millis() {
-        if all(stage) && (!from_latest || stage.operator.all_have_begun().await?) {
+        if all(state) && (!from_latest || state.operator.all_have_begun().await?) {
             return Ok(());
         }
-        if let Some(words) = stage.fleet.lock().await.all_dead() {
-            return Err(format!("the hosts do not start:\n{words}").into());
+        if let Some(lines) = state.fleet.lock().await.all_dead() {
+            return Err(format!("the hosts do not start:\n{lines}").into());
         }
         tokio::time::sleep(LOOK).await;
     }
@@ -283,7 +283,7 @@ fn banner(options: &DemoOptions, folder: &Path, page: SocketAddr) {
     ));
 }
 
-/// Says it to whoever looks. If nobody does any more, such as `tee` after a Ctrl-C, the demo still ends in good order.
+/// Prints a line. If standard output is closed, such as `tee` after a Ctrl-C, the demo still ends gracefully.
 fn say(text: &str) {
     drop(writeln!(std::io::stderr(), "{text}"));
 }

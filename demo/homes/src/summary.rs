@@ -1,14 +1,14 @@
-//! What a demo says at its end.
+//! The summary at the end of a demo.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::view::model::Audit;
 
-/// What was sent, what became of it, and what it took.
+/// The audit, the duration, and the cost of a demo.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// The books.
+    /// The audit.
     pub audit: Audit,
     /// How long sensors sent.
     pub lasted: Duration,

@@ -1,4 +1,4 @@
-//! The page as a browser and as an intruder sees it, over a made-up city.
+//! Tests of the page over HTTP, as a browser and as an attacker, with a fake city.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -269,7 +269,7 @@ async fn actions_are_done_and_nothing_else_is() {
     for wrong in ["", "{", r#"{"action":"nothing"}"#, r#"{"action":"kill_host"}"#] {
         let answer = site.post(JSON, wrong).await;
         assert!(
-            answer.status == 400 && answer.body.contains("This is no action"),
+            answer.status == 400 && answer.body.contains("This is not an action"),
             "{wrong}: {}",
             answer.body
         );

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use ephor_homes::reading::MOST_HOMES;
+use ephor_homes::reading::MAX_HOMES;
 
 /// The default address of the page.
 const PAGE: &str = "127.0.0.1:8233";
@@ -26,7 +26,7 @@ pub(crate) struct Demo {
 #[derive(Args)]
 pub(crate) struct Run {
     /// How many homes there are
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_HOMES)))]
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_HOMES)))]
     pub(crate) homes: u32,
     /// How many hosts to begin with
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=32))]

@@ -6,9 +6,9 @@ use ephor_core::event::Event;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::StartPosition;
 use ephor_core::source::{EventSource, Receiver};
-use ephor_homes::consolidate::{Consolidation, Desk, Homes};
+use ephor_homes::consolidate::{Consolidation, Homes, OpenAlarms};
 use ephor_homes::reading::{PARTITIONS, Reading, Sensor};
-use ephor_homes::results::{Follower, Place};
+use ephor_homes::results::{Follower, ResultStore};
 use ephor_hub::{Hub, LocalNamespace, NamespaceConfig};
 
 /// The counts of the hub's log, and the number of repeated deliveries in the results.
@@ -28,7 +28,7 @@ pub(crate) fn recount(folder: &Path) -> Count {
     runtime.block_on(async {
         let namespace = LocalNamespace::open(folder.join("hub"), NamespaceConfig::default()).unwrap();
         let hub = namespace.hub("homes").unwrap();
-        let place = Place::open(folder.join("results").to_str().unwrap(), "results").await.unwrap();
+        let place = ResultStore::open(folder.join("results").to_str().unwrap(), "results").await.unwrap();
         let mut count = Count::default();
         for partition in (0..PARTITIONS).map(PartitionId) {
             compare(&hub, &place, partition, &mut count).await;
@@ -38,7 +38,7 @@ pub(crate) fn recount(folder: &Path) -> Count {
     })
 }
 
-async fn compare(hub: &Hub, place: &Place, partition: PartitionId, count: &mut Count) {
+async fn compare(hub: &Hub, place: &ResultStore, partition: PartitionId, count: &mut Count) {
     let events = all_events(hub, partition).await;
     let readings: Vec<(u64, Reading)> =
         events.iter().map(|event| (event.sequence.0, Reading::decode(&event.body).unwrap())).collect();
@@ -49,16 +49,16 @@ async fn compare(hub: &Hub, place: &Place, partition: PartitionId, count: &mut C
     count.replayed += homes.totals().replayed;
 
     // The other fields of a home, and the alarms, are as if no host had ever been killed.
-    let (mut calm, mut desk) = (Homes::default(), Desk::default());
+    let (mut calm, mut alarms) = (Homes::default(), OpenAlarms::default());
     for (sequence, reading) in &readings {
         calm.fold(*sequence, reading);
-        desk.fold(*sequence, reading);
+        alarms.fold(*sequence, reading);
     }
     for ((number, expected), (_, found)) in calm.iter().zip(homes.iter()) {
         assert_eq!(found, expected, "home {number} of partition {partition}");
     }
-    let found = newest::<Desk>(place, "alarms", partition).await;
-    assert_eq!(found.newest(), desk.newest(), "alarms of partition {partition}");
+    let found = newest::<OpenAlarms>(place, "alarms", partition).await;
+    assert_eq!(found.newest(), alarms.newest(), "alarms of partition {partition}");
     assert_eq!(homes.last(), calm.last(), "partition {partition}");
 }
 
@@ -96,7 +96,7 @@ async fn all_events(hub: &Hub, partition: PartitionId) -> Vec<Event> {
 }
 
 /// The final state of the log of this kind.
-async fn newest<C: Consolidation + Clone>(place: &Place, kind: &str, partition: PartitionId) -> C {
+async fn newest<C: Consolidation + Clone>(place: &ResultStore, kind: &str, partition: PartitionId) -> C {
     let mut follower = Follower::<C>::new(place.log(kind, partition));
     while follower.next().await.unwrap().is_some() {}
     follower.state().clone()

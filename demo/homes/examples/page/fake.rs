@@ -1,4 +1,4 @@
-//! A city that is made up: plausible numbers that move, and hosts that obey. For looking at the page, and for its tests.
+//! A fake source for the page: plausible numbers that change, and hosts that obey. For the example and the tests of the page.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

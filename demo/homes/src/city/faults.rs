@@ -1,4 +1,5 @@
-//! What is rare. Each constant says how often; beside it stands what that comes to in a city of 100,000 homes.
+//! Rare events: break-ins, false alarms, empty batteries, wrong clocks. Each constant says how often; its comment gives the
+//! rate in a city of 100,000 homes.
 //!
 //! Together three or four alarms open in a minute of the city on a working day, one of them because a battery is empty.
 
@@ -9,17 +10,17 @@ use super::{City, Matter};
 use crate::reading::Sensor;
 use crate::time::{CityTime, MINUTES_PER_DAY};
 
-/// One in so many armed days of a home has a break-in: 0.1 a minute, each of them two alarms.
+/// One in this many armed days of a home has a break-in: 0.1 a minute, each of them two alarms.
 pub const BREAK_IN_DAYS: u64 = 500;
 
-/// One in so many days of a home something sounds like breaking glass: 0.7 a minute.
+/// On one in this many days of a home something sounds like breaking glass: 0.7 a minute.
 pub const BROKEN_GLASS_FALSE_DAYS: u64 = 100;
 
-/// One in so many times somebody comes home and forgets the code for two minutes: 1.4 a minute on a working day,
+/// One in this many times somebody comes home and forgets the code for two minutes: 1.4 a minute on a working day,
 /// most of them in the evening.
 pub const FORGOTTEN_CODES: u64 = 40;
 
-/// One in so many days of a home there is too much carbon monoxide, if it has a detector: 0.14 a minute.
+/// On one in this many days of a home there is too much carbon monoxide, if it has a detector: 0.14 a minute.
 pub const CARBON_MONOXIDE_DAYS: u64 = 500;
 
 /// How many weeks a battery lasts. With three sensors a home one is empty every minute.
@@ -28,15 +29,15 @@ const BATTERY_WEEKS: Range<u64> = 20..40;
 /// How many minutes it takes until somebody replaces it.
 const EMPTY_MINUTES: Range<u64> = 60..360;
 
-/// One in so many sensors has a wrong clock in any week: 150 of 300,000.
+/// One in this many sensors has a wrong clock in any week: 150 of 300,000.
 pub const WRONG_CLOCKS: u64 = 2_000;
 
-/// One in so many readings is sent again, because the answer was lost: 25 a second at 5,000.
+/// One in this many readings is sent again, because the answer was lost: 25 a second at 5,000.
 pub const REPEATS: u64 = 200;
 
 const MINUTES_PER_WEEK: u64 = 7 * MINUTES_PER_DAY as u64;
 
-/// What is left of a sensor's battery, in percent; none if it is empty.
+/// Returns the charge of a sensor's battery, in percent; none if it is empty.
 pub(super) fn battery(city: &City, home: u32, sensor: Sensor, minute: u64) -> Option<u8> {
     let mut dice = city.dice(home, Matter::Battery, sensor.index() as u64);
     let mut of = |range: Range<u64>| range.start + dice.below(range.end - range.start);
@@ -71,7 +72,7 @@ fn break_in(city: &City, home: u32, day: u32, plan: &Day) -> Option<u16> {
     (dice.one_in(BREAK_IN_DAYS) && !quiet.is_empty()).then(|| dice.minute(quiet.start, quiet.end - 1))
 }
 
-/// Whether a break-in is in a stage that begins and ends so many minutes after the glass breaks.
+/// Whether a break-in is in a stage, given in minutes after the glass breaks.
 fn stage(city: &City, home: u32, day: u32, minute: u16, plan: &Day, stage: Range<u16>) -> bool {
     break_in(city, home, day, plan)
         .is_some_and(|begins| minute.checked_sub(begins).is_some_and(|since| stage.contains(&since)))

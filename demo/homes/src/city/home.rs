@@ -1,4 +1,4 @@
-//! People and rooms: when they get up, leave, come back and sleep, and what the sensors notice of that.
+//! The people and rooms of a home: when they get up, leave, come back and sleep, and the readings that follow.
 
 use std::ops::Range;
 
@@ -35,7 +35,7 @@ pub fn room_of(home: u32, sensor: Sensor) -> &'static str {
     rooms[(which % rooms.len() as u64) as usize]
 }
 
-/// What a home's people do on a day.
+/// Returns the day of a home's people.
 pub(super) fn plan(city: &City, home: u32, day: u32) -> Day {
     let mut house = city.dice(home, Matter::Household, 0);
     let people = 1 + house.below(4) as u16 + house.below(2) as u16;

@@ -1,4 +1,4 @@
-//! What was sent: for each home how many different readings, and the sum of their fingerprints.
+//! The ledger of sent readings, for the audit: for each home the number of different readings, and the sum of their hashes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +16,7 @@ struct Inner {
     total: u64,
 }
 
-/// What was sent for a home.
+/// The readings that were sent for a home.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Different readings.
@@ -37,7 +37,7 @@ impl Ledger {
         self.note_all([reading]);
     }
 
-    /// Notes many at once: whoever reads sees all of them or none.
+    /// Notes many readings together: a reader sees all of them or none.
     pub fn note_all<'a>(&self, readings: impl IntoIterator<Item = &'a Reading>) {
         let mut inner = self.lock();
         for reading in readings {
@@ -49,12 +49,12 @@ impl Ledger {
         }
     }
 
-    /// What was sent for a home.
+    /// Returns the readings that were sent for a home.
     pub fn of(&self, home: u32) -> Sent {
         self.lock().homes.get(home as usize).copied().unwrap_or_default()
     }
 
-    /// What was sent for every home, all at one moment. The sender waits meanwhile: be quick.
+    /// Calls a function with the readings of every home at one moment. The sender waits meanwhile: be quick.
     pub fn look<T>(&self, see: impl FnOnce(&[Sent]) -> T) -> T {
         see(&self.lock().homes)
     }

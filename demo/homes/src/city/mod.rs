@@ -1,22 +1,22 @@
-//! The city: its homes, their people and their sensors. What happens is a function of the seed, the home and the minute.
+//! The simulated city: its homes, their people and their sensors. Everything is a function of the seed, the home and the minute.
 //!
 //! ```text
-//! City (what is so) ─► Rounds (who speaks next) ─► the sender ─► the hub
-//!                                                     └─► Ledger (what was sent) ─► the audit
+//! City (the facts) ─► ReadingSchedule (the order) ─► the sender ─► the hub
+//!                                                       └─► Ledger (sent readings) ─► the audit
 //! ```
 //!
 //! | file | what is in it |
 //! |---|---|
 //! | `home.rs` | people and rooms: when they get up, leave, come back and sleep |
-//! | `faults.rs` | what is rare: break-ins, false alarms, carbon monoxide, empty batteries, wrong clocks, repeats |
-//! | `rounds.rs` | [`Rounds`]: every sensor speaks once a minute, at its own moment |
-//! | `ledger.rs` | [`Ledger`]: what was sent |
+//! | `faults.rs` | rare events: break-ins, false alarms, carbon monoxide, empty batteries, wrong clocks, repeats |
+//! | `schedule.rs` | [`ReadingSchedule`]: every sensor sends once a minute, at its own moment |
+//! | `ledger.rs` | [`Ledger`]: the sent readings |
 //! | `sender.rs` | [`Sensors`]: sends what is due until the hub has it |
 
 mod faults;
 mod home;
 mod ledger;
-mod rounds;
+mod reading_schedule;
 mod sender;
 #[cfg(test)]
 mod tests;
@@ -29,8 +29,8 @@ pub use faults::{
 };
 pub use home::room_of;
 pub use ledger::{Ledger, Sent};
-pub use rounds::{MOST_AT_ONCE, Rounds};
-pub use sender::{Outbox, SendReport, Sensors, Switchboard};
+pub use reading_schedule::{MAX_PER_CALL, ReadingSchedule};
+pub use sender::{Outbox, SendReport, SensorControls, Sensors};
 
 /// All homes, and chance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,17 +40,17 @@ pub struct City {
 }
 
 impl City {
-    /// A city of so many homes. The same seed makes the same city.
+    /// Creates a city of this many homes. The same seed makes the same city.
     pub fn new(seed: u64, homes: u32) -> Self {
         Self { seed, homes }
     }
 
-    /// How many homes there are.
+    /// Returns the number of homes.
     pub fn homes(&self) -> u32 {
         self.homes
     }
 
-    /// What a sensor says at a moment; none if its battery is empty. The number is for the sender's side to give: it is 0 here, as
+    /// Returns the reading of a sensor at a moment; none if its battery is empty. The sender assigns the number: it is 0 here, as
     /// is the time of pushing.
     pub fn reading(&self, home: u32, sensor: Sensor, at: CityTime) -> Option<Reading> {
         let battery = faults::battery(self, home, sensor, at.minute())?;
@@ -92,7 +92,7 @@ impl City {
     }
 }
 
-/// What chance is asked about, so that no two questions have one answer.
+/// The subject of a random choice, so that no two choices depend on each other.
 #[derive(Clone, Copy, Debug)]
 enum Matter {
     Household,
@@ -111,7 +111,7 @@ enum Matter {
     Repeat,
 }
 
-/// A row of throws.
+/// A sequence of random numbers.
 struct Dice {
     state: u64,
 }
@@ -122,7 +122,7 @@ impl Dice {
         mix(self.state)
     }
 
-    /// True once in so many throws.
+    /// True once in `throws` throws.
     fn one_in(&mut self, many: u64) -> bool {
         self.below(many) == 0
     }

@@ -1,4 +1,4 @@
-//! The sensors at work: what is due is sent, in order, again and again until the hub has it.
+//! Sends the readings that are due, in order, and retries until the hub has acknowledged them.
 //!
 //! ```text
 //! the walk ─ every 100 ms what is due ─► a queue for each partition ─► one batch at a time ─► the hub
@@ -26,20 +26,20 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{Ledger, Rounds};
+use super::{Ledger, ReadingSchedule};
 use crate::reading::{PARTITIONS, Reading, key_of, partition_of};
 use crate::time::CityTime;
 
-/// How often it is looked who is due.
+/// How often due readings are collected.
 const TICK: Duration = Duration::from_millis(100);
-/// The city's time goes on by no more of ours at once.
-const LONGEST_STEP: Duration = Duration::from_secs(1);
+/// The longest step of real time: after a pause the city's time does not jump.
+const MAX_STEP: Duration = Duration::from_secs(1);
 /// Batches that wait for a partition: two seconds of them.
 const QUEUE: usize = 20;
 /// Between two attempts at a batch.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), most: Duration::from_secs(1) };
 
-/// Where readings go. A hub, or what a test takes for one.
+/// The target of readings: a hub, or a fake of a test.
 pub trait Outbox: Clone + Send + Sync + 'static {
     /// Stores all of them in this order, or fails; then some may be stored all the same.
     fn send(
@@ -56,9 +56,9 @@ impl Outbox for Producer {
     }
 }
 
-/// What is known of the sensors from outside, and what can be switched. Clones are the same.
+/// The state of the sensors, and their switches. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Switchboard(Arc<Counters>);
+pub struct SensorControls(Arc<Counters>);
 
 #[derive(Debug, Default)]
 struct Counters {
@@ -70,7 +70,7 @@ struct Counters {
     waiting: AtomicBool,
 }
 
-impl Switchboard {
+impl SensorControls {
     /// Switches the carbon-monoxide detectors of all homes.
     pub fn set_carbon_monoxide(&self, on: bool) {
         self.0.carbon_monoxide.store(on, Ordering::Relaxed);
@@ -107,7 +107,7 @@ impl Switchboard {
     }
 }
 
-/// What became of everything that was due.
+/// The outcome of all readings that were due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendReport {
     /// Events that the hub has acknowledged.
@@ -129,29 +129,29 @@ impl fmt::Display for SendReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} events acknowledged", self.acknowledged)?;
         if !self.is_clean() {
-            write!(f, ", {} given up that may be stored, {} never sent", self.unknown, self.unsent)?;
+            write!(f, ", {} unacknowledged that may be stored, {} never sent", self.unknown, self.unsent)?;
         }
         Ok(())
     }
 }
 
-/// What is due in one tick for one partition, and whether each is a sensor's repeat.
+/// The readings of one tick for one partition, and whether each is a repeat.
 type Batch = Vec<(Reading, bool)>;
 
 /// The sensors of all homes.
 pub struct Sensors<O> {
-    /// Who speaks next.
-    pub rounds: Rounds,
+    /// The schedule of readings.
+    pub schedule: ReadingSchedule,
     /// How much faster than ours the city's time runs.
     pub speed: f64,
-    /// How many homes there are.
+    /// The number of homes.
     pub homes: u32,
-    /// What was sent.
+    /// The ledger of sent readings.
     pub ledger: Ledger,
-    /// Where it is sent to.
+    /// The target.
     pub outbox: O,
-    /// What is known from outside.
-    pub switchboard: Switchboard,
+    /// The state and the switches.
+    pub sensor_controls: SensorControls,
 }
 
 impl<O> fmt::Debug for Sensors<O> {
@@ -180,7 +180,7 @@ struct Walk<O> {
     partitions: Vec<u8>,
     queues: Vec<mpsc::Sender<Batch>>,
     senders: JoinSet<()>,
-    /// What was taken from the rounds and is in no queue yet. It is here, and not in a future that may be dropped.
+    /// Readings from the schedule that are in no queue yet. They are here, not in a future that may be dropped.
     pending: Vec<Batch>,
     /// Noted in the ledger.
     noted: Arc<AtomicU64>,
@@ -200,7 +200,7 @@ impl<O: Outbox> Walk<O> {
                 partition: PartitionId(partition),
                 outbox: sensors.outbox.clone(),
                 ledger: sensors.ledger.clone(),
-                counters: sensors.switchboard.0.clone(),
+                counters: sensors.sensor_controls.0.clone(),
                 noted: noted.clone(),
             };
             senders.spawn(line.run(batches));
@@ -213,12 +213,12 @@ impl<O: Outbox> Walk<O> {
     async fn go(&mut self) {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut time = self.sensors.rounds.reached();
+        let mut time = self.sensors.schedule.reached();
         let mut before = Instant::now();
         loop {
             tick.tick().await;
             // If the hub was away, what passed meanwhile does not count.
-            let passed = before.elapsed().min(LONGEST_STEP).as_secs_f64() * 1_000.0 * self.sensors.speed;
+            let passed = before.elapsed().min(MAX_STEP).as_secs_f64() * 1_000.0 * self.sensors.speed;
             before = Instant::now();
             time = CityTime(time.0 + passed as u64);
             self.take_until(time).await;
@@ -226,11 +226,15 @@ impl<O: Outbox> Walk<O> {
     }
 
     async fn take_until(&mut self, time: CityTime) {
-        while self.sensors.rounds.reached() < time {
-            let due = self.sensors.rounds.due(time, self.sensors.switchboard.carbon_monoxide());
+        while self.sensors.schedule.reached() < time {
+            let due = self.sensors.schedule.due(time, self.sensors.sensor_controls.carbon_monoxide());
             self.taken += due.len() as u64;
-            self.sensors.switchboard.0.in_flight.fetch_add(due.len() as u64, Ordering::Relaxed);
-            self.sensors.switchboard.0.reached.store(self.sensors.rounds.reached().0, Ordering::Relaxed);
+            self.sensors.sensor_controls.0.in_flight.fetch_add(due.len() as u64, Ordering::Relaxed);
+            self.sensors
+                .sensor_controls
+                .0
+                .reached
+                .store(self.sensors.schedule.reached().0, Ordering::Relaxed);
             for (reading, repeat) in due {
                 let partition = self.partitions.get(reading.home as usize).copied().unwrap_or(0);
                 self.pending[usize::from(partition)].push((reading, repeat));
@@ -246,14 +250,14 @@ impl<O: Outbox> Walk<O> {
                 continue;
             }
             if queue.capacity() == 0 {
-                self.sensors.switchboard.0.waiting.store(true, Ordering::Relaxed);
+                self.sensors.sensor_controls.0.waiting.store(true, Ordering::Relaxed);
             }
             // The place first, then the batch: nothing is lost if this is dropped while it waits.
             if let Ok(place) = queue.reserve().await {
                 place.send(std::mem::take(batch));
             }
         }
-        self.sensors.switchboard.0.waiting.store(false, Ordering::Relaxed);
+        self.sensors.sensor_controls.0.waiting.store(false, Ordering::Relaxed);
     }
 
     async fn finish(mut self, patience: Duration) -> SendReport {
@@ -264,7 +268,7 @@ impl<O: Outbox> Walk<O> {
         };
         let _ = tokio::time::timeout(patience, all).await;
         self.senders.shutdown().await;
-        let acknowledged = self.sensors.switchboard.acknowledged();
+        let acknowledged = self.sensors.sensor_controls.acknowledged();
         let noted = self.noted.load(Ordering::Relaxed);
         SendReport { acknowledged, unknown: noted - acknowledged, unsent: self.taken - noted }
     }
@@ -304,7 +308,7 @@ impl<O: Outbox> Line<O> {
         while let Err(error) = self.outbox.send(self.partition, events.clone()).await {
             failures += 1;
             if failures == 1 {
-                tracing::warn!(partition = %self.partition, events = count, %error, "not acknowledged; the same is sent until it is");
+                tracing::warn!(partition = %self.partition, events = count, %error, "a batch was not acknowledged; retrying");
             }
             tokio::time::sleep(BACKOFF.delay(failures, fastrand::u64(..))).await;
             self.counters.resent.fetch_add(count, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The city is the same for the same seed, its load is even, its people sleep at night, and what is rare is rare.
+//! Tests of the city: deterministic by seed, even load, people that sleep at night, and the rates of rare events.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ fn later(minutes: u64) -> CityTime {
 }
 
 /// All that is due, however many calls it takes.
-fn all(rounds: &mut Rounds, until: CityTime, carbon_monoxide: bool) -> Vec<(Reading, bool)> {
+fn all(schedule: &mut ReadingSchedule, until: CityTime, carbon_monoxide: bool) -> Vec<(Reading, bool)> {
     let mut all = Vec::new();
     loop {
-        let due = rounds.due(until, carbon_monoxide);
-        assert!(due.len() <= MOST_AT_ONCE);
+        let due = schedule.due(until, carbon_monoxide);
+        assert!(due.len() <= MAX_PER_CALL);
         if due.is_empty() {
             return all;
         }
@@ -34,23 +34,23 @@ fn first_sendings(due: Vec<(Reading, bool)>) -> Vec<Reading> {
 #[test]
 fn the_same_seed_makes_the_same_city_however_it_is_asked() {
     let city = City::new(7, 500);
-    let at_once = all(&mut Rounds::new(city, MIDNIGHT, 1.0), later(10), true);
-    let (mut rounds, mut in_steps) = (Rounds::new(city, MIDNIGHT, 1.0), Vec::new());
+    let at_once = all(&mut ReadingSchedule::new(city, MIDNIGHT, 1.0), later(10), true);
+    let (mut schedule, mut in_steps) = (ReadingSchedule::new(city, MIDNIGHT, 1.0), Vec::new());
     for step in 1..=10 * 60 * 2 {
-        in_steps.extend(all(&mut rounds, CityTime(MIDNIGHT.0 + step * 500), true));
+        in_steps.extend(all(&mut schedule, CityTime(MIDNIGHT.0 + step * 500), true));
     }
     assert_eq!(at_once, in_steps);
     assert!(at_once.len() > 500 * 4 * 9);
-    assert_ne!(at_once, all(&mut Rounds::new(City::new(8, 500), MIDNIGHT, 1.0), later(10), true));
-    assert_eq!(rounds.reached(), later(10));
+    assert_ne!(at_once, all(&mut ReadingSchedule::new(City::new(8, 500), MIDNIGHT, 1.0), later(10), true));
+    assert_eq!(schedule.reached(), later(10));
 }
 
 #[test]
 fn the_load_is_even() {
-    let mut rounds = Rounds::new(City::new(1, 2_000), MIDNIGHT, 1.0);
-    all(&mut rounds, later(1), false);
+    let mut schedule = ReadingSchedule::new(City::new(1, 2_000), MIDNIGHT, 1.0);
+    all(&mut schedule, later(1), false);
     for second in 1..=60 {
-        let due = first_sendings(all(&mut rounds, CityTime(MIDNIGHT.0 + MINUTE + second * 1_000), false));
+        let due = first_sendings(all(&mut schedule, CityTime(MIDNIGHT.0 + MINUTE + second * 1_000), false));
         // 6,000 a minute.
         assert!((90..=110).contains(&due.len()), "{} in second {second}", due.len());
     }
@@ -59,19 +59,19 @@ fn the_load_is_even() {
 #[test]
 fn a_detector_in_every_home_is_a_third_more_and_joins_evenly() {
     let city = City::new(1, 2_000);
-    let mut rounds = Rounds::new(city, later(0), 1.0);
-    let before = first_sendings(all(&mut rounds, CityTime(later(3).0 + 20_000), false));
+    let mut schedule = ReadingSchedule::new(city, later(0), 1.0);
+    let before = first_sendings(all(&mut schedule, CityTime(later(3).0 + 20_000), false));
     assert!(before.iter().all(|reading| reading.sensor != Sensor::CarbonMonoxide));
     for second in 1..=60 {
-        let due = first_sendings(all(&mut rounds, CityTime(later(3).0 + 20_000 + second * 1_000), true));
+        let due = first_sendings(all(&mut schedule, CityTime(later(3).0 + 20_000 + second * 1_000), true));
         assert!((118..=147).contains(&due.len()), "{} in second {second}", due.len());
     }
-    let minute = first_sendings(all(&mut rounds, CityTime(later(5).0 + 20_000), true));
+    let minute = first_sendings(all(&mut schedule, CityTime(later(5).0 + 20_000), true));
     let detectors = minute.iter().filter(|reading| reading.sensor == Sensor::CarbonMonoxide);
     assert!(detectors.clone().count() > 1_980 && detectors.clone().all(|reading| reading.number == 2));
-    let off = first_sendings(all(&mut rounds, later(8), false));
+    let off = first_sendings(all(&mut schedule, later(8), false));
     assert!(off.iter().all(|reading| reading.sensor != Sensor::CarbonMonoxide));
-    let on = first_sendings(all(&mut rounds, later(9), true));
+    let on = first_sendings(all(&mut schedule, later(9), true));
     let mut detectors = on.iter().filter(|reading| reading.sensor == Sensor::CarbonMonoxide);
     assert!(detectors.clone().count() > 1_980 && detectors.all(|reading| reading.number == 3));
 }
@@ -79,8 +79,8 @@ fn a_detector_in_every_home_is_a_third_more_and_joins_evenly() {
 #[test]
 fn every_sensor_counts_from_1_without_gaps_and_in_order_of_time() {
     let city = City::new(3, 300);
-    let mut rounds = Rounds::new(city, MIDNIGHT, 10.0);
-    let due = all(&mut rounds, later(24 * 60), true);
+    let mut schedule = ReadingSchedule::new(city, MIDNIGHT, 10.0);
+    let due = all(&mut schedule, later(24 * 60), true);
     let (mut last, mut repeats) = (BTreeMap::new(), 0_usize);
     for (reading, repeat) in &due {
         let last = last.entry((reading.home, reading.sensor)).or_insert(0);
@@ -103,8 +103,8 @@ fn every_sensor_counts_from_1_without_gaps_and_in_order_of_time() {
 
 #[test]
 fn a_repeat_is_the_same_reading() {
-    let mut rounds = Rounds::new(City::new(3, 300), MIDNIGHT, 1.0);
-    let due = all(&mut rounds, later(30), false);
+    let mut schedule = ReadingSchedule::new(City::new(3, 300), MIDNIGHT, 1.0);
+    let due = all(&mut schedule, later(30), false);
     let firsts: BTreeMap<_, _> = due
         .iter()
         .filter(|(_, repeat)| !repeat)
@@ -267,7 +267,7 @@ fn every_sensor_hangs_in_a_room() {
 
 #[test]
 fn a_city_without_homes_is_quiet() {
-    let mut rounds = Rounds::new(City::new(1, 0), MIDNIGHT, 1.0);
-    assert_eq!(rounds.due(later(60), true), []);
-    assert_eq!(rounds.reached(), later(60));
+    let mut schedule = ReadingSchedule::new(City::new(1, 0), MIDNIGHT, 1.0);
+    assert_eq!(schedule.due(later(60), true), []);
+    assert_eq!(schedule.reached(), later(60));
 }

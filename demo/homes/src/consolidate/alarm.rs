@@ -1,4 +1,4 @@
-//! What an alarm is, when it opens and when it is over.
+//! An alarm: its kind, when it opens and when it is over.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::time::CityTime;
 /// Parts per million of carbon monoxide from which on there is danger.
 pub const CARBON_MONOXIDE_ALARM: u16 = 50;
 
-/// What is the matter.
+/// The kind of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum AlarmKind {
     /// Glass was heard to break.
@@ -24,7 +24,7 @@ pub enum AlarmKind {
 /// One alarm, open or over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alarm {
-    /// What is the matter.
+    /// Its kind.
     pub kind: AlarmKind,
     /// The highest value while it was open.
     pub value: u16,
@@ -36,7 +36,7 @@ pub struct Alarm {
     pub(super) number: u32,
 }
 
-/// What a reading does to the alarm of its kind.
+/// The effect of a reading on the alarm of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Nothing,
@@ -68,7 +68,7 @@ impl Alarm {
         self.until.is_none()
     }
 
-    /// What is the matter, for people.
+    /// Describes the alarm.
     pub fn what(&self) -> String {
         match self.kind {
             AlarmKind::GlassBreak => "glass break".into(),
@@ -78,7 +78,7 @@ impl Alarm {
         }
     }
 
-    /// What a reading does, after the newest alarm of its kind.
+    /// Returns the effect of a reading, after the newest alarm of its kind.
     pub(super) fn step(before: Option<&Self>, alarming: bool, reading: &Reading) -> Step {
         match before {
             Some(alarm) if reading.number <= alarm.number => Step::Stale,

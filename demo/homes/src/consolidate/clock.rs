@@ -1,4 +1,4 @@
-//! The time of a partition, as its readings tell it. Sensors may have wrong clocks, so no single one decides.
+//! The time of a partition, computed from its readings. Sensors may have wrong clocks, so no single one decides.
 //!
 //! The clock follows any reading that is at most two minutes ahead of it. Further it moves, ahead or back, only when most of the
 //! [`VOICES`] sensors heard last agree: after hours without events, or when the first reading of all had a wrong clock.
@@ -16,7 +16,7 @@ pub const WRONG_CLOCK: Duration = Duration::from_mins(10);
 /// How far a single reading takes the clock ahead, and how near readings are that agree.
 const NEAR: Duration = Duration::from_mins(2);
 
-/// Different sensors whose last words are kept.
+/// The number of sensors whose last reading is kept.
 const VOICES: usize = 9;
 
 /// The clock of a partition.
@@ -36,7 +36,7 @@ pub(super) struct Voice {
     at: CityTime,
 }
 
-/// What the clock makes of a reading's time.
+/// The time of a reading, checked by the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Judged {
     /// When it was: by the sensor if its clock is right, never later than now.
@@ -80,7 +80,7 @@ impl Clock {
         self.judged(at, set)
     }
 
-    /// What it makes of a time now, without taking it in.
+    /// Checks a time without updating the clock.
     fn judged(&self, at: CityTime, set: bool) -> Judged {
         let wrong = at.apart(self.now) > WRONG_CLOCK;
         Judged { at: if wrong { self.now } else { at.min(self.now) }, wrong, set }

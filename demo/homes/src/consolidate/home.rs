@@ -1,10 +1,10 @@
-//! The state of one home, and what a reading does to it.
+//! The state of one home, and how a reading changes it.
 
 use serde::{Deserialize, Serialize};
 
 use super::alarm::{Alarm, AlarmKind, Step, spoken_of};
 use super::clock::Judged;
-use super::seen::{Arrival, Seen};
+use super::seen_numbers::{Arrival, Seen};
 use super::today::Today;
 use crate::reading::{Reading, Sensor};
 use crate::time::CityTime;
@@ -15,7 +15,7 @@ const ALARMS_KEPT: usize = 6;
 /// One home.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Home {
-    /// All but the minutes: what an update carries whole.
+    /// Everything but the minutes: an update contains it as a whole.
     pub(super) now: HomeNow,
     /// Today, minute by minute.
     pub(super) today: Today,
@@ -38,11 +38,11 @@ pub(super) struct HomeNow {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SensorState {
     seen: Seen,
-    /// What it said last.
+    /// Its last value.
     pub value: u16,
     /// When it was last heard of: by its own clock, or by the partition's if its own is wrong.
     pub heard: CityTime,
-    /// What is left of its battery, in percent.
+    /// The charge of its battery, in percent.
     pub battery: u8,
     /// Whether its clock is wrong.
     pub clock_wrong: bool,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::clock::Clock;
 use super::home::{Home, HomeNow};
-use super::seen::Arrival;
+use super::seen_numbers::Arrival;
 use super::today::Today;
 use super::{Consolidation, Progress};
 use crate::reading::{Reading, Sensor};
@@ -36,7 +36,7 @@ struct Marks {
     marks: Vec<(u16, u8)>,
 }
 
-/// What is said of the partition as a whole.
+/// The state of the partition as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Now {
     pub(super) progress: Progress,
@@ -47,7 +47,7 @@ pub(super) struct Now {
     pub(super) repeats: u64,
 }
 
-/// What a partition's homes come to.
+/// The totals of a partition's homes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Readings counted, each once.
@@ -60,7 +60,7 @@ pub struct Totals {
     pub skipped: u64,
 }
 
-/// What changed in a partition's homes.
+/// A change of a partition's homes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HomesUpdate {
     now: Now,
@@ -82,7 +82,7 @@ impl HomesUpdate {
     }
 }
 
-/// What readers see: what waits for the next update is not compared.
+/// Compares what readers see, without the changes for the next update.
 impl PartialEq for Homes {
     fn eq(&self, other: &Self) -> bool {
         self.now == other.now && self.homes == other.homes
@@ -113,7 +113,7 @@ impl Homes {
         }
     }
 
-    /// What all homes come to.
+    /// Returns the totals of all homes.
     pub fn totals(&self) -> Totals {
         let Progress { replayed, skipped, .. } = self.now.progress;
         Totals { readings: self.now.readings, repeats: self.now.repeats, replayed, skipped }

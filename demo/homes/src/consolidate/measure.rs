@@ -1,9 +1,9 @@
-//! How large states and updates are, and how long a reading takes: 6,250 homes are a partition's part of 100,000.
+//! Measures the size of states and updates, and the time for a reading: 6,250 homes are a partition's share of 100,000.
 
 use std::time::Instant;
 
-use super::{Consolidation, Desk, Homes};
-use crate::city::{City, Rounds};
+use super::{Consolidation, Homes, OpenAlarms};
+use crate::city::{City, ReadingSchedule};
 use crate::time::CityTime;
 
 const HOMES: u32 = 6_250;
@@ -11,17 +11,17 @@ const HOMES: u32 = 6_250;
 const START: CityTime = CityTime(20_000 * 86_400_000 + 6 * 3_600_000);
 const MINUTE: u64 = 60_000;
 
-/// Folds the city's readings of so many minutes; an update is taken after each so many readings. Gives the largest, in bytes.
+/// Folds the city's readings of `minutes` minutes; takes an update after each `every` readings. Gives the largest, in bytes.
 fn run<C: Consolidation>(
     state: &mut C,
-    rounds: &mut Rounds,
+    schedule: &mut ReadingSchedule,
     minutes: u64,
     every: usize,
 ) -> (usize, u64, f64) {
     let (until, mut largest, mut folded, mut took) =
-        (CityTime(rounds.reached().0 + minutes * MINUTE), 0, 0, 0.0);
-    while rounds.reached() < until {
-        let due = rounds.due(until, true);
+        (CityTime(schedule.reached().0 + minutes * MINUTE), 0, 0, 0.0);
+    while schedule.reached() < until {
+        let due = schedule.due(until, true);
         for some in due.chunks(every) {
             let began = Instant::now();
             for (reading, _) in some {
@@ -38,18 +38,18 @@ fn run<C: Consolidation>(
 
 #[test]
 fn updates_and_snapshots_are_small() {
-    let mut rounds = Rounds::new(City::new(1, HOMES), START, 1.0);
+    let mut schedule = ReadingSchedule::new(City::new(1, HOMES), START, 1.0);
     let mut homes = Homes::default();
-    let (largest, folded, each) = run(&mut homes, &mut rounds, 16, 300);
+    let (largest, folded, each) = run(&mut homes, &mut schedule, 16, 300);
     let early = postcard::to_stdvec(&homes).unwrap().len();
     eprintln!(
         "homes: {folded} readings, {each:.0} ns each; largest update of 300: {largest} bytes; snapshot: {early} bytes"
     );
     assert!(largest < 40_000, "an update of 300 homes has {largest} bytes");
     assert!(early < 1_500_000, "a snapshot after 16 minutes has {early} bytes");
-    let mut desk = Desk::default();
-    let (largest, folded, each) = run(&mut desk, &mut rounds, 16, 300);
-    let snapshot = postcard::to_stdvec(&desk).unwrap().len();
+    let mut alarms = OpenAlarms::default();
+    let (largest, folded, each) = run(&mut alarms, &mut schedule, 16, 300);
+    let snapshot = postcard::to_stdvec(&alarms).unwrap().len();
     eprintln!(
         "desk: {folded} readings, {each:.0} ns each; largest update: {largest} bytes; snapshot: {snapshot} bytes"
     );
@@ -60,9 +60,9 @@ fn updates_and_snapshots_are_small() {
 fn a_whole_day_packs_well() {
     const FEW: u32 = 100;
     let midnight = CityTime(20_000 * 86_400_000);
-    let mut rounds = Rounds::new(City::new(1, FEW), midnight, 60.0);
+    let mut schedule = ReadingSchedule::new(City::new(1, FEW), midnight, 60.0);
     let mut homes = Homes::default();
-    let (_, folded, each) = run(&mut homes, &mut rounds, 1_440, 1_000);
+    let (_, folded, each) = run(&mut homes, &mut schedule, 1_440, 1_000);
     let bytes = postcard::to_stdvec(&homes).unwrap().len() / FEW as usize;
     eprintln!("a day: {folded} readings, {each:.0} ns each; {bytes} bytes a home");
     assert!(bytes < 500, "a home has {bytes} bytes after a day");

@@ -1,4 +1,4 @@
-//! What happened in each minute of a home's day: four bits a minute, and how they travel.
+//! The day of a home: four bits for each minute, and their encoding.
 
 use serde::{Deserialize, Serialize};
 
@@ -90,7 +90,7 @@ fn place(minute: u16) -> (usize, u8) {
     (usize::from(minute / 8), 1 << (minute % 8))
 }
 
-/// A day as it travels: runs of equal bytes, and bytes as they are. A byte up to 127 says that so many bytes and one more follow;
+/// A day as it travels: runs of equal bytes, and bytes as they are. A byte up to 127 says that this many bytes plus one follow;
 /// a higher one that the next byte stands for 126 fewer than it says.
 #[derive(Serialize, Deserialize)]
 struct Packed {
@@ -99,9 +99,9 @@ struct Packed {
 }
 
 /// The shortest run that is worth its two bytes.
-const SHORTEST_RUN: usize = 2;
-const LONGEST_RUN: usize = 129;
-const MOST_LITERALS: usize = 128;
+const MIN_RUN: usize = 2;
+const MAX_RUN: usize = 129;
+const MAX_LITERALS: usize = 128;
 
 impl From<Today> for Packed {
     fn from(today: Today) -> Self {
@@ -115,8 +115,8 @@ fn pack(mut plain: &[u8], packed: &mut Vec<u8>) {
     let mut literals = 0;
     while literals < plain.len() {
         let rest = &plain[literals..];
-        let run = rest.iter().take(LONGEST_RUN).take_while(|byte| **byte == rest[0]).count();
-        if run < SHORTEST_RUN {
+        let run = rest.iter().take(MAX_RUN).take_while(|byte| **byte == rest[0]).count();
+        if run < MIN_RUN {
             literals += 1;
             continue;
         }
@@ -129,15 +129,15 @@ fn pack(mut plain: &[u8], packed: &mut Vec<u8>) {
 }
 
 fn pack_literals(literals: &[u8], packed: &mut Vec<u8>) {
-    for chunk in literals.chunks(MOST_LITERALS) {
+    for chunk in literals.chunks(MAX_LITERALS) {
         packed.push((chunk.len() - 1) as u8);
         packed.extend_from_slice(chunk);
     }
 }
 
-/// Minutes that are no day: the object is damaged, or of another version.
+/// Minutes that are invalid: the object is damaged, or of another version.
 #[derive(Debug, thiserror::Error)]
-#[error("the minutes of a home are no day: {PLANES} times {PLANE} bytes were expected")]
+#[error("the minutes of a home are invalid: expected {PLANES} times {PLANE} bytes")]
 pub(super) struct NoDay;
 
 impl TryFrom<Packed> for Today {
@@ -155,10 +155,10 @@ fn unpack(mut packed: &[u8], mut plain: &mut [u8]) -> Option<()> {
     while let Some((control, rest)) = packed.split_first() {
         let control = usize::from(*control);
         let (from, count) =
-            if control < MOST_LITERALS { (control + 1, control + 1) } else { (1, control - 126) };
+            if control < MAX_LITERALS { (control + 1, control + 1) } else { (1, control - 126) };
         let (bytes, after) = rest.split_at_checked(from)?;
         let (target, left) = std::mem::take(&mut plain).split_at_mut_checked(count)?;
-        if control < MOST_LITERALS {
+        if control < MAX_LITERALS {
             target.copy_from_slice(bytes);
         } else {
             target.fill(bytes[0]);
@@ -205,7 +205,7 @@ mod tests {
         let cut = bytes[..bytes.len() - 1].to_vec();
         for bytes in [Vec::new(), short, long, cut] {
             let error = Today::try_from(Packed { day: 1, bytes }).unwrap_err();
-            assert!(error.to_string().contains("no day"), "{error}");
+            assert!(error.to_string().contains("are invalid"), "{error}");
         }
     }
 

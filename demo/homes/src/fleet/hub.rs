@@ -1,4 +1,4 @@
-//! The hub's process: `ephor dev`, which can be restarted in the middle of everything.
+//! The process of the hub: `ephor dev`, which can be restarted at any time.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -85,7 +85,7 @@ impl HubProcess {
         let answer = async {
             loop {
                 if self.process.ended().is_some() {
-                    return Err(format!("the hub ended:\n{}", self.process.last_words()));
+                    return Err(format!("the hub ended:\n{}", self.process.last_lines()));
                 }
                 if TcpStream::connect(self.address).await.is_ok() {
                     return Ok(());

@@ -1,4 +1,4 @@
-//! What all processes cost together.
+//! Measures the CPU time and memory of all processes.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use ephor::{Clock, Monotonic};
 
 use super::process::{Cost, Used};
 
-/// Adds up what is seen, look by look.
+/// Sums measurements.
 #[derive(Debug, Default)]
 pub struct Meter {
     own: Option<(Monotonic, u64)>,
@@ -17,7 +17,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// One look: the hosts, the hub, and this process itself. Gives what all of them cost.
+    /// Adds a measurement: the hosts, the hub, and this process. Returns the cost of all.
     pub fn note(&mut self, hosts: impl Iterator<Item = (f64, u64)>, hub: Cost) -> (f64, u64) {
         let own = self.own();
         let mut sum = (hub.cores + own.cores, hub.memory + own.memory);

@@ -1,4 +1,4 @@
-//! The processes of the demo, and what can be done to them.
+//! The processes of the demo: starts, stops, kills, pauses and slows hosts; restarts the hub.
 //!
 //! Each host is a process of its own, so that it can die as machines do. All of them end with their parent.
 
@@ -23,13 +23,13 @@ pub use self::meter::Meter;
 pub use self::process::{Cost, end_with_parent};
 
 /// More hosts than partitions only wait; more than this would only take memory.
-pub const MOST_HOSTS: usize = 32;
-/// So many that have ended are still shown.
+pub const MAX_HOSTS: usize = 32;
+/// The number of ended hosts that are still shown.
 const ENDED_SHOWN: usize = 4;
 /// A host that is asked to stop gets this long before it is killed.
 const STOP_PATIENCE: Duration = Duration::from_secs(15);
 
-/// What can be done to the demo.
+/// An action on the demo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Start one more host.
@@ -38,11 +38,11 @@ pub enum Action {
     StopHost(String),
     /// Kill a host, as a power failure would.
     KillHost(String),
-    /// Stop a host in its tracks; it does not know.
+    /// Pause a host (SIGSTOP); it does not notice.
     PauseHost(String),
     /// Let a paused host go on.
     ResumeHost(String),
-    /// Make a host slower by so many milliseconds a batch; 0 makes it fast again.
+    /// Slow a host down by this many milliseconds for each batch; 0 for full speed.
     SlowHost(String, u32),
     /// Kill the hub and start it again.
     RestartHub,
@@ -50,16 +50,16 @@ pub enum Action {
     CarbonMonoxide(bool),
 }
 
-/// What hosts need to know.
+/// The settings of hosts.
 #[derive(Clone)]
 pub struct Setting {
     /// The `ephor` program.
     pub program: PathBuf,
-    /// Where logs go, and the hub's data.
+    /// The folder of logs, and of the hub's data.
     pub folder: PathBuf,
     /// Further arguments of every host: the hub, the store, the results.
     pub host_arguments: Vec<String>,
-    /// What every host finds in its environment: connection strings, which would be seen among the arguments.
+    /// The environment of every host: connection strings, which would be visible among the arguments.
     pub secrets: Vec<(String, String)>,
 }
 
@@ -99,7 +99,7 @@ impl Fleet {
         Ok(connection)
     }
 
-    /// What every host that starts from here on finds in its environment.
+    /// Sets the environment of hosts that start later.
     pub fn set_secrets(&mut self, secrets: Vec<(String, String)>) {
         self.setting.secrets = secrets;
     }
@@ -108,7 +108,7 @@ impl Fleet {
     pub fn add_host(&mut self) -> Result<String, BoxError> {
         self.look();
         let alive = self.hosts.values().filter(|host| host.is_there()).count();
-        if alive >= MOST_HOSTS {
+        if alive >= MAX_HOSTS {
             return Err(format!("{alive} hosts are enough: there are 16 partitions").into());
         }
         let number = self.started + 1;
@@ -213,12 +213,12 @@ impl Fleet {
         running.map(|(number, _)| name_of(*number)).collect()
     }
 
-    /// If every host has died, the last words of one of them.
+    /// If every host has died, returns the last lines of one of them.
     pub fn all_dead(&mut self) -> Option<String> {
         self.look();
         let dead = !self.hosts.is_empty() && self.hosts.values().all(|host| host.state == HostProcess::Dead);
         dead.then(|| {
-            self.hosts.values().next_back().map(|host| host.process.last_words()).unwrap_or_default()
+            self.hosts.values().next_back().map(|host| host.process.last_lines()).unwrap_or_default()
         })
     }
 

@@ -15,7 +15,7 @@ use tokio::process::{Child, Command};
 /// A process that reads its input has done so by then. One that is paused does not, and what waits for it fills up.
 const HEARING: Duration = Duration::from_secs(1);
 
-/// What a process costs.
+/// The cost of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     /// Processor time, in cores, since the last look.
@@ -95,7 +95,7 @@ impl Process {
         let Some(input) = &mut self.child.stdin else { return Err(io::Error::other("it hears nothing")) };
         let line = format!("{line}\n");
         let written = tokio::time::timeout(HEARING, input.write_all(line.as_bytes())).await;
-        written.map_err(|_| io::Error::other("it has been told too much that it does not read"))?
+        written.map_err(|_| io::Error::other("the process does not read its input"))?
     }
 
     /// Waits for its end; false if it takes longer.
@@ -104,13 +104,13 @@ impl Process {
     }
 
     /// The last lines that it wrote, to be shown when it failed.
-    pub(super) fn last_words(&self) -> String {
+    pub(super) fn last_lines(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(5)..].join("\n")
     }
 
-    /// What it costs. The first look knows no time to divide by.
+    /// Returns its cost. The first call has no interval to measure.
     pub(super) fn cost(&mut self) -> Cost {
         let (Some(pid), None) = (self.pid, self.ended()) else { return Cost::default() };
         let now = SystemClock.now();
@@ -121,7 +121,7 @@ impl Process {
     }
 }
 
-/// What the system says of a process.
+/// The usage of a process, from the operating system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Used {
     /// Processor time in ticks of the system's clock.
@@ -176,7 +176,7 @@ mod tests {
         // More than any pipe takes.
         let told = tokio::time::timeout(Duration::from_secs(60), process.tell(&"x".repeat(4 << 20))).await;
         let error = told.expect("it is waited for").unwrap_err().to_string();
-        assert_eq!(error, "it has been told too much that it does not read");
+        assert_eq!(error, "the process does not read its input");
     }
 
     #[tokio::test]
@@ -192,7 +192,7 @@ mod tests {
         process.signal(Signal::CONT).unwrap();
         assert!(process.wait(Duration::from_secs(30)).await);
         assert_eq!(process.ended(), Some(false), "3 is no good order");
-        assert_eq!(process.last_words(), "heard something");
+        assert_eq!(process.last_lines(), "heard something");
         assert!(process.signal(Signal::KILL).is_err(), "nobody else may have its number by now");
     }
 }

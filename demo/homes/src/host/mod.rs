@@ -1,17 +1,17 @@
 //! The program that reads the hub: start reading here.
 //!
-//! Any number of these run at a time, on any number of machines. Those that share a store share the partitions: each
-//! partition has one owner, who goes on where the last one stopped. What you write yourself is a processor, here
-//! [`Clerk`]; what you choose is where events come from, where leases and checkpoints are kept, and where results go.
+//! Any number of hosts run at a time, on any number of machines. Hosts that share a store share the partitions: each partition
+//! has one owner, which continues where the last one stopped. You write a processor, here [`HomesProcessor`]; you choose the
+//! source of events, the store of leases and checkpoints, and the target of results.
 //!
 //! | file | what it owns |
 //! |---|---|
-//! | `clerk.rs` | the processor: what is done with the events of a partition |
-//! | `settings.rs` | how often, how long, how many, and why |
-//! | `orders.rs` | what comes from outside: commands and signals |
+//! | `homes_processor.rs` | the processor of a partition's events |
+//! | `settings.rs` | intervals, durations and limits, with their reasons |
+//! | `commands.rs` | commands on standard input, and signals |
 
-mod clerk;
-mod orders;
+mod commands;
+mod homes_processor;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -25,15 +25,15 @@ use ephor::{BoxError, EventProcessorHost, EventProcessorOptions, EventSource, St
 use ephor_eventhubs::{Builder, EventHubs};
 use ephor_stores::StoreUrl;
 
-use crate::consolidate::{Consolidation, Desk, Homes};
+use crate::consolidate::{Consolidation, Homes, OpenAlarms};
 use crate::fleet::{ALARMS, CONSOLIDATE};
-use crate::results::Place;
+use crate::results::ResultStore;
 
-pub use clerk::Clerk;
-pub use orders::{Orders, Pace};
+pub use commands::{Commands, Slowdown};
+pub use homes_processor::HomesProcessor;
 pub use settings::{FLUSH_EVERY, STOP_LIMIT, STOP_TIME};
 
-/// What a host must know.
+/// The options of a host.
 #[derive(Clone)]
 pub struct HostOptions {
     /// Its name, which no other host that runs may have.
@@ -46,7 +46,7 @@ pub struct HostOptions {
     pub allow_insecure: bool,
     /// The store of leases and checkpoints, such as `sqlite:PATH`.
     pub store: String,
-    /// Where results go: a folder, or the connection string of a storage account.
+    /// The target of results: a folder, or the connection string of a storage account.
     pub results: String,
     /// The container for them in a storage account.
     pub container: String,
@@ -56,54 +56,60 @@ pub struct HostOptions {
     pub flush_every: Duration,
 }
 
-/// Runs until it is told to stop, or its parent is gone.
+/// Runs until it gets a stop command or a signal, or its parent is gone.
 pub async fn run(options: HostOptions) -> Result<(), BoxError> {
     // Where events come from, where leases and checkpoints are kept, and where results go.
     let hub: Arc<dyn EventSource> = Arc::new(connect(&options).await?);
     let store: Arc<dyn Store> = ephor_stores::open(&options.store.parse::<StoreUrl>()?).await?;
-    let results = Place::open(&options.results, &options.container).await?;
+    let results = ResultStore::open(&options.results, &options.container).await?;
 
     // Two jobs with the same events: two consumer groups, each with its own leases and checkpoints.
-    let mut orders = Orders::listen()?;
+    let mut commands = Commands::listen()?;
     let begins = if options.from_latest { StartPosition::Latest } else { StartPosition::Earliest };
-    let job =
-        Job { name: &options.name, hub: &hub, store: &store, results: &results, begins, pace: orders.pace() };
+    let job = Job {
+        name: &options.name,
+        hub: &hub,
+        store: &store,
+        results: &results,
+        begins,
+        slowdown: commands.slowdown(),
+    };
     let homes = job.host::<Homes>(CONSOLIDATE, "homes", options.flush_every)?;
-    let alarms = job.host::<Desk>(ALARMS, "alarms", Duration::ZERO)?;
+    let alarms = job.host::<OpenAlarms>(ALARMS, "alarms", Duration::ZERO)?;
 
     // From here on it is the host that works: it claims its share of the partitions, hands over what others
     // should have, and tries again whatever fails.
     tokio::try_join!(homes.start(), alarms.start())?;
-    let why = orders.stop().await;
+    let why = commands.stop().await;
 
-    // In good order: finish what is in hand, write it, save how far we came, and let the others have it at once.
+    // Graceful shutdown: finish the current batch, write it, save the checkpoint, and release the partitions.
     let stops = async { tokio::join!(homes.stop(STOP_TIME), alarms.stop(STOP_TIME)) };
     let (homes, alarms) = tokio::time::timeout(STOP_LIMIT, stops).await.map_err(|_| LATE)?;
     eprintln!("{} stopped, {why}: homes: {}; alarms: {}", options.name, homes?, alarms?);
     Ok(())
 }
 
-const LATE: &str = "it did not stop in time; what it still owned waits until the leases run out";
+const LATE: &str = "the host did not stop in time; its partitions are free when their leases expire";
 
-/// What the jobs of this program have in common.
+/// The settings that both jobs of this program share.
 struct Job<'a> {
     name: &'a str,
     hub: &'a Arc<dyn EventSource>,
     store: &'a Arc<dyn Store>,
-    results: &'a Place,
+    results: &'a ResultStore,
     begins: StartPosition,
-    pace: Pace,
+    slowdown: Slowdown,
 }
 
 impl Job<'_> {
-    /// A host that gives every partition it owns to a clerk.
+    /// Creates a host with one processor for each partition that it owns.
     fn host<C: Consolidation + Sync>(
         &self,
         group: &str,
         kind: &'static str,
         flush_every: Duration,
     ) -> Result<EventProcessorHost, BoxError> {
-        let (results, pace) = (self.results.clone(), self.pace.clone());
+        let (results, slowdown) = (self.results.clone(), self.slowdown.clone());
         let host = EventProcessorHost::builder_from(self.hub.clone(), self.store.clone())
             .consumer_group(group)
             .host_name(self.name)
@@ -112,12 +118,14 @@ impl Job<'_> {
                 ..settings::processing()
             })
             .manager_options(settings::managing())
-            .processor(move |_| Clerk::<C>::new(results.clone(), kind, flush_every, pace.clone()))?;
+            .processor(move |_| {
+                HomesProcessor::<C>::new(results.clone(), kind, flush_every, slowdown.clone())
+            })?;
         Ok(host)
     }
 }
 
-/// The hub of the connection string. It is connected when it is first used.
+/// Creates the client of the hub. It connects when it is first used.
 async fn connect(options: &HostOptions) -> Result<EventHubs, BoxError> {
     let builder = EventHubs::builder(&options.hub).options(settings::connecting()).client_name(&options.name);
     let builder = permitting(builder, options.allow_insecure);

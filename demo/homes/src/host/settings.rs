@@ -1,4 +1,4 @@
-//! How often, how long, how many, and why.
+//! The settings of a host, with their reasons: intervals, durations, limits.
 //!
 //! The defaults of the library suit a machine room. Here somebody watches, so everything is a few times faster;
 //! what is safe stays as it is: a host stops by itself before its leases can be anybody else's.
@@ -14,7 +14,7 @@ pub const FLUSH_EVERY: Duration = Duration::from_millis(500);
 /// A call in flight gets this long when the host stops; closing takes a little more.
 pub const STOP_TIME: Duration = Duration::from_secs(6);
 
-/// After this it ends, whatever is not done: whoever waits for it should not wait longer.
+/// The host ends after this time, even if not everything is done.
 pub const STOP_LIMIT: Duration = Duration::from_secs(10);
 
 /// How events are read, and when progress is saved.

@@ -1,4 +1,4 @@
-//! Hosts that are killed, stopped and added while events come: at the end the results are what the events make.
+//! Tests with hosts that are killed, stopped and added while events arrive: at the end the results match the events.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use ephor::{EventProcessorOptions, NewEvent, PartitionId, PartitionManagerOption
 use super::*;
 use crate::reading::{Reading, Sensor};
 use crate::results::Follower;
-use crate::results::tests::trouble::{Rates, Trouble};
+use crate::results::tests::faulty_store::{FaultyStore, Rates};
 use crate::time::CityTime;
 
 const GROUPS: [&str; 2] = ["consolidate", "alarms"];
@@ -37,7 +37,7 @@ fn fast() -> PartitionManagerOptions {
 struct World {
     hub: MemoryHub,
     store: MemoryStore,
-    place: Place,
+    place: ResultStore,
     sent: BTreeMap<PartitionId, Vec<(u64, Option<Reading>)>>,
     numbers: BTreeMap<(u32, usize), u32>,
     started: u32,
@@ -52,7 +52,7 @@ struct Process {
 }
 
 impl World {
-    fn new(place: Place, manager: PartitionManagerOptions) -> Self {
+    fn new(place: ResultStore, manager: PartitionManagerOptions) -> Self {
         let hub = MemoryHub::new("homes", PARTS).unwrap();
         for group in GROUPS {
             hub.create_group(group).unwrap();
@@ -73,20 +73,22 @@ impl World {
             receive_timeout: milliseconds(50),
             ..settings::processing()
         };
-        let (place, pace) = (self.place.clone(), Pace::default());
+        let (place, slowdown) = (self.place.clone(), Slowdown::default());
         EventProcessorHost::builder(self.hub.clone(), self.store.clone())
             .consumer_group(group)
             .host_name(format!("host-{}", self.started))
             .options(options)
             .manager_options(self.manager.clone())
-            .processor(move |_| Clerk::<C>::new(place.clone(), kind, milliseconds(flush), pace.clone()))
+            .processor(move |_| {
+                HomesProcessor::<C>::new(place.clone(), kind, milliseconds(flush), slowdown.clone())
+            })
             .unwrap()
     }
 
     async fn start(&mut self) -> Process {
         self.started += 1;
         let homes = self.host::<Homes>(GROUPS[0], "homes", 50);
-        let alarms = self.host::<Desk>(GROUPS[1], "alarms", 0);
+        let alarms = self.host::<OpenAlarms>(GROUPS[1], "alarms", 0);
         homes.start().await.unwrap();
         alarms.start().await.unwrap();
         Process { homes, alarms }
@@ -167,8 +169,8 @@ impl World {
     async fn check_alarms(&self) {
         let began = std::time::Instant::now();
         for partition in (0..PARTS).map(PartitionId) {
-            let expected = self.expected::<Desk>(partition);
-            let mut follower = Follower::<Desk>::new(self.place.log("alarms", partition));
+            let expected = self.expected::<OpenAlarms>(partition);
+            let mut follower = Follower::<OpenAlarms>::new(self.place.log("alarms", partition));
             while follower.state().last() != expected.last() {
                 if matches!(follower.next().await, Ok(None) | Err(_)) {
                     tokio::time::sleep(milliseconds(20)).await;
@@ -194,10 +196,10 @@ impl Process {
 }
 
 /// Hosts come and go at random while events come.
-async fn chaos(mut world: World, rounds: u32) {
+async fn chaos(mut world: World, schedule: u32) {
     let mut processes = vec![world.start().await, world.start().await];
     let mut killed = 0;
-    for _ in 0..rounds {
+    for _ in 0..schedule {
         world.send(fastrand::u32(5..60));
         tokio::time::sleep(milliseconds(fastrand::u64(5..80))).await;
         match fastrand::u8(0..12) {
@@ -227,21 +229,21 @@ async fn chaos(mut world: World, rounds: u32) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_results_are_what_was_sent_whoever_is_killed() {
     let folder = tempfile::tempdir().unwrap();
-    let place = Place::open(folder.path().to_str().unwrap(), "unused").await.unwrap();
+    let place = ResultStore::open(folder.path().to_str().unwrap(), "unused").await.unwrap();
     chaos(World::new(place, fast()), 120).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn and_also_if_storage_fails_is_deaf_or_forgets_what_it_has_done() {
     let rates = Rates { fails: 5, deaf: 5, forgets: 30, waits: 3 };
-    let place = Place::of(Trouble::store(rates, 7), "trouble");
+    let place = ResultStore::of(FaultyStore::store(rates, 7), "faulty");
     chaos(World::new(place, fast()), 80).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_repeated_when_hosts_stop_in_good_order() {
     let folder = tempfile::tempdir().unwrap();
-    let place = Place::open(folder.path().to_str().unwrap(), "unused").await.unwrap();
+    let place = ResultStore::open(folder.path().to_str().unwrap(), "unused").await.unwrap();
     // With leases that nobody loses because this machine is busy.
     let mut world = World::new(place, settings::managing());
     for _ in 0..3 {

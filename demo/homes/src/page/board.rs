@@ -1,12 +1,12 @@
-//! The board: a column for each host with what it owns in each group, and what can be done to it.
+//! The board of the operator's page: a column for each host with its partitions in each group, and its actions.
 
 use maud::{Markup, html};
 
+use super::format::{bytes, count, counted, span};
 use super::shown::{Row, Shown};
-use super::words::{bytes, count, counted, span};
 use crate::view::model::{FleetNow, GroupNow, HostNow, HostProcess, PartitionNow};
 
-/// What can be done to a host: name, label, and what will happen.
+/// The actions on a host: name, label, and effect.
 pub(super) const HOST_ACTIONS: [(&str, &str, &str); 5] = [
     (
         "stop_host",
@@ -125,7 +125,7 @@ fn possible(action: &str, state: HostProcess) -> bool {
     }
 }
 
-/// What an owner has of each group.
+/// The partitions of an owner in each group.
 fn shares(groups: &[GroupNow], owner: Option<&str>, process: Option<HostProcess>) -> Vec<Row> {
     let share = |group: &GroupNow| {
         let mine = group.partitions.iter().filter(|partition| partition.owner.as_deref() == owner);
@@ -229,7 +229,7 @@ fn partition(row: &Row) -> Markup {
     }
 }
 
-/// What the signs on the board mean.
+/// The legend of the board.
 pub(super) fn legend() -> Markup {
     let states = [
         ("●", "running"),

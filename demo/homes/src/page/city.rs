@@ -1,13 +1,13 @@
-//! The city at a glance.
+//! The page of the city: totals, map, alarms.
 
 use std::fmt::Write as _;
 
 use maud::{Markup, html};
 
+use super::format::{count, counted, percent, span, when};
 use super::layout::{Page, document};
 use super::map;
 use super::shown::{Row, Shown};
-use super::words::{count, counted, percent, span, when};
 use crate::time::CityTime;
 use crate::view::model::{AlarmLine, Audit, CityNow, NEIGHBOURHOOD, Neighbourhood};
 

@@ -1,4 +1,4 @@
-//! Who may ask at all: only pages of our own, by a name of this machine.
+//! Checks requests: only pages of our own may ask, by a name of this machine.
 //!
 //! A foreign web page in the same browser can send requests to loopback, and can give its own name the address
 //! 127.0.0.1. The first shows in `Origin`, the second in `Host`.
@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-/// What every answer says to the browser.
+/// The headers of every response.
 const HEADERS: [(HeaderName, &str); 6] = [
     (
         header::CONTENT_SECURITY_POLICY,

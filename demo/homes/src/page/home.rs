@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use maud::{Markup, html};
 
 use super::city::{alarm_rows, alarms};
+use super::format::{ago, count, counted, when};
 use super::layout::{Page, document};
 use super::shown::{Row, Shown};
-use super::words::{ago, count, counted, when};
 use crate::time::{CityTime, MINUTES_PER_DAY};
 use crate::view::model::{HomeNow, SensorNow};
 

@@ -1,16 +1,16 @@
-//! What all pages have: the head, the way around, the state of the stream; and pages for what is not there.
+//! The layout of all pages: head, navigation, state of the stream; and the pages for "not found".
 
 use maud::{DOCTYPE, Markup, html};
 
-use super::words;
+use super::format;
 
-/// What distinguishes a page.
+/// The parts in which pages differ.
 pub(super) struct Page<'a> {
     /// In the browser's tab.
     pub(super) title: &'a str,
     /// Which of the ways around it is, if any: `/` or `/operator`.
     pub(super) here: &'a str,
-    /// Where its stream is; none for a page that stands still.
+    /// The path of its stream; none for a static page.
     pub(super) live: Option<&'a str>,
     /// Its script.
     pub(super) script: Option<&'a str>,
@@ -73,7 +73,7 @@ pub(super) fn no_home(asked: &str, homes: u32) -> Markup {
     let content = html! {
         section.lost {
             h1 { "No such home" }
-            p { "Nobody lives at “" (shortened(asked)) "”. The city has " (words::count(homes.into())) " homes, from 0 to " (last) "." }
+            p { "Nobody lives at “" (shortened(asked)) "”. The city has " (format::count(homes.into())) " homes, from 0 to " (last) "." }
             p { a href=(format!("/home/{}", last / 2)) { "Look at home " (last / 2) } " or " a href="/" { "at the city" } "." }
         }
     };
@@ -93,8 +93,8 @@ pub(super) fn nothing_here(path: &str) -> Markup {
 }
 
 fn shortened(text: &str) -> String {
-    const LONGEST: usize = 40;
-    let mut short: String = text.chars().take(LONGEST).collect();
+    const MAX_LENGTH: usize = 40;
+    let mut short: String = text.chars().take(MAX_LENGTH).collect();
     if short.len() < text.len() {
         short.push('…');
     }

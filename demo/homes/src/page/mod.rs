@@ -5,27 +5,27 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `shown` | what goes to the browser: texts, attributes and lists by name |
-//! | `city`, `map`, `home`, `operator`, `board`, `layout` | what each page shows, and its HTML |
+//! | `shown` | the content for the browser: texts, attributes and lists by name |
+//! | `city`, `map`, `home`, `operator`, `board`, `layout` | the content of each page, and its HTML |
 //! | `words` | numbers and times for people |
 //! | `answers`, `live`, `order`, `assets` | the routes: pages and JSON, streams, actions, files |
-//! | `guard` | who may ask at all |
+//! | `guard` | the check of requests |
 //! | `visitors` | connections, and which of them nobody uses |
 
-mod answers;
 mod assets;
 mod board;
 mod city;
+mod command;
+mod connections;
+mod format;
 mod guard;
 mod home;
 mod layout;
-mod live;
 mod map;
 mod operator;
-mod order;
+mod routes;
 mod shown;
-mod visitors;
-mod words;
+mod streams;
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -37,7 +37,7 @@ use futures_util::future::BoxFuture;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
-use self::visitors::Visitors;
+use self::connections::LimitedListener;
 use crate::view::model::{CityNow, FleetNow, HomeNow};
 
 pub use crate::fleet::Action;
@@ -48,24 +48,24 @@ pub const LIVE_LISTENERS: usize = 64;
 /// Seconds of which the rate is remembered, for the sparkline.
 const REMEMBERED: usize = 120;
 
-/// How long those who are being answered may take once the page stops.
+/// The time for requests under way when the page stops.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Where the page takes its data from, and whom it tells what to do.
+/// The source of the page's data, which also carries out actions.
 pub trait Source: Send + Sync + 'static {
     /// The city at this moment.
     fn city(&self) -> CityNow;
     /// One home, if there is one of this number.
     fn home(&self, home: u32) -> Option<HomeNow>;
-    /// How many homes there are: their numbers are 0 and up.
+    /// Returns the number of homes, which are numbered from 0.
     fn homes(&self) -> u32;
     /// The hosts and what they own.
     fn fleet(&self) -> FleetNow;
-    /// Does it, and says what was done or why not, for people.
+    /// Carries out an action, and returns a message about it.
     fn act(&self, action: Action) -> BoxFuture<'_, Result<String, String>>;
 }
 
-/// What the routes share.
+/// The state that the routes share.
 #[derive(Clone)]
 struct State {
     source: Arc<dyn Source>,
@@ -101,9 +101,8 @@ pub async fn serve(listener: TcpListener, source: Arc<dyn Source>, stopped: impl
         stopping: stopping.clone(),
         port: listener.local_addr()?.port(),
     };
-    let visitors = Visitors::new(listener);
-    let server =
-        axum::serve(visitors, answers::router(state.clone())).with_graceful_shutdown(ended(stopping));
+    let visitors = LimitedListener::new(listener);
+    let server = axum::serve(visitors, routes::router(state.clone())).with_graceful_shutdown(ended(stopping));
     let mut server = std::pin::pin!(server.into_future());
     let mut stopped = std::pin::pin!(stopped);
     let mut second = tokio::time::interval(Duration::from_secs(1));
@@ -115,7 +114,7 @@ pub async fn serve(listener: TcpListener, source: Arc<dyn Source>, stopped: impl
         }
     }
     stop.send_replace(true);
-    // Whoever takes longer is cut off: a page must not keep the demo from ending.
+    // Slower requests are cut off: a page must not keep the demo from ending.
     tokio::time::timeout(GRACE, server).await.unwrap_or(Ok(()))
 }
 

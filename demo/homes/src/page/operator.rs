@@ -1,13 +1,13 @@
-//! The operator's view: who owns what, what changed hands, and what can be done.
+//! The operator's page: owners of partitions, changes of ownership, and actions.
 
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
 use super::board::{self, HOST_ACTIONS};
+use super::format::{bytes, counted};
 use super::layout::{Page, document};
 use super::shown::{Row, Shown};
-use super::words::{bytes, counted};
 use crate::fleet::{ALARMS, CONSOLIDATE};
 use crate::view::model::{FleetNow, GroupNow, HostProcess};
 
@@ -70,12 +70,12 @@ fn ended(fleet: &FleetNow) -> String {
             fleet.hosts.iter().filter(|host| host.state == state).map(|host| host.name.as_str()).collect();
         names.join(", ")
     };
-    let told = [("○ stopped", HostProcess::Stopped), ("✕ dead", HostProcess::Dead)]
+    let ended = [("○ stopped", HostProcess::Stopped), ("✕ dead", HostProcess::Dead)]
         .map(|(word, state)| (word, names(state)))
         .into_iter()
         .filter(|(_, names)| !names.is_empty())
         .map(|(word, names)| format!("{word}: {names}"));
-    told.collect::<Vec<String>>().join(" · ")
+    ended.collect::<Vec<String>>().join(" · ")
 }
 
 /// The same words may come twice: the key counts them, oldest first, so that a row keeps its key.
@@ -98,7 +98,7 @@ pub(super) fn page(shown: &Shown) -> Markup {
     let content = html! {
         h1.hidden { "The operator’s view" }
         (numbers(shown))
-        (orders(shown))
+        (commands(shown))
         section.panel.fleet aria-labelledby="board-title" {
             header {
                 h2 #board-title { "Who owns what" }
@@ -157,9 +157,9 @@ fn numbers(shown: &Shown) -> Markup {
     }
 }
 
-fn orders(shown: &Shown) -> Markup {
+fn commands(shown: &Shown) -> Markup {
     html! {
-        section.panel.orders aria-label="What you can do" {
+        section.panel.commands aria-label="What you can do" {
             button.main type="button" data-action="add_host"
                 title="One more host starts, and takes its fair share of the partitions from the others." {
                 "Add a host"

@@ -1,6 +1,6 @@
-//! What goes to the browser: texts, attributes and lists, each by the name of the place where it is put.
+//! The content of a page for the browser: texts, attributes and lists, each by the id of its element.
 //!
-//! The browser knows no words and no rules. It puts the texts in elements by `id`, and makes the rows of a list
+//! The browser has no logic of its own. It puts the texts in elements by `id`, and makes the rows of a list
 //! from a template that the page carries; inside a row, places are named by `data-part`.
 
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ impl Shown {
         self.lists.insert(id.into(), rows);
     }
 
-    /// What the element of this id says.
+    /// Returns the text of the element with this id.
     pub(super) fn text(&self, id: &str) -> &str {
         self.texts.get(id).map_or("", String::as_str)
     }
@@ -101,7 +101,7 @@ impl Row {
         &self.key
     }
 
-    /// What a part says.
+    /// Returns the text of a part.
     pub(super) fn text(&self, part: &str) -> &str {
         self.texts.get(part).map_or("", String::as_str)
     }

@@ -12,7 +12,7 @@ const DEVELOPMENT: &str = "DefaultEndpointsProtocol=http;AccountName=devstoreacc
     AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;\
     BlobEndpoint=http://127.0.0.1:10000/devstoreaccount1";
 
-/// What is wrong with a connection string. It repeats no key.
+/// The error for an invalid connection string. Contains no key.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the connection string of the storage account {0}")]
 pub struct InvalidAccount(String);
@@ -76,9 +76,7 @@ impl Account {
             return wrong("has a BlobEndpoint that does not begin with https:// or http://".into());
         };
         if protocol == "http" && !is_loopback(host_of(rest)) {
-            return wrong(
-                "leads to another machine over http, where anybody could read along: use https".into(),
-            );
+            return wrong("uses http to another machine, which is not encrypted: use https".into());
         }
         let name = name.unwrap_or_else(|| rest.split(['.', ':', '/']).next().unwrap_or_default()).to_owned();
         let access = match (get(text, "AccountKey"), get(text, "SharedAccessSignature")) {
@@ -88,7 +86,7 @@ impl Account {
             (Some(key), _) => Access::Key(key.to_owned()),
             (None, Some(signature)) => match split_sas(signature) {
                 Ok(pairs) => Access::Signature(pairs),
-                Err(_) => return wrong("has a SharedAccessSignature that is none".into()),
+                Err(_) => return wrong("has an invalid SharedAccessSignature: copy it whole".into()),
             },
             (None, None) => {
                 return wrong("has neither AccountKey nor SharedAccessSignature: copy it whole".into());
@@ -120,7 +118,7 @@ fn get<'a>(text: &'a str, field: &str) -> Option<&'a str> {
     found.next().map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
 }
 
-/// The host of what stands behind the scheme of a URL; none if there is user information, or anything else that no
+/// Returns the host of a URL without its scheme; none if there is user information, or anything else that no
 /// endpoint has and that not everybody reads alike.
 fn host_of(rest: &str) -> &str {
     if rest.contains(['@', '\\', '?', '#']) {

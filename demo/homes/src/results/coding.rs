@@ -1,4 +1,4 @@
-//! The bytes of an object: what it is, its version, its content, and a checksum over all of that.
+//! The encoding of an object: magic bytes, version, content, checksum.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -19,7 +19,7 @@ pub(super) fn encode(content: &impl Serialize) -> Result<Bytes, String> {
     Ok(bytes.into())
 }
 
-/// Reads an object; says what is wrong with it.
+/// Reads an object, or returns what is wrong with it.
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let Some((sealed, checksum)) = bytes.split_last_chunk::<CHECKSUM>() else {
         return Err(format!("{} bytes are too few", bytes.len()));
@@ -31,7 +31,7 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
         return Err("it is not an object of this program".into());
     }
     if header[MAGIC.len()] != VERSION {
-        return Err(format!("version {} is not known, only {VERSION} is", header[MAGIC.len()]));
+        return Err(format!("its version is {}, and this program reads only {VERSION}", header[MAGIC.len()]));
     }
     if crc32c::crc32c(sealed) != u32::from_le_bytes(*checksum) {
         return Err("the checksum is wrong".into());

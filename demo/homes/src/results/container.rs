@@ -1,6 +1,6 @@
-//! A container of Azure Blob Storage: made if it is missing, then opened.
+//! Opens a container of Azure Blob Storage, and creates it if it is missing.
 //!
-//! `object_store` cannot make containers, so this signs one request by itself.
+//! `object_store` cannot create containers, so this signs one request by itself.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 use sha2::Sha256;
 
 use super::account::{Access, Account};
-use super::place::PlaceError;
+use super::result_store::ResultStoreError;
 
 /// Shorter than a lease: a host should hear of trouble before it loses its partitions by it.
 const ANSWER_TIME: Duration = Duration::from_secs(3);
@@ -25,8 +25,8 @@ const RETRY_TIME: Duration = Duration::from_secs(4);
 const VERSION: &str = "2021-08-06";
 
 /// Opens a container, and makes it if it is missing.
-pub(super) async fn open(account: &Account, container: &str) -> Result<MicrosoftAzure, PlaceError> {
-    let failed = |why: String| PlaceError::Container {
+pub(super) async fn open(account: &Account, container: &str) -> Result<MicrosoftAzure, ResultStoreError> {
+    let failed = |why: String| ResultStoreError::Container {
         container: container.to_owned(),
         endpoint: account.endpoint.clone(),
         why,
@@ -99,7 +99,7 @@ async fn make(account: &Account, container: &str) -> Result<(), String> {
     }
 }
 
-/// What the signature is made of: the request, in the service's canonical form.
+/// Returns the text to sign: the request, in the service's canonical form.
 fn string_to_sign(account: &Account, container: &str, date: &str) -> String {
     let path = account.endpoint.splitn(4, '/').nth(3).map(|path| format!("/{path}")).unwrap_or_default();
     let name = &account.name;

@@ -1,4 +1,4 @@
-//! An update as it lies in the log, and a snapshot.
+//! An update and a snapshot, as they are stored in the log.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,12 +19,12 @@ pub struct Entry<U> {
     pub last: u64,
     /// When some of its readings were pushed, in milliseconds since 1970: at most [`SAMPLES`].
     pub pushed: Vec<u64>,
-    /// What changed.
+    /// The change.
     pub update: U,
 }
 
 impl<U> Entry<U> {
-    /// What is known of the update, and the update.
+    /// Splits it into its description and the update.
     pub(super) fn apart(self) -> (Entry<()>, U) {
         let Self { number, epoch, owner, token, first, last, pushed, update } = self;
         (Entry { number, epoch, owner, token, first, last, pushed, update: () }, update)

@@ -1,14 +1,14 @@
-//! The reader's side of a log: what was appended since the last time.
+//! Follows a log: reads the updates that were appended since the last call.
 
 use super::entry::Entry;
 use super::load::load;
 use super::log::{Log, LogError};
 use crate::consolidate::Consolidation;
 
-/// When nothing came for so many polls, it is looked whether what is wanted was deleted.
+/// After this many polls without an update, checks whether the next update was deleted.
 const SUSPICIOUS: u32 = 8;
 
-/// What a follower learned.
+/// News of a follower.
 #[derive(Debug, PartialEq, Eq)]
 pub enum News {
     /// The state as a whole is another one: at the beginning, and when updates were deleted before they were read.
@@ -33,7 +33,7 @@ impl<C: Consolidation> Follower<C> {
         Self { log, state: C::default(), number: 0, loaded: false, empty: 0 }
     }
 
-    /// What the log says, as far as it was read.
+    /// Returns the state, as far as the log was read.
     pub fn state(&self) -> &C {
         &self.state
     }
@@ -43,7 +43,7 @@ impl<C: Consolidation> Follower<C> {
         self.number
     }
 
-    /// What comes next; none if there is nothing new. May be dropped at any await.
+    /// Returns the next news; none if there is none. Cancel-safe.
     pub async fn next(&mut self) -> Result<Option<News>, LogError> {
         if !self.loaded {
             return self.reload().await;

@@ -1,12 +1,12 @@
-//! The newest state of a log.
+//! Loads the newest state of a log.
 
 use super::log::{Log, LogError};
 use crate::consolidate::Consolidation;
 
-/// So often others may be faster, before that is an error.
+/// The most attempts while other writers are faster.
 const TRIES: u32 = 20;
 
-/// What a log says.
+/// The state of a log.
 #[derive(Debug)]
 pub(super) struct Loaded<C> {
     pub(super) state: C,
@@ -33,7 +33,7 @@ impl<C> Loaded<C> {
     }
 }
 
-/// Reads the newest snapshot and all updates behind it.
+/// Reads the newest snapshot and all updates after it.
 pub(super) async fn load<C: Consolidation>(log: &Log) -> Result<Loaded<C>, LogError> {
     for _ in 0..TRIES {
         let Some(loaded) = load_once::<C>(log).await? else { continue };

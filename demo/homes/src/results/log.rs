@@ -10,18 +10,18 @@ use serde::de::DeserializeOwned;
 
 use super::coding;
 use super::entry::{Entry, Snapshot};
-use super::place::Place;
+use super::result_store::ResultStore;
 
 /// Why a log cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
     /// Storage failed, and whether it did what it was asked to do is unknown. It may pass.
-    #[error("storage failed at {object}, it is tried again: {why}")]
+    #[error("storage failed at {object}; retrying: {why}")]
     Storage {
         /// The object.
         object: String,
-        /// What storage said.
+        /// The error of the storage.
         why: String,
     },
     /// An object is not what was written.
@@ -31,11 +31,11 @@ pub enum LogError {
     Damaged {
         /// The object.
         object: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// Others write faster than this can be read.
-    #[error("{log} changes faster than it can be read, {tries} times in a row; it is tried again")]
+    #[error("{log} changes faster than it can be read, {tries} times in a row; retrying")]
     Restless {
         /// The log.
         log: String,
@@ -44,7 +44,7 @@ pub enum LogError {
     },
 }
 
-/// What became of creating an object.
+/// The result of creating an object.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Created {
     /// It was not there, and is now.
@@ -56,12 +56,12 @@ pub(super) enum Created {
 /// The updates and snapshots of one kind and partition.
 #[derive(Clone, Debug)]
 pub struct Log {
-    place: Place,
+    place: ResultStore,
     folder: Path,
 }
 
 impl Log {
-    pub(super) fn new(place: Place, folder: Path) -> Self {
+    pub(super) fn new(place: ResultStore, folder: Path) -> Self {
         Self { place, folder }
     }
 
@@ -222,7 +222,7 @@ impl Log {
 const UPDATES: &str = "updates";
 const SNAPSHOTS: &str = "snapshots";
 
-/// So often something is read before that counts as failed: opening a book is many reads, and none of them may fail. Storage
+/// The most attempts to read an object: opening a log is many reads, and none of them may fail. Storage
 /// that needs a pause in between makes it itself.
 const ATTEMPTS: u32 = 4;
 

@@ -1,4 +1,4 @@
-//! What was sent beside what the results say, home by home.
+//! The audit: compares the sent readings with the results, home by home.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,19 +23,19 @@ impl Auditor {
         self.audit.homes_behind += u32::from(sent != found);
     }
 
-    /// So many were sent in all.
+    /// Sets the number of sent readings.
     pub(super) fn sent(&self) -> u64 {
         self.audit.sent
     }
 
-    /// What all homes come to, with what was counted once though it came more often.
+    /// Returns the audit of all homes.
     pub(super) fn result(self, sensor_repeats: u64, replayed: u64, long_sent: u64) -> Audit {
         let overdue = long_sent.saturating_sub(self.audit.processed);
         Audit { sensor_repeats, replayed, overdue, ..self.audit }
     }
 }
 
-/// What is in the results no later than this is on its way; what is not is overdue.
+/// Readings that are not in the results after this time are overdue.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Remembers how many were sent.
@@ -45,7 +45,7 @@ pub(super) struct LongSent {
 }
 
 impl LongSent {
-    /// So many are sent by now; gives how many were so long ago that they should have arrived.
+    /// Notes the number of sent readings, and returns how many of them should have arrived by now.
     pub(super) fn of(&mut self, now: Monotonic, sent: u64) -> u64 {
         self.marks.push_back((now, sent));
         let is_long =

@@ -1,14 +1,14 @@
-//! How long data takes from a sensor's push to the page: samples of the last minute.
+//! Measures the latency from a sensor's push to the page: samples of the last minute.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use ephor::Monotonic;
 
-/// What is shown is what the last minute was like.
+/// The time over which samples are kept.
 const WINDOW: Duration = Duration::from_secs(60);
 /// More samples than this are not kept: the oldest go.
-const MOST: usize = 20_000;
+const MAX_SAMPLES: usize = 20_000;
 
 /// The samples of the last minute.
 #[derive(Debug, Default)]
@@ -17,9 +17,9 @@ pub(super) struct Latency {
 }
 
 impl Latency {
-    /// One that took so many milliseconds.
+    /// Adds a sample in milliseconds.
     pub(super) fn note(&mut self, now: Monotonic, took: u64) {
-        if self.samples.len() == MOST {
+        if self.samples.len() == MAX_SAMPLES {
             self.samples.pop_front();
         }
         self.samples.push_back((now, took));
@@ -37,7 +37,7 @@ impl Latency {
     }
 }
 
-/// How many a second, over the last seconds.
+/// A rate per second, over the last seconds.
 #[derive(Debug, Default)]
 pub(super) struct Rate {
     marks: VecDeque<(Monotonic, u64)>,
@@ -46,7 +46,7 @@ pub(super) struct Rate {
 impl Rate {
     const WINDOW: Duration = Duration::from_secs(5);
 
-    /// So many there have been in all by now; gives how many came a second.
+    /// Adds a total, and returns the rate in a second.
     pub(super) fn of(&mut self, now: Monotonic, total: u64) -> f64 {
         self.marks.push_back((now, total));
         while self.marks.len() > 2 && self.marks.front().is_some_and(|(at, _)| now.since(*at) > Self::WINDOW)
@@ -77,10 +77,10 @@ mod tests {
         }
         assert_eq!(latency.quantiles(at(61)), Some((51, 100)));
         assert_eq!(latency.quantiles(at(200)), None, "what is old is forgotten");
-        for _ in 0..MOST + 5 {
+        for _ in 0..MAX_SAMPLES + 5 {
             latency.note(at(200), 1);
         }
-        assert_eq!(latency.samples.len(), MOST);
+        assert_eq!(latency.samples.len(), MAX_SAMPLES);
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! What the page knows, read from the results; and the audit.
+//! The data of the page, read from the results; and the audit.
 //!
 //! A task for each log follows it ([`follow`](View::follow)). Nothing here asks a host: what the page shows is what was written.
 
 mod audit;
+mod descriptions;
 mod latency;
 pub mod model;
 mod operator;
 mod shared;
-mod told;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,9 +21,9 @@ use self::latency::{Latency, Rate};
 use self::model::{AlarmLine, CityNow, HomeNow, NEIGHBOURHOOD, Neighbourhood};
 use self::shared::Shared;
 use crate::city::{City, Ledger, Sent};
-use crate::consolidate::{Consolidation, Desk, Homes};
+use crate::consolidate::{Consolidation, Homes, OpenAlarms};
 use crate::reading::{PARTITIONS, partition_of};
-use crate::results::{Follower, News, Place};
+use crate::results::{Follower, News, ResultStore};
 use crate::time::CityTime;
 
 pub use self::operator::{Operator, Seen};
@@ -35,14 +35,14 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Alarms on the page.
 const ALARMS: usize = 50;
 
-/// What has been read so far.
+/// The state that was read so far.
 #[derive(Debug)]
 pub struct View {
     city: City,
     ledger: Ledger,
     speed: f64,
     homes: Vec<Mutex<Shared<Homes>>>,
-    desks: Vec<Mutex<Shared<Desk>>>,
+    alarm_states: Vec<Mutex<Shared<OpenAlarms>>>,
     latency: Mutex<Latency>,
     rate: Mutex<Rate>,
     long_sent: Mutex<LongSent>,
@@ -58,7 +58,7 @@ impl View {
             ledger,
             speed,
             homes: (0..PARTITIONS).map(|_| Mutex::default()).collect(),
-            desks: (0..PARTITIONS).map(|_| Mutex::default()).collect(),
+            alarm_states: (0..PARTITIONS).map(|_| Mutex::default()).collect(),
             latency: Mutex::default(),
             rate: Mutex::default(),
             long_sent: Mutex::default(),
@@ -67,16 +67,16 @@ impl View {
     }
 
     /// Follows all logs for ever.
-    pub async fn follow(&self, place: &Place) {
+    pub async fn follow(&self, place: &ResultStore) {
         let homes = futures_util::future::join_all((0..PARTITIONS).map(|partition| {
             let follower = Follower::<Shared<Homes>>::new(place.log("homes", PartitionId(partition)));
             self.follow_one(follower, &self.homes[partition as usize], true)
         }));
-        let desks = futures_util::future::join_all((0..PARTITIONS).map(|partition| {
-            let follower = Follower::<Shared<Desk>>::new(place.log("alarms", PartitionId(partition)));
-            self.follow_one(follower, &self.desks[partition as usize], false)
+        let alarm_states = futures_util::future::join_all((0..PARTITIONS).map(|partition| {
+            let follower = Follower::<Shared<OpenAlarms>>::new(place.log("alarms", PartitionId(partition)));
+            self.follow_one(follower, &self.alarm_states[partition as usize], false)
         }));
-        futures_util::future::join(homes, desks).await;
+        futures_util::future::join(homes, alarm_states).await;
     }
 
     async fn follow_one<C: Consolidation>(
@@ -92,7 +92,7 @@ impl View {
                 Ok(Some(News::Update(_))) => {}
                 Ok(None) => tokio::time::sleep(ASK_EVERY).await,
                 Err(error) => {
-                    tracing::warn!(%error, "the results cannot be read; trying again");
+                    tracing::warn!(%error, "cannot read the results; retrying");
                     tokio::time::sleep(PAUSE).await;
                 }
             }
@@ -105,7 +105,7 @@ impl View {
         let mut latency = lock(&self.latency);
         for at in pushed {
             latency.note(now, wall.saturating_sub(*at));
-            // Whoever says that it comes from the future is as old as this moment.
+            // A reading from the future counts as pushed now.
             self.pushed.fetch_max((*at).min(wall), Ordering::Relaxed);
         }
     }
@@ -164,10 +164,12 @@ impl View {
     /// The newest alarms of all partitions.
     fn alarms(&self) -> Vec<AlarmLine> {
         let mut all = Vec::new();
-        for desk in &self.desks {
-            let desk = lock(desk).clone();
-            let newest = desk.look().newest();
-            all.extend(newest.into_iter().take(ALARMS).map(|told| told::line(told.home, &told.alarm)));
+        for alarms in &self.alarm_states {
+            let alarms = lock(alarms).clone();
+            let newest = alarms.look().newest();
+            all.extend(
+                newest.into_iter().take(ALARMS).map(|entry| descriptions::line(entry.home, &entry.alarm)),
+            );
         }
         all.sort_by_key(|line| std::cmp::Reverse((line.since, line.home)));
         all.truncate(ALARMS);
@@ -182,10 +184,10 @@ impl View {
         let partition = partition_of(number).0;
         let homes = lock(self.homes.get(partition as usize)?).clone();
         let homes = homes.look();
-        Some(told::home(number, partition, &homes))
+        Some(descriptions::home(number, partition, &homes))
     }
 
-    /// How many homes there are.
+    /// Returns the number of homes.
     pub fn homes(&self) -> u32 {
         self.city.homes()
     }

@@ -1,4 +1,4 @@
-//! What the page shows: plain data, as it goes to the browser.
+//! The data of the page: plain structs.
 
 use serde::Serialize;
 
@@ -26,7 +26,7 @@ pub struct CityNow {
     pub neighbourhoods: Vec<Neighbourhood>,
     /// The newest alarms, newest first, at most 50.
     pub alarms: Vec<AlarmLine>,
-    /// What was sent beside what the results say.
+    /// The audit.
     pub audit: Audit,
 }
 
@@ -48,9 +48,9 @@ pub struct Neighbourhood {
 /// One alarm, as the router passed it on.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AlarmLine {
-    /// Which home.
+    /// The home.
     pub home: u32,
-    /// What is the matter, for people: "glass break", "door open while away", "carbon monoxide 71 ppm", "silent: door".
+    /// The description: "glass break", "door open while away", "carbon monoxide 71 ppm", "silent: door".
     pub what: String,
     /// Since when, in the city's time.
     pub since: CityTime,
@@ -58,7 +58,7 @@ pub struct AlarmLine {
     pub open: bool,
 }
 
-/// What was sent, and what became of it.
+/// The comparison of sent readings with the results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Audit {
     /// Readings that were sent at least once, each counted once: they are sent until the hub acknowledges them.
@@ -107,11 +107,11 @@ pub struct SensorNow {
     pub name: &'static str,
     /// The room it hangs in.
     pub room: &'static str,
-    /// What it says, for people: "3 movements", "closed", "42 ppm".
+    /// Its value as text: "3 movements", "closed", "42 ppm".
     pub says: String,
     /// When it was last heard of, in the city's time.
     pub heard: CityTime,
-    /// What is left of its battery, in percent.
+    /// The charge of its battery, in percent.
     pub battery: u8,
     /// Whether it has not been heard of for long.
     pub silent: bool,
@@ -143,7 +143,7 @@ pub struct FleetNow {
 pub struct HostNow {
     /// Such as `host-3`.
     pub name: String,
-    /// What it does.
+    /// Its state.
     pub state: HostProcess,
     /// Processor time, in cores.
     pub cores: f64,
@@ -153,7 +153,7 @@ pub struct HostNow {
     pub slow: u32,
 }
 
-/// What a process does.
+/// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HostProcess {
@@ -163,7 +163,7 @@ pub enum HostProcess {
     Paused,
     /// It finishes, and hands over.
     Stopping,
-    /// It ended in good order.
+    /// It ended gracefully.
     Stopped,
     /// It was killed, or died.
     Dead,
@@ -178,7 +178,7 @@ pub struct GroupNow {
     pub partitions: Vec<PartitionNow>,
 }
 
-/// Who reads a partition.
+/// A partition and its owner.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PartitionNow {
     /// Its number.

@@ -1,4 +1,4 @@
-//! Who owns what: read from the store that the hosts share, and how far behind it is by the hub.
+//! The owners of partitions, read from the store of the hosts, and their lag, read from the hub.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use super::model::{GroupNow, PartitionNow};
 use crate::fleet::{ALARMS, CONSOLIDATE};
 use crate::reading::PARTITIONS;
 
-/// So many changes of ownership are shown for each group.
+/// The number of ownership changes that are shown for each group.
 const CHANGES: usize = 20;
 
 /// A hub that has not answered by then is not waited for: who owns what must be seen all the same.
@@ -27,7 +27,7 @@ pub struct Operator {
     groups: Vec<GroupId>,
 }
 
-/// What it saw.
+/// The result of a look.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// The groups.
@@ -67,14 +67,14 @@ impl Operator {
                 partitions: partitions(&view, &properties, known),
             });
             let history = self.store.history(group, None, CHANGES).await?;
-            changes.extend(history.into_iter().map(|change| (change.at, told(group, &change))));
+            changes.extend(history.into_iter().map(|change| (change.at, describe(group, &change))));
         }
         changes.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
-        let changes = changes.into_iter().take(CHANGES).map(|(_, told)| told).collect();
+        let changes = changes.into_iter().take(CHANGES).map(|(_, text)| text).collect();
         Ok(Seen { groups, changes })
     }
 
-    /// Whether every partition of every group has a position in the store: nothing that is sent from now on is passed over.
+    /// Whether every partition of every group has a position in the store: nothing that is sent from now on is skipped.
     pub(crate) async fn all_have_begun(&self) -> Result<bool, BoxError> {
         for group in &self.groups {
             let view = self.store.view(group).await?;
@@ -125,7 +125,7 @@ fn partitions(
 }
 
 /// A change of ownership in a sentence.
-fn told(group: &GroupId, change: &OwnershipChange) -> String {
+fn describe(group: &GroupId, change: &OwnershipChange) -> String {
     let name = |host: &Option<ephor::HostId>| host.as_ref().map(|host| host.name.to_string());
     let from = name(&change.from).map(|from| format!(" from {from}")).unwrap_or_default();
     let to = name(&change.to).map_or("nobody".into(), |to| to);

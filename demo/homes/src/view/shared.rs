@@ -12,7 +12,7 @@ use crate::reading::Reading;
 pub(super) struct Shared<C>(Arc<Mutex<C>>);
 
 impl<C> Shared<C> {
-    /// Looks at it. Whoever looks keeps the follower waiting.
+    /// Locks the state for reading. The follower waits meanwhile.
     pub(super) fn look(&self) -> MutexGuard<'_, C> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

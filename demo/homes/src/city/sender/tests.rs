@@ -1,4 +1,4 @@
-//! Whatever the hub does, what is stored is what the ledger says.
+//! Tests that the stored readings are those of the ledger, whatever the hub does.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ struct Hub(Arc<HubState>);
 #[derive(Default)]
 struct HubState {
     stored: Mutex<Vec<(PartitionId, NewEvent)>>,
-    /// Of 100 calls so many fail, half of them after they were done.
+    /// This many of 100 calls fail, half of them after they were done.
     failing: u8,
     away: AtomicBool,
 }
@@ -38,12 +38,12 @@ impl Outbox for Hub {
     }
 }
 
-fn sensors(hub: &Hub) -> (Sensors<Hub>, Ledger, Switchboard) {
-    let (ledger, switchboard) = (Ledger::new(HOMES), Switchboard::default());
-    let rounds = Rounds::new(City::new(7, HOMES), CityTime(1_800_000_000_000), SPEED);
-    let (ledger_too, board) = (ledger.clone(), switchboard.clone());
+fn sensors(hub: &Hub) -> (Sensors<Hub>, Ledger, SensorControls) {
+    let (ledger, sensor_controls) = (Ledger::new(HOMES), SensorControls::default());
+    let schedule = ReadingSchedule::new(City::new(7, HOMES), CityTime(1_800_000_000_000), SPEED);
+    let (ledger_too, board) = (ledger.clone(), sensor_controls.clone());
     (
-        Sensors { rounds, speed: SPEED, homes: HOMES, ledger, outbox: hub.clone(), switchboard },
+        Sensors { schedule, speed: SPEED, homes: HOMES, ledger, outbox: hub.clone(), sensor_controls },
         ledger_too,
         board,
     )
@@ -152,7 +152,7 @@ async fn a_hard_stop_is_counted() {
     assert_eq!(stored, report.acknowledged);
     let repeats = report.acknowledged + report.unknown - ledger.total();
     assert!(repeats < report.acknowledged, "what was never sent is not noted");
-    assert!(report.to_string().contains("given up that may be stored"), "{report}");
+    assert!(report.to_string().contains("unacknowledged that may be stored"), "{report}");
 }
 
 #[tokio::test]

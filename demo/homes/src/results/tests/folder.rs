@@ -6,15 +6,15 @@ use super::*;
 async fn a_folder_is_made_and_used_by_many() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("made/here");
-    let place = Place::open(path.to_str().unwrap(), "unused").await.unwrap();
+    let place = ResultStore::open(path.to_str().unwrap(), "unused").await.unwrap();
     let log = place.under("run-1").log("alarms", PartitionId(0));
-    let mut book = open(&log, 1).await;
-    fold(&mut book, 1..=3);
-    book.flush().await.unwrap();
+    let mut writer = open(&log, 1).await;
+    fold(&mut writer, 1..=3);
+    writer.flush().await.unwrap();
     assert!(path.join("run-1/alarms/00/updates/000000000001").is_file());
     let mut follower = Follower::<Tape>::new(log);
     follower.next().await.unwrap();
-    assert_eq!(follower.state(), book.state());
+    assert_eq!(follower.state(), writer.state());
     let other =
         Follower::<Tape>::new(place.under("run-2").log("alarms", PartitionId(0))).next().await.unwrap();
     assert_eq!((other, place.to_string()), (Some(News::Whole), path.to_str().unwrap().to_owned()));
@@ -23,7 +23,7 @@ async fn a_folder_is_made_and_used_by_many() {
 #[tokio::test]
 async fn what_a_killed_writer_left_does_not_disturb() {
     let folder = tempfile::tempdir().unwrap();
-    let place = Place::open(folder.path().to_str().unwrap(), "unused").await.unwrap();
+    let place = ResultStore::open(folder.path().to_str().unwrap(), "unused").await.unwrap();
     let log = place.log("homes", PartitionId(3));
     for (kind, number) in [("updates", 1), ("updates", 2), ("snapshots", 2)] {
         // Half a write: how the folder's own writer names it until it is whole.
@@ -31,13 +31,13 @@ async fn what_a_killed_writer_left_does_not_disturb() {
         std::fs::create_dir_all(half.parent().unwrap()).unwrap();
         std::fs::write(half, "EPHO").unwrap();
     }
-    let mut book = open(&log, 1).await.with_snapshot_every(2);
+    let mut writer = open(&log, 1).await.with_snapshot_every(2);
     for sequence in 1..=9 {
-        fold(&mut book, sequence..=sequence);
-        book.flush().await.unwrap();
+        fold(&mut writer, sequence..=sequence);
+        writer.flush().await.unwrap();
     }
     let again = open(&log, 2).await;
-    assert_eq!(again.state(), book.state());
+    assert_eq!(again.state(), writer.state());
     assert!(again.state().is_right());
 }
 
@@ -60,7 +60,8 @@ async fn a_place_that_is_none_is_refused_without_its_secrets() {
             "make the container by hand",
         ),
     ] {
-        let error = Place::open(text, "homes").await.map(|place| place.to_string()).unwrap_err().to_string();
+        let error =
+            ResultStore::open(text, "homes").await.map(|place| place.to_string()).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
         assert!(!error.contains("canary") && !error.contains("Y2FuYXJ5"), "{error}");
     }

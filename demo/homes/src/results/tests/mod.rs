@@ -1,10 +1,10 @@
-//! What is promised of results, whoever is slow, dead, deaf or asleep.
+//! Tests of the results with slow, dead, stale and paused owners.
 
+pub(crate) mod faulty_store;
 mod folder;
 mod owners;
+mod stale_owners;
 mod tape;
-pub(crate) mod trouble;
-mod zombies;
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::reading::{Reading, Sensor};
 use crate::time::CityTime;
 
 fn log_in(store: &Arc<dyn ObjectStore>) -> Log {
-    Place::of(store.clone(), "test").log("homes", PartitionId(3))
+    ResultStore::of(store.clone(), "test").log("homes", PartitionId(3))
 }
 
 /// Any reading will do: a tape writes down sequences.
@@ -35,12 +35,12 @@ fn reading(sequence: u64) -> Reading {
     }
 }
 
-fn fold(book: &mut Book<Tape>, sequences: std::ops::RangeInclusive<u64>) {
+fn fold(writer: &mut ResultWriter<Tape>, sequences: std::ops::RangeInclusive<u64>) {
     for sequence in sequences {
-        book.fold(sequence, &reading(sequence));
+        writer.fold(sequence, &reading(sequence));
     }
 }
 
-async fn open(log: &Log, epoch: u64) -> Book<Tape> {
-    Book::open(log.clone(), epoch, &format!("host-{epoch}")).await.unwrap()
+async fn open(log: &Log, epoch: u64) -> ResultWriter<Tape> {
+    ResultWriter::open(log.clone(), epoch, &format!("host-{epoch}")).await.unwrap()
 }

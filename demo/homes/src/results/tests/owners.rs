@@ -1,11 +1,11 @@
-//! Owners that come, go, sleep and die, on storage that fails: the history stays one, and the state is right.
+//! Tests with owners that start, stop, pause and die, on storage that fails: one history, and the right state.
 
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::pin;
 use std::task::Poll;
 
-use super::trouble::{Rates, Trouble};
+use super::faulty_store::{FaultyStore, Rates};
 use super::*;
 
 const EVENTS: u64 = 60;
@@ -61,20 +61,22 @@ async fn own(world: &World, epoch: u64) {
     let mut lives = 3 + world.below(30);
     while is_last || lives > 0 {
         lives = lives.saturating_sub(1);
-        match world.impatiently(Book::<Tape>::open(world.log.clone(), epoch, &format!("host-{epoch}"))).await
+        match world
+            .impatiently(ResultWriter::<Tape>::open(world.log.clone(), epoch, &format!("host-{epoch}")))
+            .await
         {
-            Some(Ok(book)) => {
-                match keep(world, book.with_snapshot_every(world.snapshot_every), epoch, &mut lives).await {
+            Some(Ok(writer)) => {
+                match keep(world, writer.with_snapshot_every(world.snapshot_every), epoch, &mut lives).await {
                     Ended::Done => return world.done.set(true),
                     Ended::Fenced => break,
                     Ended::Dead => {}
                 }
             }
-            Some(Err(BookError::Fenced { epoch: newer, mine, .. })) => {
+            Some(Err(ResultWriterError::Fenced { epoch: newer, mine, .. })) => {
                 assert!(newer > mine);
                 break;
             }
-            Some(Err(BookError::Log(_))) | None => {}
+            Some(Err(ResultWriterError::Log(_))) | None => {}
         }
     }
     assert!(!is_last, "the newest owner is never fenced");
@@ -87,7 +89,7 @@ enum Ended {
     Dead,
 }
 
-async fn keep(world: &World, mut book: Book<Tape>, epoch: u64, lives: &mut u64) -> Ended {
+async fn keep(world: &World, mut writer: ResultWriter<Tape>, epoch: u64, lives: &mut u64) -> Ended {
     let mut next = world.checkpoint.get() + 1;
     loop {
         if world.below(12) == 0 || *lives == 0 && epoch != OWNERS {
@@ -95,17 +97,17 @@ async fn keep(world: &World, mut book: Book<Tape>, epoch: u64, lives: &mut u64) 
         }
         *lives = lives.saturating_sub(1);
         let end = (next + world.below(6)).min(EVENTS);
-        fold(&mut book, next..=end);
+        fold(&mut writer, next..=end);
         if world.below(3) == 0 {
             // The batch comes again.
-            fold(&mut book, next..=end);
+            fold(&mut writer, next..=end);
         }
         world.wait(20).await;
-        match world.impatiently(book.flush()).await {
+        match world.impatiently(writer.flush()).await {
             Some(Ok(flushed)) => {
                 let last = flushed.last.unwrap();
                 assert!(last >= end, "flushed up to {last}, folded up to {end}");
-                assert!(!book.is_waiting());
+                assert!(!writer.is_waiting());
                 next = end + 1;
                 if epoch == world.claimed.get() {
                     world.checkpoint.set(world.checkpoint.get().max(end));
@@ -115,11 +117,11 @@ async fn keep(world: &World, mut book: Book<Tape>, epoch: u64, lives: &mut u64) 
                 }
                 next = next.min(EVENTS);
             }
-            Some(Err(BookError::Fenced { epoch: newer, mine, .. })) => {
+            Some(Err(ResultWriterError::Fenced { epoch: newer, mine, .. })) => {
                 assert!(newer > mine && mine == epoch);
                 return Ended::Fenced;
             }
-            Some(Err(BookError::Log(_))) | None => {}
+            Some(Err(ResultWriterError::Log(_))) | None => {}
         }
     }
 }
@@ -147,7 +149,7 @@ async fn follow(world: &World) -> Tape {
 }
 
 async fn play(seed: u64, rates: Rates, snapshot_every: u64) -> (World, Tape) {
-    let log = log_in(&Trouble::store(rates, seed));
+    let log = log_in(&FaultyStore::store(rates, seed));
     let zero = || Cell::new(0);
     let (claimed, checkpoint, fenced) = (zero(), zero(), zero());
     let random = Cell::new(seed ^ 0x5eed);
@@ -211,15 +213,15 @@ async fn a_follower_sees_the_same_when_tidying_runs_ahead_of_it() {
 #[tokio::test]
 async fn an_answer_that_is_lost_is_no_second_write() {
     for seed in 0..200 {
-        let log = log_in(&Trouble::store(Rates { deaf: 40, forgets: 40, ..Rates::default() }, seed));
-        let mut book = loop {
-            if let Ok(book) = Book::<Tape>::open(log.clone(), 1, "host-1").await {
-                break book;
+        let log = log_in(&FaultyStore::store(Rates { deaf: 40, forgets: 40, ..Rates::default() }, seed));
+        let mut writer = loop {
+            if let Ok(writer) = ResultWriter::<Tape>::open(log.clone(), 1, "host-1").await {
+                break writer;
             }
         };
         for sequence in 1..=5 {
-            fold(&mut book, sequence..=sequence);
-            while book.flush().await.is_err() {}
+            fold(&mut writer, sequence..=sequence);
+            while writer.flush().await.is_err() {}
         }
         let entries = history(&log).await;
         let numbers: Vec<(u64, u64, u64)> =

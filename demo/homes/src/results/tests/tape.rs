@@ -1,4 +1,4 @@
-//! A state in which every mistake shows: order, repetition and omission all change it.
+//! A state that shows every mistake: wrong order, repetition and omission change it.
 
 use serde::{Deserialize, Serialize};
 

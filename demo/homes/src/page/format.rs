@@ -1,4 +1,4 @@
-//! Numbers and times for people.
+//! Formats numbers, sizes and times for the page.
 
 use crate::time::CityTime;
 

@@ -1,4 +1,4 @@
-//! A home and its alarms in words.
+//! Describes a home and its alarms as text.
 
 use super::model::{AlarmLine, HomeNow, SensorNow};
 use crate::city::room_of;

@@ -1,6 +1,6 @@
-//! What each thing that can happen in a home comes to.
+//! Tests of scenarios in a home: readings, and the alarms and states that follow.
 
-use super::{AlarmKind, Consolidation, Desk, Homes, SILENCE, Today};
+use super::{AlarmKind, Consolidation, Homes, OpenAlarms, SILENCE, Today};
 use crate::reading::{Reading, Sensor};
 use crate::time::CityTime;
 
@@ -8,7 +8,7 @@ const MINUTE: u64 = 60_000;
 /// Noon of a day.
 const NOON: u64 = 20_000 * 86_400_000 + 12 * 60 * MINUTE;
 
-/// A reading at so many minutes after noon; its number is that minute and one more.
+/// A reading `minute` minutes after noon; its number is that minute and one more.
 fn reading(home: u32, sensor: Sensor, minute: u64, value: u16) -> Reading {
     Reading {
         home,
@@ -34,31 +34,32 @@ fn fold<C: Consolidation>(state: &mut C, readings: impl IntoIterator<Item = Read
 }
 
 /// All alarms of a home, oldest first, and whether they are open.
-fn alarms(homes: &Homes, home: u32) -> Vec<(AlarmKind, u16, bool)> {
+fn alarms_of(homes: &Homes, home: u32) -> Vec<(AlarmKind, u16, bool)> {
     let mut alarms: Vec<_> =
         homes.home(home).unwrap().alarms().map(|alarm| (alarm.kind, alarm.value, alarm.is_open())).collect();
     alarms.reverse();
     alarms
 }
 
-fn told(desk: &Desk) -> Vec<(u32, AlarmKind, u16, bool)> {
-    desk.newest()
+fn entries(alarms: &OpenAlarms) -> Vec<(u32, AlarmKind, u16, bool)> {
+    alarms
+        .newest()
         .iter()
         .rev()
-        .map(|told| (told.home, told.alarm.kind, told.alarm.value, told.alarm.is_open()))
+        .map(|entry| (entry.home, entry.alarm.kind, entry.alarm.value, entry.alarm.is_open()))
         .collect()
 }
 
 /// Both groups see the same, at every step.
 fn both(readings: &[Reading], expected: &[&[(AlarmKind, u16, bool)]]) {
-    let (mut homes, mut desk) = (Homes::default(), Desk::default());
+    let (mut homes, mut alarms) = (Homes::default(), OpenAlarms::default());
     for (reading, expected) in readings.iter().zip(expected) {
         fold(&mut homes, [*reading]);
-        fold(&mut desk, [*reading]);
-        assert_eq!(alarms(&homes, 7), *expected, "{reading:?}");
-        let on_the_desk: Vec<_> =
-            told(&desk).into_iter().map(|(_, kind, value, open)| (kind, value, open)).collect();
-        assert_eq!(on_the_desk, *expected, "{reading:?}");
+        fold(&mut alarms, [*reading]);
+        assert_eq!(alarms_of(&homes, 7), *expected, "{reading:?}");
+        let found: Vec<_> =
+            entries(&alarms).into_iter().map(|(_, kind, value, open)| (kind, value, open)).collect();
+        assert_eq!(found, *expected, "{reading:?}");
     }
 }
 
@@ -109,13 +110,13 @@ fn a_sensor_that_repeats_an_old_alarm_does_not_open_it_again() {
 #[test]
 fn a_second_alarm_of_a_kind_is_another_one() {
     let mut homes = Homes::default();
-    let mut desk = Desk::default();
+    let mut alarms = OpenAlarms::default();
     let says = [(1, 1), (2, 0), (3, 1)].map(|(minute, value)| reading(7, Sensor::Glass, minute, value));
     fold(&mut homes, says);
-    fold(&mut desk, says);
+    fold(&mut alarms, says);
     let alarm = |open| (AlarmKind::GlassBreak, 1, open);
-    assert_eq!(alarms(&homes, 7), [alarm(false), alarm(true)]);
-    assert_eq!((told(&desk), desk.opened()), (vec![(7, AlarmKind::GlassBreak, 1, true)], 2));
+    assert_eq!(alarms_of(&homes, 7), [alarm(false), alarm(true)]);
+    assert_eq!((entries(&alarms), alarms.opened()), (vec![(7, AlarmKind::GlassBreak, 1, true)], 2));
 }
 
 /// Everybody speaks every minute of a range, except one sensor.
@@ -134,10 +135,10 @@ fn a_sensor_that_is_not_heard_of_for_five_minutes_is_silent_until_it_is_heard_of
     fold(&mut homes, minutes(0..1, (9, Sensor::Door)));
     fold(&mut homes, minutes(1..6, door));
     assert!(!homes.home(2).unwrap().is_silent(), "heard of {SILENCE:?} ago, which is not longer than that");
-    assert_eq!(alarms(&homes, 2), []);
+    assert_eq!(alarms_of(&homes, 2), []);
     fold(&mut homes, minutes(6..9, door));
     assert_eq!(
-        alarms(&homes, 2),
+        alarms_of(&homes, 2),
         [(AlarmKind::Silent(Sensor::Door), 0, true)],
         "once, however long it lasts"
     );
@@ -145,7 +146,7 @@ fn a_sensor_that_is_not_heard_of_for_five_minutes_is_silent_until_it_is_heard_of
     assert!(home.is_silent() && home.sensor(Sensor::Door).unwrap().silent && !home.in_danger());
     assert!([0, 1, 3].iter().all(|other| !homes.home(*other).unwrap().is_silent()));
     fold(&mut homes, minutes(9..10, (9, Sensor::Door)));
-    assert_eq!(alarms(&homes, 2), [(AlarmKind::Silent(Sensor::Door), 0, false)]);
+    assert_eq!(alarms_of(&homes, 2), [(AlarmKind::Silent(Sensor::Door), 0, false)]);
     assert!(!homes.home(2).unwrap().is_silent());
     assert_eq!(homes.home(2).unwrap().alarms().next().unwrap().what(), "silent: front door");
 }
@@ -234,7 +235,7 @@ fn a_sensor_that_does_not_come_back_after_a_pause_is_silent() {
     let mut homes = Homes::default();
     fold(&mut homes, minutes(0..10, (9, Sensor::Door)));
     fold(&mut homes, minutes(70..80, (2, Sensor::Door)));
-    assert_eq!(alarms(&homes, 2), [(AlarmKind::Silent(Sensor::Door), 0, true)]);
+    assert_eq!(alarms_of(&homes, 2), [(AlarmKind::Silent(Sensor::Door), 0, true)]);
 }
 
 #[test]
@@ -349,64 +350,64 @@ fn a_reading_that_was_overtaken_is_counted_and_says_nothing_of_the_present() {
 
 #[test]
 fn events_that_are_no_readings_are_skipped_and_counted() {
-    let (mut homes, mut desk) = (Homes::default(), Desk::default());
+    let (mut homes, mut alarms) = (Homes::default(), OpenAlarms::default());
     homes.skip(4);
     homes.skip(4);
-    desk.skip(4);
+    alarms.skip(4);
     homes.fold(3, &reading(7, Sensor::Glass, 0, 1));
-    desk.fold(4, &reading(7, Sensor::Glass, 0, 1));
-    assert_eq!((homes.last(), desk.last()), (Some(4), Some(4)));
+    alarms.fold(4, &reading(7, Sensor::Glass, 0, 1));
+    assert_eq!((homes.last(), alarms.last()), (Some(4), Some(4)));
     let totals = homes.totals();
     assert_eq!((totals.readings, totals.repeats, totals.replayed, totals.skipped), (0, 0, 2, 1));
-    assert_eq!((desk.replayed(), desk.newest().len()), (1, 0));
-    assert!(homes.take_update().is_some() && desk.take_update().is_some());
+    assert_eq!((alarms.replayed(), alarms.newest().len()), (1, 0));
+    assert!(homes.take_update().is_some() && alarms.take_update().is_some());
 }
 
 #[test]
 fn the_desk_has_updates_only_for_alarms_and_now_and_then_for_its_clock() {
-    let mut desk = Desk::default();
-    fold(&mut desk, [reading(7, Sensor::Glass, 0, 0)]);
-    assert!(desk.take_update().is_some(), "the clock was founded");
-    fold(&mut desk, (1..5).map(|minute| reading(7, Sensor::Glass, minute, 0)));
-    assert!(desk.take_update().is_none());
-    fold(&mut desk, [reading(7, Sensor::Glass, 5, 1)]);
-    let update = desk.take_update().unwrap();
+    let mut alarms = OpenAlarms::default();
+    fold(&mut alarms, [reading(7, Sensor::Glass, 0, 0)]);
+    assert!(alarms.take_update().is_some(), "the clock was founded");
+    fold(&mut alarms, (1..5).map(|minute| reading(7, Sensor::Glass, minute, 0)));
+    assert!(alarms.take_update().is_none());
+    fold(&mut alarms, [reading(7, Sensor::Glass, 5, 1)]);
+    let update = alarms.take_update().unwrap();
     assert_eq!(update.alarms().len(), 1);
     assert_eq!((update.alarms()[0].home, update.alarms()[0].alarm.what().as_str()), (7, "glass break"));
-    fold(&mut desk, (6..11).map(|minute| reading(8, Sensor::Motion, minute, 0)));
-    assert_eq!(desk.take_update().unwrap().alarms(), [], "five minutes of the clock");
+    fold(&mut alarms, (6..11).map(|minute| reading(8, Sensor::Motion, minute, 0)));
+    assert_eq!(alarms.take_update().unwrap().alarms(), [], "five minutes of the clock");
 }
 
 #[test]
 fn an_alarm_from_a_wrong_clock_is_told_with_the_citys_time() {
-    let mut desk = Desk::default();
-    fold(&mut desk, minutes(0..3, (9, Sensor::Door)));
-    fold(&mut desk, [Reading { at: CityTime(5), ..reading(7, Sensor::Glass, 3, 1) }]);
-    assert_eq!(desk.newest()[0].alarm.since, desk.time());
+    let mut alarms = OpenAlarms::default();
+    fold(&mut alarms, minutes(0..3, (9, Sensor::Door)));
+    fold(&mut alarms, [Reading { at: CityTime(5), ..reading(7, Sensor::Glass, 3, 1) }]);
+    assert_eq!(alarms.newest()[0].alarm.since, alarms.time());
 }
 
 #[test]
 fn the_desk_forgets_the_oldest_of_many_that_are_over() {
-    let (mut desk, mut reader) = (Desk::default(), Desk::default());
+    let (mut alarms, mut reader) = (OpenAlarms::default(), OpenAlarms::default());
     for home in 0..2_000 {
         // Some stay open.
         let last = if home % 500 == 0 { 1 } else { 0 };
-        fold(&mut desk, [reading(home, Sensor::Glass, 0, 1), reading(home, Sensor::Glass, 1, last)]);
+        fold(&mut alarms, [reading(home, Sensor::Glass, 0, 1), reading(home, Sensor::Glass, 1, last)]);
         if home % 300 == 0 {
-            reader.apply(desk.take_update().unwrap());
+            reader.apply(alarms.take_update().unwrap());
         }
     }
-    reader.apply(desk.take_update().unwrap());
-    assert_eq!(reader, desk);
-    let open = desk.newest().iter().filter(|told| told.alarm.is_open()).count();
-    assert_eq!((open, desk.newest().len(), desk.opened()), (4, 260, 2_000));
-    assert_eq!(desk.newest()[0].home, 1_999);
+    reader.apply(alarms.take_update().unwrap());
+    assert_eq!(reader, alarms);
+    let open = alarms.newest().iter().filter(|entry| entry.alarm.is_open()).count();
+    assert_eq!((open, alarms.newest().len(), alarms.opened()), (4, 260, 2_000));
+    assert_eq!(alarms.newest()[0].home, 1_999);
 }
 
 #[test]
 fn a_home_keeps_few_alarms_that_are_over() {
     let mut homes = Homes::default();
     fold(&mut homes, (0..100).map(|minute| reading(7, Sensor::Glass, minute, (minute % 2) as u16)));
-    assert_eq!(alarms(&homes, 7).len(), 7);
-    assert!(alarms(&homes, 7)[6].2);
+    assert_eq!(alarms_of(&homes, 7).len(), 7);
+    assert!(alarms_of(&homes, 7)[6].2);
 }

@@ -1,4 +1,4 @@
-//! Streams: what is shown, twice a second when it has changed, and a last word at the end.
+//! Server-sent events: the content of a page, twice a second if it has changed, and a last event at the end.
 
 use std::convert::Infallible;
 use std::time::Duration;

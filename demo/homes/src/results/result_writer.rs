@@ -1,4 +1,4 @@
-//! The writer's side of a log: fold events, and flush what changed.
+//! Writes the results of one partition: folds events, and flushes the changes to its log.
 
 use bytes::Bytes;
 
@@ -8,17 +8,17 @@ use super::log::{Created, Log, LogError};
 use crate::consolidate::Consolidation;
 use crate::reading::Reading;
 
-/// After so many updates the whole state is written.
+/// A snapshot of the whole state is written after this many updates.
 pub const SNAPSHOT_EVERY: u64 = 60;
 
-/// So often somebody else may be faster, before that is an error.
+/// The most attempts while other writers are faster.
 const TRIES: u32 = 20;
 
-/// Why results cannot be written.
+/// Why results could not be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum BookError {
-    /// Another host owns the partition. Whoever hears this stops, for good.
+pub enum ResultWriterError {
+    /// Another host owns the partition. This writer must stop for good.
     #[error(
         "{log} is written by {owner} with epoch {epoch}, this is epoch {mine}: there is a newer owner. If there is none, \
          the leases were deleted and the results were not: delete these, too"
@@ -33,12 +33,12 @@ pub enum BookError {
         /// The epoch that came too late.
         mine: u64,
     },
-    /// Storage is not well. What was folded is kept: flush again.
+    /// The storage failed. The changes are kept: flush again.
     #[error(transparent)]
     Log(#[from] LogError),
 }
 
-/// What a flush came to.
+/// The result of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flushed {
     /// The last update that was written; none if there was nothing to write.
@@ -47,11 +47,11 @@ pub struct Flushed {
     pub last: Option<u64>,
 }
 
-/// The state of one partition in an owner's hands.
+/// Writes the results of one partition for its owner.
 ///
 /// Every call may be dropped at any await and made again.
 #[derive(Debug)]
-pub struct Book<C: Consolidation> {
+pub struct ResultWriter<C: Consolidation> {
     log: Log,
     epoch: u64,
     owner: String,
@@ -61,9 +61,9 @@ pub struct Book<C: Consolidation> {
     number: u64,
     /// The newest snapshot that is known.
     snapshot: u64,
-    /// The last event that was given to this book.
+    /// The last event that was given to this writer.
     given: Option<u64>,
-    /// What was folded since the last update was taken.
+    /// The events that were folded since the last update.
     waiting: Vec<Folded>,
     /// An update that was taken, and of which it is not known whether it is in the log.
     unsettled: Option<Unsettled>,
@@ -83,15 +83,15 @@ struct Unsettled {
     number: u64,
     token: u64,
     bytes: Bytes,
-    /// What it covers.
+    /// The events that it covers.
     events: Vec<Folded>,
 }
 
-impl<C: Consolidation> Book<C> {
+impl<C: Consolidation> ResultWriter<C> {
     /// Reads what is there. The epoch is that of the partition's lease.
-    pub async fn open(log: Log, epoch: u64, owner: &str) -> Result<Self, BookError> {
+    pub async fn open(log: Log, epoch: u64, owner: &str) -> Result<Self, ResultWriterError> {
         let loaded = load::<C>(&log).await?;
-        let mut book = Self {
+        let mut writer = Self {
             log,
             epoch,
             owner: owner.to_owned(),
@@ -103,21 +103,21 @@ impl<C: Consolidation> Book<C> {
             waiting: Vec::new(),
             unsettled: None,
         };
-        book.take_over(loaded)?;
-        Ok(book)
+        writer.take_over(loaded)?;
+        Ok(writer)
     }
 
-    /// Writes a snapshot after so many updates, instead of [`SNAPSHOT_EVERY`].
+    /// Writes a snapshot after this many updates, instead of [`SNAPSHOT_EVERY`].
     pub fn with_snapshot_every(self, updates: u64) -> Self {
         Self { snapshot_every: updates.max(1), ..self }
     }
 
-    /// What was consolidated, with what is not flushed yet.
+    /// Returns the state, with changes that are not flushed yet.
     pub fn state(&self) -> &C {
         &self.state
     }
 
-    /// Folds a reading. One that was given to this book before is passed over: a batch may come again.
+    /// Folds a reading. One that was given to this writer before is skipped: a batch may be delivered again.
     pub fn fold(&mut self, sequence: u64, reading: &Reading) {
         self.give(sequence, Some(*reading));
     }
@@ -149,7 +149,7 @@ impl<C: Consolidation> Book<C> {
     }
 
     /// Writes what changed. After `Ok` everything that was folded is in the log.
-    pub async fn flush(&mut self) -> Result<Flushed, BookError> {
+    pub async fn flush(&mut self) -> Result<Flushed, ResultWriterError> {
         let mut number = None;
         let mut overtaken = 0;
         loop {
@@ -175,11 +175,11 @@ impl<C: Consolidation> Book<C> {
         Ok(Flushed { number, last: self.state.last() })
     }
 
-    /// Begins anew with what is in the log, and with what is not in it.
-    fn take_over(&mut self, loaded: Loaded<C>) -> Result<(), BookError> {
+    /// Starts again from the log, and folds the events that are not in it.
+    fn take_over(&mut self, loaded: Loaded<C>) -> Result<(), ResultWriterError> {
         if loaded.epoch > self.epoch {
             let (owner, epoch, mine) = (loaded.owner, loaded.epoch, self.epoch);
-            return Err(BookError::Fenced { log: self.log.name().to_owned(), owner, epoch, mine });
+            return Err(ResultWriterError::Fenced { log: self.log.name().to_owned(), owner, epoch, mine });
         }
         let taken = self.unsettled.take().map(|unsettled| unsettled.events);
         let waiting = std::mem::take(&mut self.waiting);
@@ -191,7 +191,7 @@ impl<C: Consolidation> Book<C> {
     }
 
     /// Makes an object of what changed; false if nothing did.
-    fn take_update(&mut self) -> Result<bool, BookError> {
+    fn take_update(&mut self) -> Result<bool, ResultWriterError> {
         let Some(update) = self.state.take_update() else { return Ok(false) };
         let last = self.state.last().unwrap_or(0);
         let events = std::mem::take(&mut self.waiting);
@@ -217,7 +217,7 @@ impl<C: Consolidation> Book<C> {
     }
 
     /// Puts the update that was taken into the log; false if its place is somebody else's.
-    async fn settle(&mut self) -> Result<bool, BookError> {
+    async fn settle(&mut self) -> Result<bool, ResultWriterError> {
         let Some(Unsettled { number, token, ref bytes, .. }) = self.unsettled else { return Ok(true) };
         let created = self.log.create_update(number, bytes.clone()).await?;
         // Nobody deletes what is above the floor: there our object is the first of its number.

@@ -1,18 +1,18 @@
-//! What a browser asks to be done, as JSON: `{"action":"kill_host","host":"host-3"}`.
+//! Reads the actions that a browser requests, as JSON: `{"action":"kill_host","host":"host-3"}`.
 
 use serde::Deserialize;
 
 use super::Action;
 
 /// The most by which a batch can be slowed down, in milliseconds.
-const SLOWEST: u32 = 10_000;
+const MAX_SLOWDOWN: u32 = 10_000;
 
-/// The longest name of a host that is looked at.
-const LONGEST_NAME: usize = 100;
+/// The maximum length of a host's name.
+const MAX_NAME: usize = 100;
 
 #[derive(Deserialize)]
 #[serde(tag = "action", rename_all = "snake_case", deny_unknown_fields)]
-enum Order {
+enum Command {
     AddHost {},
     StopHost { host: String },
     KillHost { host: String },
@@ -23,26 +23,26 @@ enum Order {
     CarbonMonoxide { on: bool },
 }
 
-/// Reads an order, or says what is wrong with it.
+/// Reads an action, or returns what is wrong with it.
 pub(super) fn read(body: &[u8]) -> Result<Action, String> {
-    let order = serde_json::from_slice(body).map_err(|error| format!("This is no action: {error}."))?;
-    Ok(match order {
-        Order::AddHost {} => Action::AddHost,
-        Order::StopHost { host } => Action::StopHost(name(host)?),
-        Order::KillHost { host } => Action::KillHost(name(host)?),
-        Order::PauseHost { host } => Action::PauseHost(name(host)?),
-        Order::ResumeHost { host } => Action::ResumeHost(name(host)?),
-        Order::SlowHost { milliseconds, .. } if milliseconds > SLOWEST => {
-            return Err(format!("A batch can be slowed down by at most {SLOWEST} milliseconds."));
+    let command = serde_json::from_slice(body).map_err(|error| format!("This is not an action: {error}."))?;
+    Ok(match command {
+        Command::AddHost {} => Action::AddHost,
+        Command::StopHost { host } => Action::StopHost(name(host)?),
+        Command::KillHost { host } => Action::KillHost(name(host)?),
+        Command::PauseHost { host } => Action::PauseHost(name(host)?),
+        Command::ResumeHost { host } => Action::ResumeHost(name(host)?),
+        Command::SlowHost { milliseconds, .. } if milliseconds > MAX_SLOWDOWN => {
+            return Err(format!("A batch can be slowed down by at most {MAX_SLOWDOWN} milliseconds."));
         }
-        Order::SlowHost { host, milliseconds } => Action::SlowHost(name(host)?, milliseconds),
-        Order::RestartHub {} => Action::RestartHub,
-        Order::CarbonMonoxide { on } => Action::CarbonMonoxide(on),
+        Command::SlowHost { host, milliseconds } => Action::SlowHost(name(host)?, milliseconds),
+        Command::RestartHub {} => Action::RestartHub,
+        Command::CarbonMonoxide { on } => Action::CarbonMonoxide(on),
     })
 }
 
 fn name(host: String) -> Result<String, String> {
-    let fits = (1..=LONGEST_NAME).contains(&host.len()) && !host.chars().any(char::is_control);
+    let fits = (1..=MAX_NAME).contains(&host.len()) && !host.chars().any(char::is_control);
     if fits { Ok(host) } else { Err("This is no name of a host.".to_owned()) }
 }
 
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn every_action_can_be_asked_for() {
         let host = || "host-3".to_owned();
-        let orders = [
+        let commands = [
             (r#"{"action":"add_host"}"#, Action::AddHost),
             (r#"{"action":"stop_host","host":"host-3"}"#, Action::StopHost(host())),
             (r#"{"action":"kill_host","host":"host-3"}"#, Action::KillHost(host())),
@@ -63,7 +63,7 @@ mod tests {
             (r#"{"action":"restart_hub"}"#, Action::RestartHub),
             (r#"{"action":"carbon_monoxide","on":true}"#, Action::CarbonMonoxide(true)),
         ];
-        for (text, action) in orders {
+        for (text, action) in commands {
             assert_eq!(read(text.as_bytes()), Ok(action), "{text}");
         }
     }

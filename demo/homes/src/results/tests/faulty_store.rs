@@ -1,4 +1,4 @@
-//! A store of objects that is slow, fails, loses its answers, and forgets what it has just done.
+//! A faulty object store: slow, failing, losing its answers, and repeating requests.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use object_store::{
 };
 
 #[derive(Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct FaultyStore {
     inner: Arc<InMemory>,
     chance: Arc<Chance>,
 }
@@ -64,24 +64,24 @@ impl Chance {
 }
 
 fn failed(why: &str) -> Error {
-    Error::Generic { store: "trouble", source: why.into() }
+    Error::Generic { store: "faulty", source: why.into() }
 }
 
-impl Trouble {
+impl FaultyStore {
     pub(crate) fn store(rates: Rates, seed: u64) -> Arc<dyn ObjectStore> {
         let random = Mutex::new(fastrand::Rng::with_seed(seed));
         Arc::new(Self { inner: Arc::new(InMemory::new()), chance: Arc::new(Chance { rates, random }) })
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for FaultyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("trouble")
+        f.write_str("faulty")
     }
 }
 
 #[async_trait::async_trait]
-impl ObjectStore for Trouble {
+impl ObjectStore for FaultyStore {
     async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         self.chance.before().await?;
         let mut result = self.inner.put_opts(path, payload.clone(), options.clone()).await;

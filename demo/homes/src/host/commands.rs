@@ -1,9 +1,9 @@
-//! What comes from outside: commands on standard input, one a line, and signals.
+//! Reads commands from standard input, one a line, and handles signals.
 //!
-//! | order | meaning |
+//! | command | meaning |
 //! |---|---|
 //! | `slow N` | take N milliseconds more for each batch; 0 for as fast as it goes |
-//! | `stop`, the end of the input, SIGTERM, SIGINT | stop in good order |
+//! | `stop`, the end of the input, SIGTERM, SIGINT | graceful shutdown |
 
 use std::io::BufRead;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
-/// By how much each batch is slowed down. Clones are the same.
+/// The slowdown of each batch. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Pace(Arc<AtomicU32>);
+pub struct Slowdown(Arc<AtomicU32>);
 
-impl Pace {
-    /// So many milliseconds more for each batch.
+impl Slowdown {
+    /// Sets the milliseconds that each batch takes longer.
     pub fn set(&self, milliseconds: u32) {
         self.0.store(milliseconds, Ordering::Relaxed);
     }
 
-    /// Waits for as long as a batch takes longer.
-    pub async fn keep(&self) {
+    /// Waits for the slowdown of one batch.
+    pub async fn wait(&self) {
         let milliseconds = self.0.load(Ordering::Relaxed);
         if milliseconds > 0 {
             tokio::time::sleep(Duration::from_millis(milliseconds.into())).await;
@@ -32,33 +32,33 @@ impl Pace {
     }
 }
 
-/// What one line says.
+/// One command.
 #[derive(Debug, PartialEq, Eq)]
-enum Order {
+enum Command {
     Slow(u32),
     Stop,
     Unknown,
 }
 
-fn read(line: &str) -> Order {
+fn read(line: &str) -> Command {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words[..] {
-        ["slow", by] => by.parse().map_or(Order::Unknown, Order::Slow),
-        ["stop"] => Order::Stop,
-        _ => Order::Unknown,
+        ["slow", by] => by.parse().map_or(Command::Unknown, Command::Slow),
+        ["stop"] => Command::Stop,
+        _ => Command::Unknown,
     }
 }
 
 /// Listens for orders.
 #[derive(Debug)]
-pub struct Orders {
-    pace: Pace,
+pub struct Commands {
+    slowdown: Slowdown,
     lines: mpsc::UnboundedReceiver<String>,
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Orders {
+impl Commands {
     /// Begins to listen.
     pub fn listen() -> std::io::Result<Self> {
         let (sender, lines) = mpsc::unbounded_channel();
@@ -69,27 +69,29 @@ impl Orders {
         })?;
         let terminate = signal(SignalKind::terminate())?;
         let interrupt = signal(SignalKind::interrupt())?;
-        Ok(Self { pace: Pace::default(), lines, terminate, interrupt })
+        Ok(Self { slowdown: Slowdown::default(), lines, terminate, interrupt })
     }
 
-    /// What `slow` sets.
-    pub fn pace(&self) -> Pace {
-        self.pace.clone()
+    /// Returns the slowdown that `slow` sets.
+    pub fn slowdown(&self) -> Slowdown {
+        self.slowdown.clone()
     }
 
-    /// Carries out orders until it is time to stop, and says why.
+    /// Carries out commands until it has to stop, and returns why.
     pub async fn stop(&mut self) -> &'static str {
         loop {
             let line = tokio::select! {
-                _ = self.terminate.recv() => return "told to by a signal",
-                _ = self.interrupt.recv() => return "told to by a signal",
+                _ = self.terminate.recv() => return "by a signal",
+                _ = self.interrupt.recv() => return "by a signal",
                 line = self.lines.recv() => line,
             };
             let Some(line) = line else { return "its parent is gone" };
             match read(&line) {
-                Order::Slow(by) => self.pace.set(by),
-                Order::Stop => return "told to",
-                Order::Unknown => tracing::warn!(line, "no such order; there are `slow N` and `stop`"),
+                Command::Slow(by) => self.slowdown.set(by),
+                Command::Stop => return "by a command",
+                Command::Unknown => {
+                    tracing::warn!(line, "unknown command; the commands are `slow N` and `stop`")
+                }
             }
         }
     }
@@ -101,20 +103,20 @@ mod tests {
 
     #[test]
     fn lines_are_orders() {
-        assert_eq!(read("slow 250"), Order::Slow(250));
-        assert_eq!(read(" stop "), Order::Stop);
+        assert_eq!(read("slow 250"), Command::Slow(250));
+        assert_eq!(read(" stop "), Command::Stop);
         for line in ["", "slow", "slow x", "slow -1", "stop now", "slow 1 2"] {
-            assert_eq!(read(line), Order::Unknown, "{line}");
+            assert_eq!(read(line), Command::Unknown, "{line}");
         }
     }
 
     #[tokio::test]
     async fn a_pace_is_kept() {
-        let pace = Pace::default();
-        pace.keep().await;
+        let slowdown = Slowdown::default();
+        slowdown.wait().await;
         let begin = std::time::Instant::now();
-        pace.clone().set(70);
-        pace.keep().await;
+        slowdown.clone().set(70);
+        slowdown.wait().await;
         assert!(begin.elapsed() >= Duration::from_millis(70));
     }
 }

@@ -1,6 +1,6 @@
-//! All parts together, as the page sees them.
+//! The state of the demo for the page: city, fleet and actions.
 //!
-//! What the page asks for is made once and then handed to whoever asks: the city twice a second, the fleet once.
+//! The data is computed once and shared by all visitors: the city twice a second, the fleet once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use ephor::BoxError;
 use futures_util::future::BoxFuture;
 
-use crate::city::Switchboard;
+use crate::city::SensorControls;
 use crate::fleet::{Action, Fleet, Meter};
 use crate::page::Source;
 use crate::view::model::{CityNow, FleetNow, HomeNow};
@@ -18,25 +18,30 @@ use crate::view::{Operator, Seen, View};
 const CITY_EVERY: Duration = Duration::from_millis(500);
 const FLEET_EVERY: Duration = Duration::from_secs(1);
 
-/// The demo on stage.
-pub(crate) struct Stage {
+/// The running demo, as the page sees it.
+pub(crate) struct DemoState {
     pub(crate) view: Arc<View>,
     pub(crate) fleet: tokio::sync::Mutex<Fleet>,
     pub(crate) operator: Operator,
-    switchboard: Switchboard,
+    sensor_controls: SensorControls,
     city: Mutex<CityNow>,
     now: Mutex<FleetNow>,
     meter: Mutex<Meter>,
     quiet: AtomicBool,
 }
 
-impl Stage {
-    pub(crate) fn new(view: Arc<View>, fleet: Fleet, operator: Operator, switchboard: Switchboard) -> Self {
+impl DemoState {
+    pub(crate) fn new(
+        view: Arc<View>,
+        fleet: Fleet,
+        operator: Operator,
+        sensor_controls: SensorControls,
+    ) -> Self {
         Self {
             view,
             fleet: tokio::sync::Mutex::new(fleet),
             operator,
-            switchboard,
+            sensor_controls,
             city: Mutex::default(),
             now: Mutex::default(),
             meter: Mutex::default(),
@@ -44,7 +49,7 @@ impl Stage {
         }
     }
 
-    /// Makes the city's picture anew, for ever.
+    /// Updates the city, for ever.
     pub(crate) async fn watch_city(&self) {
         loop {
             let now = self.view.city();
@@ -53,13 +58,13 @@ impl Stage {
         }
     }
 
-    /// Looks at hosts and leases, for ever.
+    /// Updates the hosts and leases, for ever.
     pub(crate) async fn watch_fleet(&self) {
         let mut seen = Seen::default();
         loop {
             match self.operator.look(&seen).await {
                 Ok(now) => seen = now,
-                Err(error) => tracing::warn!(%error, "the store cannot be read"),
+                Err(error) => tracing::warn!(%error, "cannot read the store; retrying"),
             }
             self.look_at_fleet(&seen).await;
             tokio::time::sleep(FLEET_EVERY).await;
@@ -75,7 +80,7 @@ impl Stage {
         *lock(&self.now) = FleetNow {
             hosts,
             groups: seen.groups.clone(),
-            carbon_monoxide: self.switchboard.carbon_monoxide(),
+            carbon_monoxide: self.sensor_controls.carbon_monoxide(),
             changes: seen.changes.clone(),
             cores,
             memory,
@@ -88,7 +93,7 @@ impl Stage {
         lock(&self.meter).result()
     }
 
-    /// From here on nothing more can be done to it.
+    /// Refuses further actions.
     pub(crate) fn end(&self) {
         self.quiet.store(true, Ordering::Relaxed);
     }
@@ -98,7 +103,7 @@ impl Stage {
             return Err("the demo is ending".into());
         }
         if let Action::CarbonMonoxide(on) = action {
-            self.switchboard.set_carbon_monoxide(on);
+            self.sensor_controls.set_carbon_monoxide(on);
             let what = if on { "on: a third more events" } else { "off" };
             return Ok(format!("the carbon-monoxide detectors of all homes are {what}"));
         }
@@ -106,7 +111,7 @@ impl Stage {
     }
 }
 
-impl Source for Stage {
+impl Source for DemoState {
     fn city(&self) -> CityNow {
         lock(&self.city).clone()
     }
@@ -126,7 +131,7 @@ impl Source for Stage {
     fn act(&self, action: Action) -> BoxFuture<'_, Result<String, String>> {
         Box::pin(async move {
             let done = self.do_it(action.clone()).await.map_err(|error| error.to_string());
-            tracing::info!(?action, ?done, "asked for");
+            tracing::info!(?action, ?done, "carried out an action");
             done
         })
     }

@@ -1,4 +1,4 @@
-//! Owners that sleep for long, and damage.
+//! Tests of owners that were paused for long, and of damaged objects.
 
 use object_store::memory::InMemory;
 use object_store::path::Path;
@@ -30,11 +30,11 @@ async fn a_zombie_is_fenced_and_its_earlier_entry_counts() {
     fold(&mut old, 6..=9);
     for _ in 0..2 {
         let error = old.flush().await.unwrap_err();
-        assert!(matches!(error, BookError::Fenced { epoch: 2, mine: 1, .. }), "{error}");
+        assert!(matches!(error, ResultWriterError::Fenced { epoch: 2, mine: 1, .. }), "{error}");
         assert!(error.to_string().contains("homes/03 is written by host-2 with epoch 2"), "{error}");
     }
-    let error = Book::<Tape>::open(log, 1, "host-1").await.unwrap_err();
-    assert!(matches!(error, BookError::Fenced { .. }), "{error}");
+    let error = ResultWriter::<Tape>::open(log, 1, "host-1").await.unwrap_err();
+    assert!(matches!(error, ResultWriterError::Fenced { .. }), "{error}");
 }
 
 #[tokio::test]
@@ -51,7 +51,7 @@ async fn a_zombie_that_slept_while_its_place_was_tidied_away_is_fenced() {
     }
     assert!(store.head(&update(1)).await.is_err(), "it was tidied away");
     let error = old.flush().await.unwrap_err();
-    assert!(matches!(error, BookError::Fenced { epoch: 2, .. }), "{error}");
+    assert!(matches!(error, ResultWriterError::Fenced { epoch: 2, .. }), "{error}");
     assert!(store.head(&update(1)).await.is_err(), "nothing of it is left");
     // It died before it could clean up: readers do not fall for it.
     let entry = Entry {
@@ -79,10 +79,10 @@ async fn a_zombie_that_slept_while_its_place_was_tidied_away_is_fenced() {
 async fn what_is_kept_is_little() {
     use futures_util::TryStreamExt;
     let (store, log) = memory();
-    let mut book = open(&log, 1).await;
+    let mut writer = open(&log, 1).await;
     for sequence in 1..=(SNAPSHOT_EVERY * 5) {
-        fold(&mut book, sequence..=sequence);
-        book.flush().await.unwrap();
+        fold(&mut writer, sequence..=sequence);
+        writer.flush().await.unwrap();
         let objects: Vec<_> = store.list(None).try_collect().await.unwrap();
         assert!(objects.len() as u64 <= 2 * SNAPSHOT_EVERY + 2, "{} after {sequence}", objects.len());
     }
@@ -95,11 +95,11 @@ async fn an_entry_says_what_it_covers_and_when_it_was_pushed() {
     let mut follower = Follower::<Tape>::new(log.clone());
     assert_eq!(follower.next().await.unwrap(), Some(News::Whole));
     assert_eq!(follower.next().await.unwrap(), None);
-    let mut book = open(&log, 4).await;
-    assert_eq!(book.flush().await.unwrap(), Flushed { number: None, last: None });
-    fold(&mut book, 1..=40);
-    book.skip(41);
-    book.flush().await.unwrap();
+    let mut writer = open(&log, 4).await;
+    assert_eq!(writer.flush().await.unwrap(), Flushed { number: None, last: None });
+    fold(&mut writer, 1..=40);
+    writer.skip(41);
+    writer.flush().await.unwrap();
     let Some(News::Update(entry)) = follower.next().await.unwrap() else { panic!("an update") };
     assert_eq!((entry.number, entry.epoch, entry.owner.as_str()), (1, 4, "host-4"));
     assert_eq!((entry.first, entry.last), (1, 41));
@@ -115,16 +115,16 @@ async fn an_entry_says_what_it_covers_and_when_it_was_pushed() {
 #[tokio::test]
 async fn damage_is_an_error_that_names_the_object() {
     let (store, log) = memory();
-    let mut book = open(&log, 1).await.with_snapshot_every(2);
+    let mut writer = open(&log, 1).await.with_snapshot_every(2);
     for sequence in 1..=3 {
-        fold(&mut book, sequence..=sequence);
-        book.flush().await.unwrap();
+        fold(&mut writer, sequence..=sequence);
+        writer.flush().await.unwrap();
     }
     let damage = async |object: &Path| {
         let mut bytes = store.get(object).await.unwrap().bytes().await.unwrap().to_vec();
         bytes[10] ^= 1;
         store.put(object, PutPayload::from(bytes)).await.unwrap();
-        Book::<Tape>::open(log.clone(), 2, "host-2").await.unwrap_err().to_string()
+        ResultWriter::<Tape>::open(log.clone(), 2, "host-2").await.unwrap_err().to_string()
     };
     let error = damage(&update(3)).await;
     assert!(error.contains("homes/03/updates/000000000003 is damaged"), "{error}");
@@ -136,6 +136,6 @@ async fn damage_is_an_error_that_names_the_object() {
     let two = store.get(&update(2)).await.unwrap().bytes().await.unwrap();
     store.delete(&Path::from("homes/03/snapshots/000000000002")).await.unwrap();
     store.put(&update(1), two.into()).await.unwrap();
-    let error = Book::<Tape>::open(log, 2, "host-2").await.unwrap_err().to_string();
+    let error = ResultWriter::<Tape>::open(log, 2, "host-2").await.unwrap_err().to_string();
     assert!(error.contains("updates/000000000001 is damaged (it says that it is number 2)"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Where results are kept: a folder, or a container of Azure Blob Storage.
+//! The storage of results: a folder, or a container of Azure Blob Storage.
 
 use std::fmt;
 use std::sync::{Arc, Once};
@@ -12,10 +12,10 @@ use super::account::{Account, InvalidAccount};
 use super::container;
 use super::log::{self, Log};
 
-/// Why a place cannot be used. It repeats no key.
+/// Why the storage cannot be used. Contains no key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum PlaceError {
+pub enum ResultStoreError {
     /// The folder cannot be made or read.
     #[error(
         "the folder {folder} for the results cannot be used: {why}; name one that this user may write to"
@@ -23,7 +23,7 @@ pub enum PlaceError {
     Folder {
         /// The folder.
         folder: String,
-        /// What the system said.
+        /// The error of the operating system.
         why: String,
     },
     /// The connection string of the storage account is wrong.
@@ -36,22 +36,22 @@ pub enum PlaceError {
         container: String,
         /// Where.
         endpoint: String,
-        /// What is wrong, and what to do.
+        /// The problem, and what to do.
         why: String,
     },
 }
 
-/// Where results are kept. Clones share their connections.
+/// The storage of results. Clones share their connections.
 #[derive(Clone)]
-pub struct Place {
+pub struct ResultStore {
     store: Arc<dyn ObjectStore>,
     /// For people: no secrets.
     name: Arc<str>,
 }
 
-impl Place {
+impl ResultStore {
     /// A folder's path, or the connection string of a storage account, where the container is made if it is missing.
-    pub async fn open(text: &str, container: &str) -> Result<Self, PlaceError> {
+    pub async fn open(text: &str, container: &str) -> Result<Self, ResultStoreError> {
         if Account::looks_like(text) {
             trust_with_ring();
             let account = Account::parse(text)?;
@@ -59,7 +59,7 @@ impl Place {
             let name = format!("{}/{container}", account.endpoint);
             return Ok(Self { store: Arc::new(store), name: name.into() });
         }
-        let failed = |why: String| PlaceError::Folder { folder: text.to_owned(), why };
+        let failed = |why: String| ResultStoreError::Folder { folder: text.to_owned(), why };
         if text.is_empty() || text.contains("://") {
             return Err(failed(
                 "this is neither a path nor the connection string of a storage account".into(),
@@ -91,19 +91,19 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ResultStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for ResultStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Place({})", self.name)
     }
 }
 
-/// TLS is done by ring, as everywhere here; whoever chose before us is left alone.
+/// Uses ring for TLS, unless the program has chosen another provider.
 fn trust_with_ring() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

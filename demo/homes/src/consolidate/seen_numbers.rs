@@ -1,4 +1,4 @@
-//! Which numbers of a sensor have been counted: the highest, and which of the 64 up to it are missing.
+//! The counted numbers of a sensor, to detect repeats: the highest, and the missing ones of the last 64.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub(super) struct Seen {
     missing: u64,
 }
 
-/// What a number is.
+/// The kind of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
     /// Higher than all before it.
@@ -25,7 +25,7 @@ pub(super) enum Arrival {
 }
 
 impl Seen {
-    /// Counts a number, and says what it is.
+    /// Counts a number, and returns its kind.
     pub(super) fn note(&mut self, number: u32) -> Arrival {
         if number > self.highest {
             let step = number - self.highest;

@@ -1,4 +1,4 @@
-//! Accepts the page's connections, and closes those that nobody uses.
+//! Accepts the page's connections, limits their number, and closes idle ones.
 //!
 //! A connection over which nothing goes in either direction holds a file of this process. A live page hears
 //! something twice a second, and browsers connect again.
@@ -19,33 +19,33 @@ use tokio::time::{Instant, Sleep};
 /// Connections at the same time; one more waits until another has gone.
 const MAX_CONNECTIONS: usize = 256;
 
-/// For anything to go over a connection; then it is closed.
+/// A connection that is idle for this long is closed.
 const TIME_TO_USE: Duration = Duration::from_secs(60);
 
-/// The listener, and how many may come.
-pub(super) struct Visitors {
+/// A listener with a limit of connections.
+pub(super) struct LimitedListener {
     listener: TcpListener,
     places: Arc<Semaphore>,
     time_to_use: Duration,
 }
 
-impl Visitors {
+impl LimitedListener {
     pub(super) fn new(listener: TcpListener) -> Self {
         Self { listener, places: Arc::new(Semaphore::new(MAX_CONNECTIONS)), time_to_use: TIME_TO_USE }
     }
 }
 
-impl Listener for Visitors {
-    type Io = Visitor;
+impl Listener for LimitedListener {
+    type Io = IdleTimeoutStream;
     type Addr = SocketAddr;
 
-    async fn accept(&mut self) -> (Visitor, SocketAddr) {
+    async fn accept(&mut self) -> (IdleTimeoutStream, SocketAddr) {
         // Never closed.
         let place = self.places.clone().acquire_owned().await.ok();
         // Waits a moment after an error, for example if too many files are open.
         let (stream, peer) = Listener::accept(&mut self.listener).await;
         let until = Box::pin(tokio::time::sleep_until(Instant::now() + self.time_to_use));
-        (Visitor { stream, until, time_to_use: self.time_to_use, _place: place }, peer)
+        (IdleTimeoutStream { stream, until, time_to_use: self.time_to_use, _place: place }, peer)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -53,15 +53,15 @@ impl Listener for Visitors {
     }
 }
 
-/// A connection that ends when nobody uses it.
-pub(super) struct Visitor {
+/// A connection that ends when it is idle.
+pub(super) struct IdleTimeoutStream {
     stream: TcpStream,
     until: Pin<Box<Sleep>>,
     time_to_use: Duration,
     _place: Option<OwnedSemaphorePermit>,
 }
 
-impl Visitor {
+impl IdleTimeoutStream {
     /// Something went over it.
     fn used<T>(&mut self, done: Poll<T>) -> Poll<T> {
         if done.is_ready() {
@@ -72,7 +72,7 @@ impl Visitor {
     }
 }
 
-impl AsyncRead for Visitor {
+impl AsyncRead for IdleTimeoutStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -87,7 +87,7 @@ impl AsyncRead for Visitor {
     }
 }
 
-impl AsyncWrite for Visitor {
+impl AsyncWrite for IdleTimeoutStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.used(written)
@@ -121,10 +121,10 @@ mod tests {
 
     use super::*;
 
-    async fn connected(time_to_use: Duration) -> (Visitors, Visitor, TcpStream) {
+    async fn connected(time_to_use: Duration) -> (LimitedListener, IdleTimeoutStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let mut visitors = Visitors { time_to_use, ..Visitors::new(listener) };
+        let mut visitors = LimitedListener { time_to_use, ..LimitedListener::new(listener) };
         let (accepted, stream) = tokio::join!(visitors.accept(), TcpStream::connect(address));
         (visitors, accepted.0, stream.unwrap())
     }

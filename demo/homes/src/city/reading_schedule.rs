@@ -1,4 +1,4 @@
-//! Who speaks next: every sensor once a minute of the city, each at its own moment, so that the load is even.
+//! The schedule of readings: every sensor sends once a minute of the city, at its own moment, so that the load is even.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use super::{City, Matter};
 use crate::reading::{Reading, Sensor};
 use crate::time::CityTime;
 
-/// Readings that one call gives at most.
-pub const MOST_AT_ONCE: usize = 10_000;
+/// The most readings of one call.
+pub const MAX_PER_CALL: usize = 10_000;
 
-/// A repeat comes within so many milliseconds of real time.
+/// A repeat comes within this many milliseconds of real time.
 const REPEAT_WITHIN: u64 = 3_000;
 
 const MINUTE: u64 = 60_000;
 
 /// A walk through the city's time, from reading to reading.
 #[derive(Clone, Debug)]
-pub struct Rounds {
+pub struct ReadingSchedule {
     city: City,
     speed: f64,
     first_three: Walk,
@@ -31,7 +31,7 @@ pub struct Rounds {
     reached: CityTime,
 }
 
-impl Rounds {
+impl ReadingSchedule {
     /// Begins at a moment. The speed of the city's time says how late repeats come: their delay is one of real time.
     pub fn new(city: City, from: CityTime, speed: f64) -> Self {
         Self {
@@ -52,15 +52,15 @@ impl Rounds {
     }
 
     /// The readings from where the last call ended until before this moment, in order of time, and whether each is a repeat. At most
-    /// [`MOST_AT_ONCE`]: if there are so many, call again. Detectors that are switched on join within the minute, each at its moment;
-    /// those that are switched off are passed over, and go on with their numbers later.
+    /// [`MAX_PER_CALL`]: if there are this many, call again. Detectors that are switched on join within the minute, each at its moment;
+    /// those that are switched off are skipped, and continue with their numbers later.
     pub fn due(&mut self, until: CityTime, carbon_monoxide: bool) -> Vec<(Reading, bool)> {
         if carbon_monoxide && !self.joined {
             self.carbon_monoxide.seek(self.reached);
         }
         self.joined = carbon_monoxide;
         let mut due = Vec::new();
-        while due.len() < MOST_AT_ONCE {
+        while due.len() < MAX_PER_CALL {
             let Some((at, next)) = self.next(carbon_monoxide).filter(|(at, _)| *at < until) else {
                 self.reached = self.reached.max(until);
                 break;
@@ -81,7 +81,7 @@ impl Rounds {
         due
     }
 
-    /// Who is next, and when.
+    /// Returns the next sensor, and its moment.
     fn next(&self, carbon_monoxide: bool) -> Option<(CityTime, Next)> {
         let repeat = self.repeats.first_key_value().map(|(key, _)| (key.0, Next::Repeat));
         let first_three = self.first_three.at().map(|at| (at, Next::FirstThree));
@@ -90,7 +90,7 @@ impl Rounds {
         [repeat, first_three, detector].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
-    /// What a sensor says, with its next number; none, and no number, if its battery is empty.
+    /// Returns the reading of a sensor with its next number; none, and no number, if its battery is empty.
     fn speak(&mut self, speaker: u32, at: CityTime) -> Option<Reading> {
         let (home, sensor) = (speaker / 4, Sensor::ALL[(speaker % 4) as usize]);
         let mut reading = self.city.reading(home, sensor, at)?;

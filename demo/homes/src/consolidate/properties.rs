@@ -1,11 +1,11 @@
-//! The laws of every consolidation: what is folded, applied or read back is one state; replays and repeats change nothing but their
-//! counts.
+//! Property tests of every consolidation: folding, applying updates and reading a snapshot give the same state; replays and repeats
+//! change only their counts.
 
 use std::fmt::Debug;
 
 use proptest::prelude::*;
 
-use super::{Consolidation, Desk, Homes};
+use super::{Consolidation, Homes, OpenAlarms};
 use crate::reading::{Reading, Sensor};
 use crate::time::CityTime;
 
@@ -30,7 +30,7 @@ impl Lawful for Homes {
     }
 }
 
-impl Lawful for Desk {
+impl Lawful for OpenAlarms {
     fn but_replays(mut self) -> Self {
         self.now.progress.replayed = 0;
         self
@@ -47,7 +47,7 @@ impl Lawful for Desk {
 enum Act {
     Fold(Reading),
     Skip,
-    /// The last so many events come again.
+    /// The last events are delivered again.
     Replay(usize),
     Flush,
     /// The state is written whole, and read back.
@@ -248,12 +248,12 @@ proptest! {
 
     #[test]
     fn an_update_of_the_desk_is_all_there_is_to_know(draws in draws()) {
-        play::<Desk>(&acts(&draws, true));
+        play::<OpenAlarms>(&acts(&draws, true));
     }
 
     #[test]
     fn the_desk_tells_the_same_whoever_sits_there(draws in draws()) {
-        let play = play::<Desk>(&acts(&draws, false));
+        let play = play::<OpenAlarms>(&acts(&draws, false));
         prop_assert_eq!(play.writer.newest(), play.straight().newest());
         prop_assert_eq!(play.reader.newest(), play.straight().newest());
         prop_assert_eq!(play.reader.opened(), play.straight().opened());
@@ -279,7 +279,7 @@ proptest! {
     ) {
         let acts = acts(&draws, false);
         prop_assume!(acts.iter().any(|act| matches!(act, Act::Fold(_))));
-        let (once, again) = (with_repeats::<Desk>(&acts, &[]), with_repeats::<Desk>(&acts, &repeats));
+        let (once, again) = (with_repeats::<OpenAlarms>(&acts, &[]), with_repeats::<OpenAlarms>(&acts, &repeats));
         prop_assert_eq!(once.newest(), again.newest());
         prop_assert_eq!(once.opened(), again.opened());
     }

@@ -12,10 +12,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::shown::Shown;
-use super::{State, assets, city, guard, home, layout, live, operator, order};
+use super::{State, assets, city, command, guard, home, layout, operator, streams};
 
-/// The longest body that is read.
-const LONGEST_BODY: usize = 4 * 1024;
+/// The maximum length of a request body.
+const MAX_BODY: usize = 4 * 1024;
 
 /// All routes, behind the guard.
 pub(super) fn router(state: State) -> Router {
@@ -34,7 +34,7 @@ pub(super) fn router(state: State) -> Router {
         .route("/live/fleet", get(live_fleet))
         .fallback(nothing_here)
         .method_not_allowed_fallback(not_like_this)
-        .layer(DefaultBodyLimit::max(LONGEST_BODY))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(middleware::from_fn_with_state(state.clone(), guard::guard))
         .with_state(state)
 }
@@ -107,12 +107,12 @@ fn home_shown(state: &State, number: u32) -> Option<(u32, Shown)> {
 
 async fn live_city(Shared(state): Shared<State>) -> Response {
     let looking = state.clone();
-    live::stream(&state, move || Some(city_shown(&looking)))
+    streams::stream(&state, move || Some(city_shown(&looking)))
 }
 
 async fn live_fleet(Shared(state): Shared<State>) -> Response {
     let looking = state.clone();
-    live::stream(&state, move || Some(operator::shown(&looking.source.fleet())))
+    streams::stream(&state, move || Some(operator::shown(&looking.source.fleet())))
 }
 
 async fn live_home(Shared(state): Shared<State>, Path(number): Path<String>) -> Response {
@@ -120,7 +120,7 @@ async fn live_home(Shared(state): Shared<State>, Path(number): Path<String>) -> 
         return refuse(StatusCode::NOT_FOUND, "There is no home of this number.");
     };
     let looking = state.clone();
-    live::stream(&state, move || home_shown(&looking, number).map(|(_, shown)| shown))
+    streams::stream(&state, move || home_shown(&looking, number).map(|(_, shown)| shown))
 }
 
 /// `POST /api/act`. A form of a foreign page cannot send this kind of content.
@@ -138,7 +138,7 @@ async fn act(
         Ok(body) => body,
         Err(rejection) => return refuse(rejection.status(), "The body is too long, or did not come whole."),
     };
-    let action = match order::read(&body) {
+    let action = match command::read(&body) {
         Ok(action) => action,
         Err(why) => return refuse(StatusCode::BAD_REQUEST, &why),
     };

@@ -12,6 +12,7 @@ mod fences;
 mod fleet;
 mod foreign;
 mod gateways;
+mod golden;
 mod mishaps;
 mod old_fleet;
 mod oracle;

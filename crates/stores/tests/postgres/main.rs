@@ -10,6 +10,7 @@ mod exactly_once;
 mod failover;
 mod faults;
 mod fleet;
+mod golden;
 #[path = "../../../hub/tests/kill_parts/child_process.rs"]
 #[expect(dead_code, reason = "another test has more to do with it")]
 mod myself;

@@ -107,6 +107,13 @@ impl Raw {
         Some(pairs.collect())
     }
 
+    /// A blob's body.
+    pub(crate) async fn body(&self, name: &str) -> String {
+        let answer = self.send(Method::GET, name, "", &[], "").await;
+        assert_eq!(answer.status(), 200, "{answer:?}");
+        answer.text().await.unwrap()
+    }
+
     pub(crate) async fn delete(&self, name: &str) {
         let answer = self.send(Method::DELETE, name, "", &[], "").await;
         assert_eq!(answer.status(), 202, "{answer:?}");

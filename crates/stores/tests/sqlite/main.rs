@@ -5,6 +5,7 @@
 mod clock;
 mod conformance;
 mod disk;
+mod golden;
 mod kills;
 mod locks;
 #[path = "../../../hub/tests/kill_parts/child_process.rs"]

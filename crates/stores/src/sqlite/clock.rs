@@ -1,11 +1,12 @@
-//! The store's clock: the time since the machine was started, plus a base that the database keeps for each
-//! start.
+//! The store's clock: the time since boot, plus a base that the database keeps for each boot.
 //!
+//! ```text
 //!   store time = time since boot + base        base = max(wall clock, last time stored) at the first open
+//! ```
 //!
-//! It goes on while the machine is suspended, does not notice when the wall clock is set, is the same for all
-//! processes, and never runs backwards, not even over a start of the machine with a wrong wall clock.
-//! Everything here is pure; the row lives in the table `state`.
+//! The clock continues while the machine is suspended, ignores changes of the wall clock, is the same
+//! for all processes, and never runs backwards, not even if the wall clock is wrong after a reboot.
+//! The functions here are pure; the row is in the table `state`.
 
 use std::time::Duration;
 
@@ -13,27 +14,27 @@ use ephor_core::time::Timestamp;
 
 use super::machine::Machine;
 
-/// A machine that wrote within this time is taken to be still running.
+/// A machine that wrote within this time is assumed to be running.
 const STILL_RUNNING: Duration = Duration::from_secs(60);
 
-/// The clock that counts from the start of the machine does not run backwards. Where it seems to by more than
-/// this, the machine was set back to an earlier state of itself.
+/// In milliseconds. The time since boot never decreases; if it does by more than this, the machine was
+/// restored from a snapshot.
 const SET_BACK: i64 = 10_000;
 
-/// What the database knows of time, in milliseconds.
+/// The stored state of the clock, in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ClockRow {
-    /// The start of the machine for which the base holds.
+    /// The boot that the base belongs to.
     pub(super) boot: String,
     pub(super) machine: Option<String>,
     pub(super) base: i64,
-    /// The store's time when something was last written.
+    /// The store's time of the last write.
     pub(super) seen: i64,
-    /// The wall clock at that moment.
+    /// The wall clock at the last write.
     pub(super) wall: i64,
 }
 
-/// What the machine says of time, in milliseconds.
+/// A reading of the machine's clocks, in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reading {
     pub(super) boot: String,
@@ -53,19 +54,19 @@ impl Reading {
     }
 }
 
-/// The file is used by another machine at the same time.
+/// Another machine uses the file at the same time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "another machine {when}, and only processes of one machine may share a SQLite file: stop one of them, or \
-     let both use PostgreSQL"
+    "another machine {when}, but only processes of one machine may share a SQLite file: stop one of them, or \
+     use PostgreSQL for both"
 )]
 pub struct OtherMachine {
     when: String,
 }
 
-/// The clock for whoever opens the file: the one that is there, or a new one after a start of the machine.
+/// The clock when a process opens the file: the stored one, or a new one after a reboot.
 pub(super) fn open(row: Option<ClockRow>, reading: &Reading) -> Result<ClockRow, OtherMachine> {
-    let Some(row) = row else { return Ok(anew(reading, reading.wall)) };
+    let Some(row) = row else { return Ok(started_at(reading, reading.wall)) };
     if row.boot == reading.boot {
         return Ok(advance(row, reading));
     }
@@ -75,10 +76,10 @@ pub(super) fn open(row: Option<ClockRow>, reading: &Reading) -> Result<ClockRow,
         let seconds = since.as_secs();
         return Err(OtherMachine { when: format!("wrote to this file {seconds} s ago") });
     }
-    Ok(anew(reading, reading.wall.max(row.seen)))
+    Ok(started_at(reading, reading.wall.max(row.seen)))
 }
 
-/// The clock for a step of a store that has it open already.
+/// The clock in a transaction of a store that is open.
 pub(super) fn read(row: ClockRow, reading: &Reading) -> Result<ClockRow, OtherMachine> {
     if row.boot != reading.boot {
         return Err(OtherMachine { when: "has opened this file while it was in use here".into() });
@@ -87,13 +88,13 @@ pub(super) fn read(row: ClockRow, reading: &Reading) -> Result<ClockRow, OtherMa
 }
 
 impl ClockRow {
-    /// The store's time, of the moment in which this was read.
+    /// The store's time when the clock was read.
     pub(super) fn now(&self) -> Timestamp {
         Timestamp(self.seen)
     }
 }
 
-fn anew(reading: &Reading, now: i64) -> ClockRow {
+fn started_at(reading: &Reading, now: i64) -> ClockRow {
     ClockRow {
         boot: reading.boot.clone(),
         machine: reading.machine.clone(),
@@ -106,8 +107,8 @@ fn anew(reading: &Reading, now: i64) -> ClockRow {
 fn advance(row: ClockRow, reading: &Reading) -> ClockRow {
     let now = reading.since_boot.saturating_add(row.base);
     if now < row.seen.saturating_sub(SET_BACK) {
-        // Otherwise the time would stand still for as long as the machine was set back.
-        return anew(reading, reading.wall.max(row.seen));
+        // Otherwise the time would stand still until the machine has caught up.
+        return started_at(reading, reading.wall.max(row.seen));
     }
     ClockRow { seen: now.max(row.seen), wall: reading.wall, ..row }
 }

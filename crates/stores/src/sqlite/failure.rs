@@ -1,13 +1,13 @@
-//! SQLite's errors in our words: what happened, and what to do.
+//! Maps SQLite's errors to store errors that say what happened and what to do.
 
 use std::path::Path;
 
 use ephor_core::store::StoreError;
 use rusqlite::ErrorCode;
 
-use super::records::StepError;
+use super::records::TransactionError;
 
-/// What SQLite's codes come down to.
+/// The kinds of errors, by SQLite's codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Busy,
@@ -16,18 +16,18 @@ pub(super) enum Kind {
     Permission,
     NotADatabase,
     Corrupt,
-    /// A disk that does not do what it is told, too little memory and the like: it may pass.
+    /// A failing disk, too little memory and the like: it may pass.
     Other,
 }
 
-/// Whether the disk failed.
+/// Whether an error is an I/O error.
 pub(super) fn is_io(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure)
 }
 
 pub(super) fn kind(error: &rusqlite::Error) -> Kind {
     use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
-    // The tables keep other values out of their columns: somebody else has changed the file.
+    // The tables are STRICT: another program has changed the file.
     if let InvalidColumnType(..)
     | FromSqlConversionFailure(..)
     | IntegralValueOutOfRange(..)
@@ -46,18 +46,18 @@ pub(super) fn kind(error: &rusqlite::Error) -> Kind {
     }
 }
 
-/// What to do about it, for a file that was fine when it was opened.
+/// The advice for an error of a file that was opened successfully.
 pub(super) fn advice(kind: Kind, path: &Path) -> String {
     let path = path.display();
     match kind {
         Kind::Busy => format!("another process holds the write lock of {path}"),
         Kind::Full => {
-            format!("the disk that holds {path} is full: make room, and it goes on without a restart")
+            format!("the disk that holds {path} is full: free some space; no restart is needed")
         }
         Kind::ReadOnly => {
             format!("{path} cannot be written: make the file, its folder and its disk writable")
         }
-        Kind::Permission => format!("{path} may not be opened: give this user access to it"),
+        Kind::Permission => format!("this user may not open {path}: give it access to the file"),
         Kind::NotADatabase | Kind::Corrupt => format!(
             "{path} is damaged: stop all hosts, move it aside together with {path}-wal and {path}-shm, and \
              put a backup in its place"
@@ -66,12 +66,12 @@ pub(super) fn advice(kind: Kind, path: &Path) -> String {
     }
 }
 
-/// Why a step was not done, for the caller.
-pub(super) fn of_step(error: StepError, path: &Path) -> StoreError {
+/// The store error of a failed transaction.
+pub(super) fn of_transaction(error: TransactionError, path: &Path) -> StoreError {
     match error {
-        StepError::Damaged(what) => StoreError::Damaged { what },
-        StepError::Refused(message) => StoreError::Refused { message },
-        StepError::Sqlite(error) => of_sqlite(&error, path),
+        TransactionError::Damaged(what) => StoreError::Damaged { what },
+        TransactionError::Refused(message) => StoreError::Refused { message },
+        TransactionError::Sqlite(error) => of_sqlite(&error, path),
     }
 }
 
@@ -94,13 +94,13 @@ mod tests {
 
     fn store_error(code: i32) -> StoreError {
         let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
-        of_step(StepError::Sqlite(error), Path::new("/data/ephor.db"))
+        of_transaction(TransactionError::Sqlite(error), Path::new("/data/ephor.db"))
     }
 
     #[test]
     fn a_value_that_no_table_lets_in_is_damage() {
         let error = rusqlite::Error::InvalidColumnType(0, "drain".into(), rusqlite::types::Type::Text);
-        let told = of_step(StepError::Sqlite(error), Path::new("/data/ephor.db"));
+        let told = of_transaction(TransactionError::Sqlite(error), Path::new("/data/ephor.db"));
         assert!(matches!(&told, StoreError::Refused { message } if message.contains("is damaged")), "{told}");
     }
 
@@ -109,12 +109,12 @@ mod tests {
         for (code, passes, words) in [
             (ffi::SQLITE_BUSY, true, "write lock"),
             (ffi::SQLITE_LOCKED, true, "write lock"),
-            (ffi::SQLITE_FULL, true, "is full: make room"),
+            (ffi::SQLITE_FULL, true, "is full: free some space"),
             (ffi::SQLITE_IOERR, true, "cannot be read or written"),
             (ffi::SQLITE_IOERR_SHMSIZE, true, "cannot be read or written"),
             (ffi::SQLITE_NOMEM, true, "cannot be read or written"),
             (ffi::SQLITE_READONLY, false, "cannot be written: make"),
-            (ffi::SQLITE_PERM, false, "may not be opened"),
+            (ffi::SQLITE_PERM, false, "this user may not open"),
             (ffi::SQLITE_CORRUPT, false, "put a backup in its place"),
             (ffi::SQLITE_NOTADB, false, "put a backup in its place"),
         ] {

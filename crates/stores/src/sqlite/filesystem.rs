@@ -1,9 +1,9 @@
-//! File systems on which SQLite's locks and shared memory cannot be trusted.
+//! Recognizes file systems on which SQLite's locks and shared memory do not work reliably.
 
 use std::io;
 use std::path::Path;
 
-/// By their magic numbers, as `statfs` tells them.
+/// Their magic numbers, as `statfs` returns them, and their names.
 const REFUSED: [(u32, &str); 22] = [
     (0x6969, "NFS"),
     (0x517B, "SMB"),
@@ -29,8 +29,7 @@ const REFUSED: [(u32, &str); 22] = [
     (0x7C7C_6673, "a Parallels shared folder"),
 ];
 
-/// The name of a file system that other machines may write to as well; none for one that is safe as far as
-/// we know.
+/// The name of a file system that other machines may write to; none for any other.
 pub(super) fn network(magic: u32) -> Option<&'static str> {
     REFUSED.iter().find(|(number, _)| *number == magic).map(|(_, name)| *name)
 }

@@ -20,31 +20,31 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use super::clock::{self, Reading};
 use super::failure;
 use super::open::{read_clock, write_clock};
-use super::records::{Records, StepError, StepResult, groups};
+use super::records::{Records, TransactionError, TransactionResult, groups};
 use super::schema::MIGRATIONS;
-use super::steps;
+use super::transactions;
 
 const P: PartitionId = PartitionId(3);
 const LEASE: Duration = Duration::from_secs(30);
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
-/// A value as a damaged file may hold it, whatever the column is for.
+/// A value as a damaged file may hold it, for any column.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     /// Nothing.
     Null,
     /// A number.
     Integer(i64),
-    /// A number that is none.
+    /// A floating-point number.
     Real(f64),
-    /// What is taken for text, and may be none.
+    /// Bytes that are stored as text, and may not be valid UTF-8.
     Text(Vec<u8>),
     /// Bytes.
     Blob(Vec<u8>),
 }
 
-/// Puts values into columns, each by its number, and calls everything that reads rows: each call answers, or says
-/// what is wrong. None panics, and a view hides nothing for the sake of one bad row.
+/// Puts values into columns, each by its number, and calls everything that reads rows: each call returns a
+/// result or an error, none panics, and one bad row does not fail a view.
 pub fn rows(values: &[(usize, Cell)]) {
     thread_local! {
         static DATABASE: RefCell<Option<(Connection, Vec<String>)>> = const { RefCell::new(None) };
@@ -64,8 +64,8 @@ pub fn rows(values: &[(usize, Cell)]) {
     });
 }
 
-/// A database with a row in every table, and how each of its columns is set.
-fn prepared() -> StepResult<(Connection, Vec<String>)> {
+/// A database with a row in every table, and the statement that sets each of its columns.
+fn prepared() -> TransactionResult<(Connection, Vec<String>)> {
     let connection = Connection::open_in_memory()?;
     // SQLite itself keeps other values out; a damaged file does not.
     let mut loose = MIGRATIONS.concat();
@@ -73,15 +73,15 @@ fn prepared() -> StepResult<(Connection, Vec<String>)> {
         loose = loose.replace(rule, "");
     }
     connection.execute_batch(&loose)?;
-    let row = clock::open(None, &reading()).map_err(|error| StepError::Refused(error.to_string()))?;
+    let row = clock::open(None, &reading()).map_err(|error| TransactionError::Refused(error.to_string()))?;
     write_clock(&connection, &row)?;
     let group = group();
     let records = Records::of(&connection, &group, NOW)?;
-    steps::found(&records, &Founding { partitions: vec![P], log: None })?;
+    transactions::found(&records, &Founding { partitions: vec![P], log: None })?;
     records.heartbeat(&host())?;
     records.order(&host().id, HostOrders { drain: true })?;
-    steps::claim(&records, &claim(None))?;
-    steps::save(&records, &save())?;
+    transactions::claim(&records, &claim(None))?;
+    transactions::save(&records, &save())?;
     drop(records);
     let mut columns = Vec::new();
     let tables = "SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c WHERE t.type = 'table' ORDER BY 1, 2";
@@ -96,7 +96,7 @@ fn prepared() -> StepResult<(Connection, Vec<String>)> {
     Ok((connection, columns))
 }
 
-/// A key that must not be empty or double stays as it was.
+/// Sets a column. A violation of a constraint leaves the row as it was.
 fn put(connection: &Connection, update: &str, value: &Cell) {
     let (place, value) = match value.clone() {
         Cell::Null => ("?1", Value::Null),
@@ -108,9 +108,9 @@ fn put(connection: &Connection, update: &str, value: &Cell) {
     let _ = connection.execute(&format!("{update}{place}"), [value]);
 }
 
-fn play(connection: &Connection) -> StepResult<()> {
+fn play(connection: &Connection) -> TransactionResult<()> {
     let group = group();
-    if let Some(Some(row)) = fine(read_clock(connection).map_err(StepError::from)) {
+    if let Some(Some(row)) = fine(read_clock(connection).map_err(TransactionError::from)) {
         let _ = clock::open(Some(row.clone()), &reading()).map(|row| row.now().to_string());
         let _ = clock::read(row, &reading());
     }
@@ -121,34 +121,34 @@ fn play(connection: &Connection) -> StepResult<()> {
     fine(records.history(Some(P), 10));
     fine(records.last_wake(&host().id));
     fine(records.founding());
-    fine(steps::found(&records, &Founding { partitions: vec![P], log: None }));
+    fine(transactions::found(&records, &Founding { partitions: vec![P], log: None }));
     fine(records.heartbeat(&host()));
     fine(records.order(&host().id, HostOrders { drain: false }));
     let seen = view.lease(P).map(|lease| lease.version.clone());
     let token = view.lease(P).and_then(|lease| lease.token()).unwrap_or_else(token);
-    fine(steps::renew(&records, LEASE, std::slice::from_ref(&token)));
-    fine(steps::save(&records, &SaveRequest { token: token.clone(), ..save() }));
-    fine(steps::claim(&records, &claim(seen)));
+    fine(transactions::renew(&records, LEASE, std::slice::from_ref(&token)));
+    fine(transactions::save(&records, &SaveRequest { token: token.clone(), ..save() }));
+    fine(transactions::claim(&records, &claim(seen)));
     let view = records.view()?;
     let token = view.lease(P).and_then(|lease| lease.token()).unwrap_or(token);
     let transfer = TransferRequest { token: token.clone(), to: host().id, duration: LEASE, settled: true };
-    fine(steps::transfer(&records, &transfer));
+    fine(transactions::transfer(&records, &transfer));
     let token = LeaseToken { epoch: token.epoch.max(Epoch::NONE), ..token };
     let (cause, settled) = (ReleaseCause::Shutdown, true);
-    fine(steps::release(&records, &ReleaseRequest { token, cause, heir: None, settled }));
+    fine(transactions::release(&records, &ReleaseRequest { token, cause, heir: None, settled }));
     let (position, by) = (finished(), "ada".to_owned());
-    fine(steps::seek(&records, &SeekRequest { partition: P, position, log: None, by, force: false }));
+    fine(transactions::seek(&records, &SeekRequest { partition: P, position, log: None, by, force: false }));
     fine(records.retire(&host().id));
     records.view().map(drop)
 }
 
-/// The answer of a call. One that has none says why, and it is no fault of the statement.
-fn fine<T>(result: StepResult<T>) -> Option<T> {
+/// The result of a call. An error must not be one of the statement itself.
+fn fine<T>(result: TransactionResult<T>) -> Option<T> {
     match result {
         Ok(value) => Some(value),
         Err(error) => {
             use rusqlite::Error as E;
-            if let StepError::Sqlite(
+            if let TransactionError::Sqlite(
                 E::InvalidParameterName(_)
                 | E::InvalidColumnName(_)
                 | E::InvalidColumnIndex(_)
@@ -157,7 +157,7 @@ fn fine<T>(result: StepResult<T>) -> Option<T> {
             {
                 panic!("{error:?}");
             }
-            let told = failure::of_step(error, std::path::Path::new("ephor.db"));
+            let told = failure::of_transaction(error, std::path::Path::new("ephor.db"));
             assert!(!matches!(told, StoreError::Throttled(_)) && !told.to_string().is_empty(), "{told:?}");
             None
         }
@@ -166,7 +166,7 @@ fn fine<T>(result: StepResult<T>) -> Option<T> {
 
 /// A plain word as a name.
 fn named<T: FromStr>(word: &str) -> T {
-    word.parse().unwrap_or_else(|_| panic!("{word} is no name"))
+    word.parse().unwrap_or_else(|_| panic!("{word} is not a name"))
 }
 
 fn group() -> GroupId {

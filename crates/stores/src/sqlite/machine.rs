@@ -1,5 +1,5 @@
-//! What the store asks of the machine: two clocks, which machine and which boot of it this is, and to bring
-//! a file to disk. A test brings a machine of its own.
+//! The machine's services that the store uses: two clocks, the ids of machine and boot, and file syncs.
+//! Tests implement [`Machine`] themselves.
 
 use std::fs::File;
 use std::io;
@@ -11,23 +11,23 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// The machine that a store runs on.
 pub trait Machine: Send + Sync + 'static {
-    /// The time as people set it.
+    /// The wall clock.
     fn wall(&self) -> Timestamp;
 
-    /// The time since the machine was started, suspended time included. Nobody can set it.
+    /// The time since boot, including suspended time. It cannot be set.
     fn since_boot(&self) -> Duration;
 
-    /// Names this run of the machine: another after each start of it, and the same for all its processes.
+    /// The id of this boot: new after each reboot, and the same for all processes.
     fn boot(&self) -> io::Result<String>;
 
-    /// Names the machine, where it has a name that outlives a start.
+    /// The id of the machine, if it has one that survives a reboot.
     fn name(&self) -> Option<String>;
 
-    /// Returns when what was written to the file would survive a power failure.
+    /// Returns after everything that was written to the file is on disk.
     fn sync(&self, file: &File) -> io::Result<()>;
 
-    /// Writes bytes over the same bytes, so that the next [`sync`](Self::sync) brings them to disk even if an
-    /// earlier one failed to. A test with a disk of its own takes note of them.
+    /// Writes bytes over the same bytes, so that the next [`sync`](Self::sync) stores them even if an
+    /// earlier sync failed. Tests with a simulated disk record them.
     fn write_again(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
         file.write_all_at(bytes, offset)
     }
@@ -48,8 +48,8 @@ impl Machine for ThisMachine {
 
     fn boot(&self) -> io::Result<String> {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-        // In a time namespace of its own a container counts the time since the start otherwise: for the
-        // store it is then another machine.
+        // A container in its own time namespace counts the time since boot differently: the store treats
+        // it as another machine.
         let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
         Ok(format!("{} {}", boot.trim(), namespace.display()).trim().to_owned())
     }

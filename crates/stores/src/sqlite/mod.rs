@@ -2,36 +2,37 @@
 //!
 //! ```text
 //!   SqliteStore ──queue──► one thread, one connection: session.rs          other processes
-//!        │                   each call is one transaction (steps.rs,             │
+//!        │                   each call is one transaction (transactions.rs,      │
 //!        │                   records/), then one fdatasync for all               ▼
 //!        │                              └────────────► ephor.db, ephor.db-wal, ephor.db-shm
-//!        └─ changed() ◄──bells.rs◄── watcher.rs, every 50 ms ────────────────────┘
+//!        └─ changed() ◄─wakers.rs◄── watcher.rs, every 50 ms ────────────────────┘
 //! ```
 //!
-//! Several processes may share the file. What was answered is on disk; a process that is killed leaves nothing
-//! half done, and one that is stopped holds the write lock only if it was stopped within the microseconds of a
-//! transaction, or the milliseconds in which it opens the file: then the others are told who it is. After a sync
-//! that failed nothing more is acknowledged; whoever opens the file next writes its log again (wal.rs).
+//! Several processes may share the file. The store acknowledges a write after it is on disk. A
+//! killed process leaves no partial write. A stopped process holds the write lock only if it was
+//! stopped within the microseconds of a transaction, or within the milliseconds in which it opens
+//! the file; the error of the other processes then names it. After a failed sync the store
+//! acknowledges nothing more; the next process that opens the file writes its log again (wal.rs).
 
-mod alone;
-mod bells;
 mod clock;
-mod direct;
+mod database_paths;
+mod direct_io;
+mod disk_repair;
 mod failure;
+mod file_modes;
 mod filesystem;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
-mod holder;
+mod lock_holder;
 mod machine;
-mod modes;
 mod open;
 mod open_error;
-mod place;
 mod records;
 mod schema;
 mod session;
-mod steps;
 mod store;
+mod transactions;
+mod wakers;
 mod wal;
 mod watcher;
 mod worker;

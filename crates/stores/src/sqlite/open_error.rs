@@ -1,4 +1,4 @@
-//! Why a file cannot be a store, and what to do about it.
+//! The errors of opening a file as a store. Each says what to do.
 
 use std::path::{Path, PathBuf};
 
@@ -7,64 +7,63 @@ use ephor_core::BoxError;
 use super::clock::OtherMachine;
 use super::failure::{self, Kind};
 
-/// Why a file was not opened.
+/// Why a file cannot be opened as a store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The folder is not there.
+    /// The folder does not exist.
     #[error("there is no folder {}: create it, or name a file elsewhere", .folder.display())]
     NoFolder {
         /// The folder.
         folder: PathBuf,
     },
-    /// It is a folder.
+    /// The path is a folder.
     #[error("{0} is a folder: name a file in it, such as {0}/ephor.db", .path.display())]
     IsFolder {
         /// The path.
         path: PathBuf,
     },
-    /// It is something else than a file with one name.
-    #[error("{} {what}: name an ordinary file", .path.display())]
+    /// The path is not a regular file with a single name.
+    #[error("{} {what}: name a regular file", .path.display())]
     NoFile {
         /// The path.
         path: PathBuf,
-        /// What it is.
+        /// The kind of thing that it is, as a predicate.
         what: String,
     },
-    /// A container was given the file without its folder.
+    /// The file is mounted into a container without its folder.
     #[error(
-        "{} is mounted by itself, apart from the log that belongs beside it: mount its folder instead",
+        "{} is mounted without its folder, which must also hold its log: mount the folder instead",
         .path.display()
     )]
     Mounted {
         /// The file.
         path: PathBuf,
     },
-    /// This user may not.
+    /// This user lacks access.
     #[error(
         "this user may not read and write {0}: SQLite writes the file and two more beside it, so give this \
-         user access to the file and to its folder. Whoever creates the file creates it for one user alone (0600): \
-         for hosts of several users give file and folder a group that all of them are in (chgrp; chmod 660 for the \
-         file, 2770 for the folder, whose setgid bit hands the group on to what is created in it), or ACLs that let \
-         each of them write", .path.display()
+         user access to the file and to its folder. A new file is accessible to its creator only (0600): for hosts \
+         of several users give file and folder a group that all of them are in (chgrp; chmod 660 for the file, 2770 \
+         for the folder, whose setgid bit passes the group on to new files), or ACLs that let each of them write",
+        .path.display()
     )]
     Permission {
         /// The file or folder.
         path: PathBuf,
     },
-    /// The file or its disk cannot be written.
+    /// The file or its file system is read-only.
     #[error(
-        "{} cannot be written, it is read-only: name a file on a disk that can be written, or mount this one \
-         so", .path.display()
+        "{} is read-only: name a file on a writable disk, or mount this one read-write", .path.display()
     )]
     ReadOnly {
         /// The file or folder.
         path: PathBuf,
     },
-    /// Other machines may write there.
+    /// The file is on a network file system.
     #[error(
-        "{} is on {kind}, where SQLite cannot keep processes apart: use a disk of this machine, or PostgreSQL \
-         for hosts on several machines", .path.display()
+        "{} is on {kind}, where SQLite's locks do not work: use a disk of this machine, or PostgreSQL for hosts \
+         on several machines", .path.display()
     )]
     Network {
         /// The file.
@@ -72,61 +71,62 @@ pub enum OpenError {
         /// The kind of file system.
         kind: &'static str,
     },
-    /// It is something else.
-    #[error("{} is no SQLite database: name another file, or move this one away", .path.display())]
+    /// The file is not a database.
+    #[error("{} is not a SQLite database: name another file, or move this one away", .path.display())]
     NotADatabase {
         /// The file.
         path: PathBuf,
     },
-    /// It belongs to another program.
+    /// The database belongs to another program.
     #[error("{} is a database of another program: name another file", .path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
     },
-    /// It is damaged.
+    /// The database is damaged.
     #[error(
         "{0} is damaged ({what}): stop all hosts, move it aside together with {0}-wal and {0}-shm, and put a \
-         backup in its place; without one a new file begins, and its groups at their initial positions",
+         backup in its place; without a backup the hosts create a new file, and their groups start at the initial \
+         positions",
         .path.display()
     )]
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The damage that SQLite reports.
         what: String,
     },
-    /// The disk has lost a part of the log that a process which still runs has written.
+    /// The disk has lost a part of the log that a running process has written.
     #[error(
-        "of the {counted} pages in {} only {found} can be read, the disk has lost the others before they were \
-         acknowledged: look at the disk (dmesg), end every process that has the file open, then start again",
+        "only {found} of the {counted} pages in {} can be read: the disk has lost the others before they were \
+         acknowledged. Check the disk (dmesg), stop every process that has the file open, then start again",
         .path.display()
     )]
     LogLost {
         /// The log.
         path: PathBuf,
-        /// How many pages can be read.
+        /// The number of pages that can be read.
         found: u64,
-        /// How many there should be.
+        /// The number of pages that SQLite counts.
         counted: u64,
     },
-    /// The disk has lost a part that can be written again, and others have the file open.
+    /// The disk has lost a part of a file that other processes have open. A repair needs exclusive access.
     #[error(
-        "a part of {} is not on disk, after a failure of it, and can be written again only while nobody has the file \
-         open: look at the disk (dmesg), end every process that has the file open, then start again",
+        "after a disk failure a part of {} is not on disk, and it can be written again only while no process has \
+         the file open: check the disk (dmesg), stop every process that has the file open, then start again",
         .path.display()
     )]
-    NotStored {
+    NeedsExclusiveRepair {
         /// The log or the database.
         path: PathBuf,
     },
-    /// The disk takes the log without an error, and does not have it afterwards.
-    #[error("the disk does not keep what is written to {}: look at the disk (dmesg)", .path.display())]
-    NotKept {
+    /// The disk accepts writes without an error and loses them.
+    #[error("the disk loses what is written to {}: check the disk (dmesg)", .path.display())]
+    DiskLosesWrites {
         /// The log or the database.
         path: PathBuf,
     },
-    /// A later release wrote it.
+    /// A later release wrote the tables.
     #[error(
         "{} has tables of version {found}, and this release of Ephor knows them up to {known}: use the later \
          release that wrote it", .path.display()
@@ -136,14 +136,14 @@ pub enum OpenError {
         path: PathBuf,
         /// The version of its tables.
         found: usize,
-        /// The latest that is known here.
+        /// The latest version that this release knows.
         known: usize,
     },
-    /// An earlier release wrote it, and whoever only looks does not change it.
+    /// An earlier release wrote the tables, and this open must not migrate them.
     #[error(
         "{} has tables of version {found}, and this release of Ephor has {known}: use the tools of the release \
-         that the hosts run; the first host of this release brings the tables up to date, and hosts of the \
-         earlier one are refused from then on", .path.display()
+         that the hosts run; the first host of this release migrates the tables, and then refuses hosts of the \
+         earlier release", .path.display()
     )]
     Older {
         /// The file.
@@ -153,8 +153,8 @@ pub enum OpenError {
         /// The version of this release.
         known: usize,
     },
-    /// There is nothing, and whoever only looks makes nothing.
-    #[error("there is no store at {} yet: the hosts make it when they first start", .path.display())]
+    /// There is no store, and this open must not create one.
+    #[error("there is no store at {} yet: the first host creates it", .path.display())]
     Nothing {
         /// The file.
         path: PathBuf,
@@ -164,29 +164,29 @@ pub enum OpenError {
     OtherMachine {
         /// The file.
         path: PathBuf,
-        /// When it did.
+        /// The time of its last write.
         source: OtherMachine,
     },
-    /// Another process kept it locked.
+    /// Another process holds the lock.
     #[error("{} is locked: {holder}", .path.display())]
     Busy {
         /// The file.
         path: PathBuf,
-        /// By whom, as far as that can be told.
+        /// The process that holds the lock, as far as it is known.
         holder: String,
     },
-    /// There is no room.
-    #[error("the disk that holds {} is full: make room", .path.display())]
+    /// The disk is full.
+    #[error("the disk that holds {} is full: free some space", .path.display())]
     Full {
         /// The file.
         path: PathBuf,
     },
-    /// Anything else.
+    /// Another error.
     #[error("cannot open {}: {source}", .path.display())]
     Other {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: BoxError,
     },
 }

@@ -1,19 +1,22 @@
-//! The tables, and how an older file becomes a newer one.
+//! Creates the tables and migrates older files.
 //!
-//! `application_id` says that a file is ours, `user_version` which tables it has. A release that only adds a
-//! column need not raise the version: whoever does not know a column leaves its values alone.
+//! `application_id` marks a file as ours, `user_version` is the version of its tables. A release that
+//! only adds a column need not raise the version: older releases keep the values of columns that they
+//! do not know.
 
 use rusqlite::Connection;
 
 /// "Ephr" in ASCII.
 const APPLICATION_ID: i64 = 0x4570_6872;
 
-/// From no tables to version 1, from there to version 2, and so on.
+/// The migrations in order: from no tables to version 1, from version 1 to version 2, and so on.
 pub(super) const MIGRATIONS: &[&str] = &[VERSION_1];
 
-/// Hosts are named `name#incarnation`, with the incarnation in hexadecimal digits: half of all incarnations
-/// are beyond SQLite's integers. Times are milliseconds of the store's clock. Positions, foundings and host
-/// records are text as in `text/`.
+/// The tables of version 1. Their names are stored and stay as they are.
+///
+/// A host is stored as `name#incarnation`, with the incarnation in hexadecimal digits, because half
+/// of all incarnations exceed SQLite's integers. Times are milliseconds of the store's clock.
+/// Positions, foundings and host records are text in the formats of `text/`.
 const VERSION_1: &str = "
 -- One row. The clock: see clock.rs. wakes and changes number all wakes and all lines of the history.
 CREATE TABLE state (
@@ -101,14 +104,14 @@ CREATE TABLE wakes (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// What a file is.
+/// The kind of database that a file contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contents {
-    /// Nothing: it is new.
+    /// An empty file: it is new.
     Nothing,
     /// Ours, with the tables of this version.
     Ours(usize),
-    /// Another program's.
+    /// A database of another program.
     Foreign,
 }
 
@@ -123,7 +126,7 @@ pub(super) fn contents(connection: &Connection) -> rusqlite::Result<Contents> {
     })
 }
 
-/// Carries out all migrations behind `version`, inside the caller's transaction.
+/// Runs all migrations after `version`, inside the caller's transaction.
 pub(super) fn migrate(connection: &Connection, version: usize, migrations: &[&str]) -> rusqlite::Result<()> {
     for migration in migrations.iter().skip(version) {
         connection.execute_batch(migration)?;

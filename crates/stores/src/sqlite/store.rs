@@ -1,4 +1,4 @@
-//! The store itself: every call becomes a step of the worker.
+//! `SqliteStore`: sends every call of `Store` to the worker thread as one transaction.
 
 use std::fmt;
 use std::path::Path;
@@ -15,14 +15,14 @@ use ephor_core::store::{
     Seek, SeekRequest, Store, StoreFuture, View,
 };
 
-use super::bells::Bells;
+use super::database_paths::DatabasePaths;
 use super::machine::{Machine, ThisMachine};
-use super::open::Tables;
+use super::open::TablePolicy;
 use super::open_error::OpenError;
-use super::place::Place;
 use super::records::{self, Records};
 use super::session::Session;
-use super::steps;
+use super::transactions;
+use super::wakers::Wakers;
 use super::watcher::Watcher;
 use super::worker::Worker;
 
@@ -32,16 +32,16 @@ pub const DEFAULT_BUSY_WAIT: Duration = Duration::from_secs(2);
 /// The store's times are milliseconds.
 const CLOCK_RESOLUTION: Duration = Duration::from_millis(1);
 
-/// How a file is opened.
+/// The options of a SQLite store.
 #[derive(Clone)]
 pub struct SqliteOptions {
-    /// A call waits this long for a lock that another process holds, and then fails. Keep it below the host's
-    /// `store_timeout`, or the host hears of a timeout and not of who holds the lock.
+    /// How long a call waits for a lock that another process holds before it fails. Keep it below the
+    /// host's `store_timeout`, or the host reports a timeout and not the process that holds the lock.
     pub busy_wait: Duration,
-    /// Also on a file system that other machines may write to. Only for one that is known to keep POSIX locks
-    /// and shared memory, and is used by one machine.
+    /// Allows a network file system. Set it only for one that supports POSIX locks and shared memory and
+    /// that a single machine uses.
     pub allow_network_file_system: bool,
-    /// The machine; a test brings its own.
+    /// The machine; tests use their own.
     pub machine: Arc<dyn Machine>,
 }
 
@@ -64,7 +64,7 @@ impl fmt::Debug for SqliteOptions {
     }
 }
 
-/// A store in a SQLite file. Clones share it, and its last clone closes it.
+/// A store in a SQLite file. Clones share the file; dropping the last clone closes it.
 ///
 /// ```
 /// # let folder = tempfile::tempdir().unwrap();
@@ -85,32 +85,33 @@ pub struct SqliteStore {
 
 struct Inner {
     worker: Worker,
-    place: Place,
-    bells: Arc<Bells>,
-    /// None if it could not be started.
+    paths: DatabasePaths,
+    wakers: Arc<Wakers>,
+    /// None if the thread could not be started.
     watcher: OnceLock<Option<Watcher>>,
 }
 
 impl SqliteStore {
-    /// Opens a file, and creates it if it is not there; its folder must be.
+    /// Opens a file, and creates it if it does not exist. Its folder must exist.
     ///
     /// This blocks for as long as the disk takes, and for at most [`DEFAULT_BUSY_WAIT`] if another process
     /// holds the lock.
     ///
-    /// A process that closes any handle of a file loses all its locks of it, and this opens and closes the file to look past
-    /// the page cache. So code of yours must not open it (with rusqlite, or as a file) while this runs; before or after it, with
-    /// SQLite alone, it may. Stores of one process wait for each other.
+    /// A process that closes any handle of a file loses all its locks on it, and this opens and closes the
+    /// file to compare it with the disk. Your own code must not open the file (with rusqlite or as a file)
+    /// while this runs; before and after it, it may open the file with SQLite only. Stores of one process
+    /// wait for each other.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_with(path, SqliteOptions::default())
     }
 
-    /// Opens a file if it is a store, and neither creates one nor brings the tables of an earlier release up to
-    /// date, for the hosts of that release would be refused from then on: for tools.
+    /// Opens an existing store, for tools. It creates nothing, and does not migrate tables of an earlier
+    /// release, because that would lock the hosts of that release out.
     pub fn open_existing(path: impl AsRef<Path>) -> Result<Option<Self>, OpenError> {
         Self::open_existing_with(path, SqliteOptions::default())
     }
 
-    /// The same with options.
+    /// As [`open_existing`](Self::open_existing), with options.
     pub fn open_existing_with(
         path: impl AsRef<Path>,
         options: SqliteOptions,
@@ -118,36 +119,36 @@ impl SqliteStore {
         if !path.as_ref().exists() {
             return Ok(None);
         }
-        match Self::open_as(path.as_ref(), options, Tables::AsTheyAre) {
+        match Self::open_as(path.as_ref(), options, TablePolicy::RequireCurrent) {
             Err(OpenError::Nothing { .. }) => Ok(None),
             opened => opened.map(Some),
         }
     }
 
-    /// The same as [`open`](Self::open) with options.
+    /// As [`open`](Self::open), with options.
     pub fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, OpenError> {
-        Self::open_as(path.as_ref(), options, Tables::Prepared)
+        Self::open_as(path.as_ref(), options, TablePolicy::CreateOrMigrate)
     }
 
-    fn open_as(path: &Path, options: SqliteOptions, tables: Tables) -> Result<Self, OpenError> {
-        let place = Place::find(path, options.allow_network_file_system)?;
-        let bells = Arc::new(Bells::default());
+    fn open_as(path: &Path, options: SqliteOptions, tables: TablePolicy) -> Result<Self, OpenError> {
+        let paths = DatabasePaths::find(path, options.allow_network_file_system)?;
+        let wakers = Arc::new(Wakers::default());
         let session =
-            Session::open(place.clone(), tables, options.machine, options.busy_wait, bells.clone())?;
-        let worker = Worker::start(session).map_err(|error| place.other(error))?;
-        Ok(Self { inner: Arc::new(Inner { worker, place, bells, watcher: OnceLock::new() }) })
+            Session::open(paths.clone(), tables, options.machine, options.busy_wait, wakers.clone())?;
+        let worker = Worker::start(session).map_err(|error| paths.other(error))?;
+        Ok(Self { inner: Arc::new(Inner { worker, paths, wakers, watcher: OnceLock::new() }) })
     }
 
     fn worker(&self) -> &Worker {
         &self.inner.worker
     }
 
-    /// One step that may write, in words of its own: `act` gets the records and what it needs of the request.
+    /// Runs a transaction that may write. `act` gets the records and the request.
     fn write<'a, R, T>(
         &'a self,
         group: &'a GroupId,
         request: R,
-        act: impl FnOnce(&Records<'_>, &R) -> records::StepResult<T> + Send + 'static,
+        act: impl FnOnce(&Records<'_>, &R) -> records::TransactionResult<T> + Send + 'static,
     ) -> StoreFuture<'a, T>
     where
         R: Send + 'static,
@@ -159,7 +160,7 @@ impl SqliteStore {
     fn read<'a, T: Send + 'static>(
         &'a self,
         group: &'a GroupId,
-        act: impl FnOnce(&Records<'_>) -> records::StepResult<T> + Send + 'static,
+        act: impl FnOnce(&Records<'_>) -> records::TransactionResult<T> + Send + 'static,
     ) -> StoreFuture<'a, T> {
         let group = group.clone();
         Box::pin(
@@ -169,7 +170,7 @@ impl SqliteStore {
 
     fn watch(&self) {
         self.inner.watcher.get_or_init(|| {
-            let started = Watcher::start(self.inner.place.clone(), self.inner.bells.clone());
+            let started = Watcher::start(self.inner.paths.clone(), self.inner.wakers.clone());
             started
                 .inspect_err(|error| tracing::warn!(%error, "cannot watch the store for other processes"))
                 .ok()
@@ -179,7 +180,7 @@ impl SqliteStore {
 
 impl fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SqliteStore").field(&self.inner.place.database).finish()
+        f.debug_tuple("SqliteStore").field(&self.inner.paths.database).finish()
     }
 }
 
@@ -199,7 +200,7 @@ impl Store for SqliteStore {
     }
 
     fn found<'a>(&'a self, group: &'a GroupId, founding: &'a Founding) -> StoreFuture<'a, Founding> {
-        self.write(group, founding.clone(), steps::found)
+        self.write(group, founding.clone(), transactions::found)
     }
 
     fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View> {
@@ -207,13 +208,13 @@ impl Store for SqliteStore {
     }
 
     fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, HostOrders> {
-        let bells = self.inner.bells.clone();
+        let wakers = self.inner.wakers.clone();
         let here = group.clone();
         self.write(group, record.clone(), move |records, record| {
             let orders = records.heartbeat(record)?;
-            let (heard, now) = (records.last_wake(&record.id)?, records.now);
-            // Under the write lock, so that a wake is either heard already or yet to come.
-            bells.beat(&here, &record.id, heard, now, now - FORGET_HOSTS_AFTER);
+            let (last_wake, now) = (records.last_wake(&record.id)?, records.now);
+            // Under the write lock, so that every wake is either counted here or comes later.
+            wakers.heartbeat(&here, &record.id, last_wake, now, now - FORGET_HOSTS_AFTER);
             Ok(orders)
         })
     }
@@ -222,7 +223,7 @@ impl Store for SqliteStore {
         Box::pin(async move {
             let id = host.clone();
             self.worker().write(group, move |records| records.retire(&id)).await?;
-            self.inner.bells.take_down(group, host);
+            self.inner.wakers.unregister(group, host);
             Ok(())
         })
     }
@@ -237,7 +238,7 @@ impl Store for SqliteStore {
     }
 
     fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
-        self.write(group, request.clone(), steps::claim)
+        self.write(group, request.clone(), transactions::claim)
     }
 
     fn renew<'a>(
@@ -246,23 +247,25 @@ impl Store for SqliteStore {
         duration: Duration,
         tokens: &'a [LeaseToken],
     ) -> StoreFuture<'a, Vec<Renewal>> {
-        self.write(group, tokens.to_vec(), move |records, tokens| steps::renew(records, duration, tokens))
+        self.write(group, tokens.to_vec(), move |records, tokens| {
+            transactions::renew(records, duration, tokens)
+        })
     }
 
     fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway> {
-        self.write(group, request.clone(), steps::transfer)
+        self.write(group, request.clone(), transactions::transfer)
     }
 
     fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, GiveAway> {
-        self.write(group, request.clone(), steps::release)
+        self.write(group, request.clone(), transactions::release)
     }
 
     fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
-        self.write(group, request.clone(), steps::save)
+        self.write(group, request.clone(), transactions::save)
     }
 
     fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
-        self.write(group, request.clone(), steps::seek)
+        self.write(group, request.clone(), transactions::seek)
     }
 
     fn history<'a>(
@@ -277,16 +280,16 @@ impl Store for SqliteStore {
     fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             self.watch();
-            let bell = match self.inner.bells.find(group, host) {
-                Some(bell) => bell,
+            let waker = match self.inner.wakers.find(group, host) {
+                Some(waker) => waker,
                 None => {
                     let id = host.clone();
                     let last = self.read(group, move |records| records.last_wake(&id)).await;
-                    // If nobody knows, it is woken once too often.
-                    self.inner.bells.hang(group, host, last.unwrap_or(0))
+                    // If the read fails, the host is woken once too often.
+                    self.inner.wakers.register(group, host, last.unwrap_or(0))
                 }
             };
-            bell.notified().await;
+            waker.notified().await;
         })
     }
 }

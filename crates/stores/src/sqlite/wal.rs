@@ -1,11 +1,11 @@
 //! Writes SQLite's write-ahead log again when a store is opened.
 //!
-//! After a failed `fdatasync` the kernel takes the pages that it could not store for clean: they can still be
-//! read, no later sync writes them, and nobody who opens the file afterwards hears of it. A commit behind them
-//! would be acknowledged and, after a power failure, be out of reach: SQLite's recovery stops at the first
-//! frame that is not there. So whoever opens the log writes the same bytes over it once, which makes all of
-//! its pages dirty, and syncs it before anything is acknowledged. Then it looks past the cache whether the disk
-//! has them (`direct.rs`).
+//! After a failed `fdatasync` the kernel marks the pages that it could not store as clean: they can
+//! still be read, no later sync writes them, and processes that open the file afterwards get no error.
+//! A later commit would be acknowledged and be lost in a power failure, because SQLite's recovery stops
+//! at the first missing frame. Therefore every process that opens the log writes the same bytes over it
+//! once, which makes all pages dirty, and syncs it before it acknowledges anything. Then it compares
+//! the log with the disk (`direct_io.rs`).
 //!
 //! ```text
 //!   byte 0                32
@@ -13,8 +13,8 @@
 //!   └──────────────────────── written again ───────────────────────────────┘
 //! ```
 //!
-//! The bytes do not change, so a power failure half-way leaves each page as it was or as it should be, other
-//! processes may read the log meanwhile, and all that is needed is the write lock.
+//! The bytes do not change. A power failure in between leaves each page in the old or the same new
+//! state, other processes may read the log meanwhile, and the write lock suffices.
 
 use std::fs::File;
 use std::io;
@@ -22,14 +22,15 @@ use std::os::unix::fs::FileExt;
 
 const HEADER_BYTES: usize = 32;
 const FRAME_HEADER_BYTES: usize = 24;
-/// The log's first four bytes. The last bit says that its sums are of big-endian words.
+/// The log's first four bytes. The last bit is set if its checksums are of big-endian words.
 const MAGIC: u32 = 0x377F_0682;
 const PAGE_BYTES: std::ops::RangeInclusive<usize> = 512..=65_536;
-/// So many bytes are in memory at once, or one frame.
+/// The number of bytes that are read at a time, or one frame if that is larger.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Walks over the log up to its last valid frame, shows all of it to `visit`, which may write it again, and returns how many
-/// frames there are. The caller holds the write lock, and syncs the log afterwards through the same handle.
+/// Reads the log up to its last valid frame, passes everything to `visit`, which may write it again, and
+/// returns the number of frames. The caller holds the write lock, and syncs the log afterwards through
+/// the same handle.
 pub(super) fn walk(log: &File, visit: &dyn Fn(&[u8], u64) -> io::Result<()>) -> io::Result<u64> {
     let mut header = [0; HEADER_BYTES];
     if read_at(log, &mut header, 0)? < HEADER_BYTES {
@@ -69,8 +70,8 @@ fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     Ok(read)
 }
 
-/// The sum over all frames so far: each frame carries it, so that the first one that is not of this row, or not
-/// whole, is told.
+/// The checksum over all frames so far. Each frame carries it, which reveals the first frame that is
+/// of an earlier round or incomplete.
 struct Chain {
     big_endian: bool,
     page_bytes: usize,
@@ -79,7 +80,7 @@ struct Chain {
 }
 
 impl Chain {
-    /// None if this is not the header of a log.
+    /// Starts with the log's header; none if it is not valid.
     fn begin(header: &[u8; HEADER_BYTES]) -> Option<Self> {
         let magic = word(header, 0);
         let page_bytes = usize::try_from(word(header, 8)).ok()?;

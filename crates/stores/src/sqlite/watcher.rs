@@ -1,8 +1,8 @@
-//! The thread that notices what other processes change.
+//! The thread that polls for changes by other processes.
 //!
-//! It asks SQLite every 50 ms whether anybody has committed (`PRAGMA data_version`: a look into shared memory)
-//! and only then reads who of this process was woken. It is started when somebody first waits, and ends with
-//! the store.
+//! Every 50 ms it asks SQLite whether any process has committed (`PRAGMA data_version`, which reads
+//! shared memory), and only then reads which hosts of this process were woken. It starts with the first
+//! call that waits, and ends with the store.
 
 use std::io;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use std::time::Duration;
 use ephor_core::panics;
 use rusqlite::{Connection, OpenFlags};
 
-use super::alone::connect_in_turn;
-use super::bells::Bells;
+use super::database_paths::DatabasePaths;
+use super::disk_repair::connect_without_repair;
 use super::open::configure;
-use super::place::Place;
 use super::records::last_wake;
+use super::wakers::Wakers;
 
-/// How often it looks.
+/// The interval between two polls.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Ends the thread when it is dropped.
@@ -27,28 +27,28 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    pub(super) fn start(place: Place, bells: Arc<Bells>) -> io::Result<Self> {
+    pub(super) fn start(paths: DatabasePaths, wakers: Arc<Wakers>) -> io::Result<Self> {
         let (ends, end) = channel();
         std::thread::Builder::new().name("ephor-sqlite-watch".into()).spawn(move || {
-            watch(&place, &bells, &end);
+            watch(&paths, &wakers, &end);
         })?;
         Ok(Self { _ends: ends })
     }
 }
 
-fn watch(place: &Place, bells: &Bells, end: &Receiver<()>) {
+fn watch(paths: &DatabasePaths, wakers: &Wakers, end: &Receiver<()>) {
     let mut watch = Watch::default();
     while matches!(end.recv_timeout(INTERVAL), Err(RecvTimeoutError::Timeout)) {
-        let looked = panics::caught(|| watch.look(place, bells)).unwrap_or_else(|panicked| {
-            tracing::error!(%panicked, "the watcher of the store panicked, and goes on with a new connection");
+        let looked = panics::caught(|| watch.look(paths, wakers)).unwrap_or_else(|panicked| {
+            tracing::error!(%panicked, "the watcher of the store panicked; continuing with a new connection");
             watch = Watch::default();
             Ok(())
         });
         match looked {
             Ok(()) => watch.failed = false,
-            // A wake is a hint. Whoever uses the store hears of what is wrong with it.
+            // A wake is a hint. Calls of the store report its errors.
             Err(error) if !std::mem::replace(&mut watch.failed, true) => {
-                tracing::warn!(%error, "cannot watch the store for changes; trying on");
+                tracing::warn!(%error, "cannot watch the store for changes; retrying");
             }
             Err(_) => {}
         }
@@ -63,27 +63,27 @@ struct Watch {
 }
 
 impl Watch {
-    fn look(&mut self, place: &Place, bells: &Bells) -> rusqlite::Result<()> {
+    fn look(&mut self, paths: &DatabasePaths, wakers: &Wakers) -> rusqlite::Result<()> {
         let connection = match &mut self.connection {
             Some(connection) => connection,
-            none => none.insert(open(place)?),
+            none => none.insert(open(paths)?),
         };
         let version = connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
-        if !bells.take_fresh() && self.version == Some(version) {
+        if !wakers.take_newly_registered() && self.version == Some(version) {
             return Ok(());
         }
         self.version = None;
-        for key in bells.keys() {
+        for key in wakers.keys() {
             let (group, host) = &key;
-            bells.look(&key, last_wake(connection, group, host)?);
+            wakers.notify_if_new(&key, last_wake(connection, group, host)?);
         }
         self.version = Some(version);
         Ok(())
     }
 }
 
-fn open(place: &Place) -> rusqlite::Result<Connection> {
-    let connection = connect_in_turn(place, OpenFlags::empty())?;
+fn open(paths: &DatabasePaths) -> rusqlite::Result<Connection> {
+    let connection = connect_without_repair(paths, OpenFlags::empty())?;
     configure(&connection)?;
     connection.pragma_update(None, "query_only", true)?;
     Ok(connection)

@@ -1,5 +1,5 @@
-//! The thread that owns the connection: it carries out the calls in order, one step each, and brings those
-//! that were waiting together to disk at once.
+//! The thread that owns the connection. It runs the calls in order, one transaction each, and syncs
+//! calls that waited together with one sync.
 
 use std::io;
 use std::time::Instant;
@@ -11,21 +11,21 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::clock::ClockRow;
-use super::records::{Records, StepResult};
+use super::records::{Records, TransactionResult};
 use super::session::Session;
 
-/// So many calls may wait for their turn; further ones wait for a place.
-const QUEUE: usize = 256;
+/// The number of calls in the queue; further calls wait for space in it.
+const MAX_QUEUED_CALLS: usize = 256;
 
-/// So many calls share one wait for the disk, at most.
-const TOGETHER: usize = 64;
+/// The number of calls that share one sync.
+const MAX_CALLS_PER_SYNC: usize = 64;
 
-/// Gives the answer, once it is known whether what was written is on disk.
+/// Sends the result to the caller after the sync.
 type Answer = Box<dyn FnOnce(&Result<(), String>) + Send>;
 
 type Job = Box<dyn FnOnce(&mut Session) -> Option<Answer> + Send>;
 
-/// A handle to the thread, which ends when the last handle is gone.
+/// A handle to the thread, which ends after the last handle is dropped.
 #[derive(Clone)]
 pub(super) struct Worker {
     jobs: mpsc::Sender<Job>,
@@ -33,25 +33,25 @@ pub(super) struct Worker {
 
 impl Worker {
     pub(super) fn start(session: Session) -> io::Result<Self> {
-        let (jobs, queue) = mpsc::channel(QUEUE);
+        let (jobs, queue) = mpsc::channel(MAX_QUEUED_CALLS);
         std::thread::Builder::new().name("ephor-sqlite".into()).spawn(move || run(session, queue))?;
         Ok(Self { jobs })
     }
 
-    /// One step that may write; answered when it is on disk.
+    /// Runs a transaction that may write; returns after it is on disk.
     pub(super) async fn write<T: Send + 'static>(
         &self,
         group: &GroupId,
-        act: impl FnOnce(&Records<'_>) -> StepResult<T> + Send + 'static,
+        act: impl FnOnce(&Records<'_>) -> TransactionResult<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         let group = group.clone();
         self.call(true, move |session, since| session.write(&group, since, act)).await
     }
 
-    /// One step that only reads.
+    /// Runs a transaction that only reads.
     pub(super) async fn read<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&Connection, &ClockRow) -> StepResult<T> + Send + 'static,
+        act: impl FnOnce(&Connection, &ClockRow) -> TransactionResult<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.call(false, move |session, since| session.read(since, act)).await
     }
@@ -65,7 +65,7 @@ impl Worker {
         let since = Instant::now();
         let (answer, answered) = oneshot::channel();
         let job: Job = Box::new(move |session| {
-            // Whoever asked has given up: then the step is not done.
+            // The caller has gone: skip the transaction.
             if answer.is_closed() {
                 return None;
             }
@@ -83,7 +83,7 @@ impl Worker {
 }
 
 fn ended() -> StoreError {
-    StoreError::Unavailable("the store's thread gave no answer".into())
+    StoreError::Unavailable("the store's thread returned no result".into())
 }
 
 fn run(mut session: Session, mut queue: mpsc::Receiver<Job>) {
@@ -92,11 +92,11 @@ fn run(mut session: Session, mut queue: mpsc::Receiver<Job>) {
         let mut next = Some(first);
         while let Some(job) = next {
             answers.extend(carry_out(&mut session, job));
-            next = (answers.len() < TOGETHER).then(|| queue.try_recv().ok()).flatten();
+            next = (answers.len() < MAX_CALLS_PER_SYNC).then(|| queue.try_recv().ok()).flatten();
         }
         let synced = panics::caught(|| session.sync()).unwrap_or_else(|panicked| {
-            tracing::error!(%panicked, "bringing the store's writes to disk panicked");
-            Err(format!("whether it is on disk is unknown: {panicked}"))
+            tracing::error!(%panicked, "syncing the store panicked");
+            Err(format!("the write may not be on disk: the sync panicked: {panicked}"))
         });
         for answer in answers {
             answer(&synced);
@@ -104,10 +104,10 @@ fn run(mut session: Session, mut queue: mpsc::Receiver<Job>) {
     }
 }
 
-/// A panic in one step rolls that step back and is no reason to end all others.
+/// Runs one job. A panic rolls back its transaction, and the thread continues.
 fn carry_out(session: &mut Session, job: Job) -> Option<Answer> {
     panics::caught(|| job(session)).unwrap_or_else(|panicked| {
-        tracing::error!(%panicked, "a step of the store panicked and was rolled back");
+        tracing::error!(%panicked, "a transaction of the store panicked and was rolled back");
         None
     })
 }

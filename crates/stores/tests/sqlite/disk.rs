@@ -173,10 +173,10 @@ fn a_full_disk_is_told_and_when_there_is_room_it_goes_on() {
             assert!(acknowledged < 100_000, "the disk is full");
         };
         assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
-        assert!(error.to_string().contains("is full: make room"), "{error}");
+        assert!(error.to_string().contains("is full: free some space"), "{error}");
         assert_eq!(stored(&store, P), Some(acknowledged));
         let full = SqliteStore::open(disk.data().join("new.db")).expect_err("there is no room");
-        assert!(full.to_string().contains("is full: make room"), "{full}");
+        assert!(full.to_string().contains("is full: free some space"), "{full}");
         disk.clear();
         save(&store, &token, acknowledged + 1).unwrap();
         drop(store);
@@ -201,5 +201,5 @@ fn a_file_that_was_replaced_or_a_log_that_was_removed_is_noticed() {
     save(&store, &token, 1).unwrap();
     std::fs::remove_file(folder.database().with_extension("db-wal")).unwrap();
     let error = save(&store, &token, 2).expect_err("the log is gone");
-    assert!(error.to_string().contains("never remove it by itself"), "{error}");
+    assert!(error.to_string().contains("never remove this file by itself"), "{error}");
 }

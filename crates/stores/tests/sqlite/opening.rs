@@ -33,10 +33,10 @@ fn a_folder_a_device_a_dangling_link_and_a_file_with_two_names() {
     let folder = Folder::new();
     let error = refused(folder.path(), folder.path(), "name a file in it");
     assert!(matches!(error, OpenError::IsFolder { .. }));
-    refused("/dev/null", Path::new("/dev/null"), "is no ordinary file");
+    refused("/dev/null", Path::new("/dev/null"), "is not a regular file");
     let link = folder.path().join("link.db");
     std::os::unix::fs::symlink(folder.path().join("nowhere.db"), &link).unwrap();
-    refused(&link, &link, "is a link to a file that is not there");
+    refused(&link, &link, "is a symbolic link to a file that does not exist");
     drop(folder.open());
     fs::hard_link(folder.database(), folder.path().join("second.db")).unwrap();
     refused(folder.database(), &folder.database(), "several names");
@@ -58,7 +58,7 @@ fn a_link_leads_to_the_same_store() {
 fn a_file_that_is_no_database_and_one_of_another_program() {
     let folder = Folder::new();
     fs::write(folder.database(), "partition,offset\n".repeat(1000)).unwrap();
-    let error = refused(folder.database(), &folder.database(), "is no SQLite database");
+    let error = refused(folder.database(), &folder.database(), "is not a SQLite database");
     assert!(matches!(error, OpenError::NotADatabase { .. }));
     fs::remove_file(folder.database()).unwrap();
     folder.sql().execute_batch("CREATE TABLE notes (text)").unwrap();

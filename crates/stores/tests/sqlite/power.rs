@@ -249,7 +249,7 @@ fn where_a_failed_sync_drops_what_was_written_everything_acknowledged_is_there()
     // Who has it open still counts on what is gone: SQLite would read nonsense there.
     let error = disk.open(&folder).expect_err("a part is gone");
     assert!(matches!(error, OpenError::LogLost { .. }), "{error}");
-    assert!(error.to_string().contains("end every process that has the file open"), "{error}");
+    assert!(error.to_string().contains("stop every process that has the file open"), "{error}");
     drop(broken);
     let store = loop {
         match disk.open(&folder) {

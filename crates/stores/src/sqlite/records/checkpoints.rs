@@ -1,4 +1,4 @@
-//! Checkpoints and their seals.
+//! Reads and writes checkpoints and their fences (the column `seal`).
 
 use ephor_core::checkpoint::Checkpoint;
 use ephor_core::epoch::Epoch;
@@ -7,12 +7,12 @@ use ephor_core::record::CheckpointRecord;
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::column::{epoch, optional_number, optional_text, partition, stored, time};
-use super::{Records, StepResult, noted};
+use super::{Records, TransactionResult, noted};
 use crate::text::{Unreadable, read_position, write_position};
 
 impl Records<'_> {
-    /// The epoch that may save. It is there even where the position cannot be read, so that a seek mends it.
-    pub(in crate::sqlite) fn seal(&self, partition: PartitionId) -> StepResult<Epoch> {
+    /// The epoch that may save. It is readable even if the position is not, so that a seek can replace it.
+    pub(in crate::sqlite) fn seal(&self, partition: PartitionId) -> TransactionResult<Epoch> {
         let sql = "SELECT seal FROM checkpoints WHERE group_id = ?1 AND partition = ?2";
         let mut statement = self.connection.prepare_cached(sql)?;
         let seal = statement.query_row(params![self.id(), partition.0], |row| {
@@ -21,7 +21,10 @@ impl Records<'_> {
         seal.optional()?.unwrap_or(Ok(Epoch::NONE))
     }
 
-    pub(in crate::sqlite) fn checkpoint(&self, partition: PartitionId) -> StepResult<CheckpointRecord> {
+    pub(in crate::sqlite) fn checkpoint(
+        &self,
+        partition: PartitionId,
+    ) -> TransactionResult<CheckpointRecord> {
         let sql = "SELECT * FROM checkpoints WHERE group_id = ?1 AND partition = ?2";
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut rows = statement.query(params![self.id(), partition.0])?;
@@ -33,7 +36,7 @@ impl Records<'_> {
     pub(super) fn checkpoints(
         &self,
         damaged: &mut Vec<String>,
-    ) -> StepResult<Vec<(PartitionId, Checkpoint)>> {
+    ) -> TransactionResult<Vec<(PartitionId, Checkpoint)>> {
         let sql = "SELECT * FROM checkpoints WHERE group_id = ?1 ORDER BY partition";
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut rows = statement.query([self.id()])?;
@@ -45,14 +48,14 @@ impl Records<'_> {
         Ok(checkpoints)
     }
 
-    fn read_checkpoint(&self, row: &Row<'_>) -> StepResult<(PartitionId, CheckpointRecord)> {
+    fn read_checkpoint(&self, row: &Row<'_>) -> TransactionResult<(PartitionId, CheckpointRecord)> {
         read(row).map_err(|why| {
             let which = optional_number::<i64>(row, "partition").ok().flatten().unwrap_or(-1);
             self.damaged(&format!("the checkpoint of partition {which}"), why)
         })
     }
 
-    pub(super) fn write_seal(&self, partition: PartitionId, seal: Epoch) -> StepResult<()> {
+    pub(super) fn write_seal(&self, partition: PartitionId, seal: Epoch) -> TransactionResult<()> {
         let sql = "INSERT INTO checkpoints (group_id, partition, seal) VALUES (?1, ?2, ?3) \
                    ON CONFLICT (group_id, partition) DO UPDATE SET seal = excluded.seal";
         let values = params![self.id_to_write()?, partition.0, stored(seal.get())?];
@@ -60,12 +63,12 @@ impl Records<'_> {
         Ok(())
     }
 
-    /// Writes the position and leaves the seal alone.
+    /// Writes the position, and does not change the seal.
     pub(in crate::sqlite) fn write_position(
         &self,
         partition: PartitionId,
         checkpoint: &Checkpoint,
-    ) -> StepResult<()> {
+    ) -> TransactionResult<()> {
         let sql = "INSERT INTO checkpoints (group_id, partition, seal, position, log, epoch, saved_at) \
                    VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6) \
                    ON CONFLICT (group_id, partition) DO UPDATE SET position = excluded.position, \

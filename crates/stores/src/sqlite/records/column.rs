@@ -1,4 +1,5 @@
-//! Columns in and out. What cannot be read is told in words, so that one bad row does not hide the others.
+//! Converts columns to values and back. An unreadable value is described in words, so that one bad row
+//! does not hide the others.
 
 use std::str::FromStr;
 
@@ -8,12 +9,14 @@ use ephor_core::time::Timestamp;
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
-use super::{StepError, StepResult};
+use super::{TransactionError, TransactionResult};
 use crate::text::Unreadable;
 
-/// A number for SQLite, which counts to 2^63 - 1.
-pub(super) fn stored(number: u64) -> StepResult<i64> {
-    i64::try_from(number).map_err(|_| StepError::Refused(format!("{number} is beyond what SQLite can count")))
+/// A number as SQLite stores it: at most 2^63 - 1.
+pub(super) fn stored(number: u64) -> TransactionResult<i64> {
+    i64::try_from(number).map_err(|_| {
+        TransactionError::Refused(format!("{number} exceeds the largest number that SQLite stores"))
+    })
 }
 
 pub(super) fn optional_text<'a>(row: &'a Row<'_>, name: &str) -> Result<Option<&'a str>, Unreadable> {
@@ -21,9 +24,9 @@ pub(super) fn optional_text<'a>(row: &'a Row<'_>, name: &str) -> Result<Option<&
         Ok(ValueRef::Null) => Ok(None),
         Ok(ValueRef::Text(bytes)) => match std::str::from_utf8(bytes) {
             Ok(text) => Ok(Some(text)),
-            Err(_) => Err(format!("{name} is no text")),
+            Err(_) => Err(format!("{name} is not text")),
         },
-        Ok(_) => Err(format!("{name} is no text")),
+        Ok(_) => Err(format!("{name} is not text")),
         Err(error) => Err(format!("{name}: {error}")),
     }
 }
@@ -39,7 +42,7 @@ pub(super) fn optional_number<T: TryFrom<i64>>(row: &Row<'_>, name: &str) -> Res
             Ok(number) => Ok(Some(number)),
             Err(_) => Err(format!("{name} is {number}")),
         },
-        Ok(_) => Err(format!("{name} is no number")),
+        Ok(_) => Err(format!("{name} is not a number")),
         Err(error) => Err(format!("{name}: {error}")),
     }
 }

@@ -1,27 +1,27 @@
-//! Groups: their names, their numbers, and how each began.
+//! Reads and writes groups: their names, their ids, and their foundings.
 
 use ephor_core::ids::GroupId;
 use ephor_core::store::Founding;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::column::{optional_text, text};
-use super::{Records, StepResult};
+use super::{Records, TransactionResult};
 use crate::text::{Unreadable, read_founding, write_founding};
 
-pub(super) fn find(connection: &Connection, group: &GroupId) -> StepResult<Option<i64>> {
+pub(super) fn find(connection: &Connection, group: &GroupId) -> TransactionResult<Option<i64>> {
     let sql = "SELECT id FROM groups WHERE namespace = ?1 AND hub = ?2 AND consumer_group = ?3";
     let names = params![group.namespace.as_str(), group.hub.as_str(), group.group.as_str()];
     Ok(connection.prepare_cached(sql)?.query_row(names, |row| row.get(0)).optional()?)
 }
 
-pub(super) fn insert(connection: &Connection, group: &GroupId) -> StepResult<i64> {
+pub(super) fn insert(connection: &Connection, group: &GroupId) -> TransactionResult<i64> {
     let sql = "INSERT INTO groups (namespace, hub, consumer_group) VALUES (?1, ?2, ?3) RETURNING id";
     let names = params![group.namespace.as_str(), group.hub.as_str(), group.group.as_str()];
     Ok(connection.prepare_cached(sql)?.query_row(names, |row| row.get(0))?)
 }
 
-/// All groups that have records, in order. One with unreadable names cannot be asked for, and is left out.
-pub(in crate::sqlite) fn all(connection: &Connection) -> StepResult<Vec<GroupId>> {
+/// All groups that have records, in order. A group with unreadable names is left out.
+pub(in crate::sqlite) fn all(connection: &Connection) -> TransactionResult<Vec<GroupId>> {
     let sql = "SELECT namespace, hub, consumer_group FROM groups g WHERE founding IS NOT NULL \
                OR EXISTS (SELECT 1 FROM leases WHERE group_id = g.id) \
                OR EXISTS (SELECT 1 FROM checkpoints WHERE group_id = g.id) \
@@ -50,7 +50,7 @@ fn names(row: &Row<'_>) -> Result<GroupId, Unreadable> {
 }
 
 impl Records<'_> {
-    pub(in crate::sqlite) fn founding(&self) -> StepResult<Option<Founding>> {
+    pub(in crate::sqlite) fn founding(&self) -> TransactionResult<Option<Founding>> {
         let mut statement = self.connection.prepare_cached("SELECT founding FROM groups WHERE id = ?1")?;
         let mut rows = statement.query([self.id()])?;
         let Some(row) = rows.next()? else { return Ok(None) };
@@ -58,7 +58,7 @@ impl Records<'_> {
         founding.map_err(|why| self.damaged("the founding", why))
     }
 
-    pub(in crate::sqlite) fn write_founding(&self, founding: &Founding) -> StepResult<()> {
+    pub(in crate::sqlite) fn write_founding(&self, founding: &Founding) -> TransactionResult<()> {
         let sql = "UPDATE groups SET founding = ?2 WHERE id = ?1";
         let id = self.id_to_write()?;
         self.connection.prepare_cached(sql)?.execute(params![id, write_founding(founding)])?;

@@ -1,4 +1,4 @@
-//! The last changes of ownership.
+//! Reads and writes the history: the last changes of ownership.
 
 use ephor_core::history::OwnershipChange;
 use ephor_core::ids::{HostId, PartitionId};
@@ -6,11 +6,11 @@ use ephor_core::store::HISTORY_PER_PARTITION;
 use rusqlite::{Row, params};
 
 use super::column::{epoch, optional_host, partition, stored, text, time};
-use super::{Records, StepResult};
+use super::{Records, TransactionResult};
 use crate::text::{Unreadable, read_reason, write_reason};
 
 impl Records<'_> {
-    pub(super) fn remember(&self, change: &OwnershipChange) -> StepResult<()> {
+    pub(super) fn remember(&self, change: &OwnershipChange) -> TransactionResult<()> {
         let number = "UPDATE state SET changes = changes + 1 RETURNING changes";
         let number: i64 = self.connection.prepare_cached(number)?.query_row([], |row| row.get(0))?;
         let sql = "INSERT INTO history (group_id, partition, number, at, epoch, from_host, to_host, reason) \
@@ -38,12 +38,12 @@ impl Records<'_> {
         Ok(())
     }
 
-    /// Newest first. A line that cannot be read is left out: it hides none of the others.
+    /// The last changes, newest first. Unreadable rows are left out.
     pub(in crate::sqlite) fn history(
         &self,
         partition: Option<PartitionId>,
         most: usize,
-    ) -> StepResult<Vec<OwnershipChange>> {
+    ) -> TransactionResult<Vec<OwnershipChange>> {
         let sql = "SELECT * FROM history WHERE group_id = ?1 AND (?2 IS NULL OR partition = ?2) \
                    ORDER BY number DESC LIMIT ?3";
         let most = i64::try_from(most).unwrap_or(i64::MAX);
@@ -53,7 +53,7 @@ impl Records<'_> {
         while let Some(row) = rows.next()? {
             match read(row) {
                 Ok(change) => changes.push(change),
-                Err(why) => tracing::warn!(group = %self.group, why, "a line of the history is unreadable"),
+                Err(why) => tracing::warn!(group = %self.group, why, "a row of the history is unreadable"),
             }
         }
         Ok(changes)

@@ -1,4 +1,4 @@
-//! Hosts: what each says of itself, and what is wanted of it.
+//! Reads and writes host records, and the orders for hosts.
 
 use ephor_core::host_record::{HostRecord, Want};
 use ephor_core::ids::HostId;
@@ -6,12 +6,12 @@ use ephor_core::store::{FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, HostEntr
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::column::{optional_text, text, time};
-use super::{Records, StepResult, noted};
+use super::{Records, TransactionResult, noted};
 use crate::text::{Unreadable, read_host, write_host};
 
 impl Records<'_> {
     /// All hosts in order of their ids.
-    pub(super) fn hosts(&self, damaged: &mut Vec<String>) -> StepResult<Vec<HostEntry>> {
+    pub(super) fn hosts(&self, damaged: &mut Vec<String>) -> TransactionResult<Vec<HostEntry>> {
         let sql = "SELECT host, written_at, record FROM hosts WHERE group_id = ?1";
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut rows = statement.query([self.id()])?;
@@ -24,7 +24,7 @@ impl Records<'_> {
         Ok(hosts)
     }
 
-    fn read_entry(&self, row: &Row<'_>) -> StepResult<HostEntry> {
+    fn read_entry(&self, row: &Row<'_>) -> TransactionResult<HostEntry> {
         let entry = || {
             let record = record(row)?;
             Ok(HostEntry { record, age: self.now.since(time(row, "written_at")?), age_known: true })
@@ -35,7 +35,7 @@ impl Records<'_> {
         })
     }
 
-    pub(in crate::sqlite) fn heartbeat(&self, host: &HostRecord) -> StepResult<HostOrders> {
+    pub(in crate::sqlite) fn heartbeat(&self, host: &HostRecord) -> TransactionResult<HostOrders> {
         let asked_before = self.wants_of(&host.id)?;
         let sql = "INSERT INTO hosts (group_id, host, written_at, record) VALUES (?1, ?2, ?3, ?4) \
                    ON CONFLICT (group_id, host) \
@@ -49,16 +49,16 @@ impl Records<'_> {
         self.orders(&host.id)
     }
 
-    /// What it asked before. If that cannot be read, it asks for everything anew.
-    fn wants_of(&self, host: &HostId) -> StepResult<Vec<Want>> {
+    /// The partitions that the host asked for in its stored record; none if that is unreadable.
+    fn wants_of(&self, host: &HostId) -> TransactionResult<Vec<Want>> {
         let sql = "SELECT host, record FROM hosts WHERE group_id = ?1 AND host = ?2";
         let mut statement = self.connection.prepare_cached(sql)?;
         let before = statement.query_row(params![self.id(), host.to_string()], |row| Ok(record(row)));
         Ok(before.optional()?.and_then(Result::ok).map(|record| record.wants).unwrap_or_default())
     }
 
-    /// Forgets hosts long dead, and the orders and wakes of hosts that are not there.
-    fn forget(&self) -> StepResult<()> {
+    /// Deletes hosts that are long dead, and the orders and wakes of hosts without a record.
+    fn forget(&self) -> TransactionResult<()> {
         let (id, long_ago) = (self.id(), (self.now - FORGET_HOSTS_AFTER).0);
         let hosts = "DELETE FROM hosts WHERE group_id = ?1 AND written_at <= ?2 AND (written_at <= ?3 \
                      OR host NOT IN (SELECT host FROM orders WHERE group_id = ?1 AND drain))";
@@ -73,14 +73,14 @@ impl Records<'_> {
         Ok(())
     }
 
-    fn orders(&self, host: &HostId) -> StepResult<HostOrders> {
+    fn orders(&self, host: &HostId) -> TransactionResult<HostOrders> {
         let sql = "SELECT drain FROM orders WHERE group_id = ?1 AND host = ?2";
         let mut statement = self.connection.prepare_cached(sql)?;
         let drain = statement.query_row(params![self.id(), host.to_string()], |row| row.get(0)).optional()?;
         Ok(HostOrders { drain: drain.unwrap_or(false) })
     }
 
-    pub(in crate::sqlite) fn order(&self, host: &HostId, orders: HostOrders) -> StepResult<bool> {
+    pub(in crate::sqlite) fn order(&self, host: &HostId, orders: HostOrders) -> TransactionResult<bool> {
         let known = "SELECT 1 FROM hosts WHERE group_id = ?1 AND host = ?2";
         if !self.connection.prepare_cached(known)?.exists(params![self.id(), host.to_string()])? {
             return Ok(false);
@@ -92,7 +92,7 @@ impl Records<'_> {
         Ok(true)
     }
 
-    pub(in crate::sqlite) fn retire(&self, host: &HostId) -> StepResult<()> {
+    pub(in crate::sqlite) fn retire(&self, host: &HostId) -> TransactionResult<()> {
         for sql in [
             "DELETE FROM hosts WHERE group_id = ?1 AND host = ?2",
             "DELETE FROM orders WHERE group_id = ?1 AND host = ?2",

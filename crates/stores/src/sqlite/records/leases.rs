@@ -1,4 +1,4 @@
-//! Leases.
+//! Reads and writes leases.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use ephor_core::record::LeaseRecord;
 use rusqlite::{Row, params};
 
 use super::column::{epoch, number, optional_host, optional_number, partition, stored, time};
-use super::{Records, StepResult, noted};
+use super::{Records, TransactionResult, noted};
 use crate::text::Unreadable;
 
 impl Records<'_> {
-    pub(in crate::sqlite) fn lease(&self, partition: PartitionId) -> StepResult<Option<LeaseRecord>> {
+    pub(in crate::sqlite) fn lease(&self, partition: PartitionId) -> TransactionResult<Option<LeaseRecord>> {
         let sql = "SELECT * FROM leases WHERE group_id = ?1 AND partition = ?2";
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut rows = statement.query(params![self.id(), partition.0])?;
@@ -19,7 +19,7 @@ impl Records<'_> {
     }
 
     /// All leases in order of their partitions.
-    pub(super) fn leases(&self, damaged: &mut Vec<String>) -> StepResult<Vec<LeaseRecord>> {
+    pub(super) fn leases(&self, damaged: &mut Vec<String>) -> TransactionResult<Vec<LeaseRecord>> {
         let sql = "SELECT * FROM leases WHERE group_id = ?1 ORDER BY partition";
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut rows = statement.query([self.id()])?;
@@ -31,14 +31,14 @@ impl Records<'_> {
         Ok(leases)
     }
 
-    fn read_lease(&self, row: &Row<'_>) -> StepResult<LeaseRecord> {
+    fn read_lease(&self, row: &Row<'_>) -> TransactionResult<LeaseRecord> {
         read(row).map_err(|why| {
             let which = optional_number::<i64>(row, "partition").ok().flatten().unwrap_or(-1);
             self.damaged(&format!("the lease of partition {which}"), why)
         })
     }
 
-    pub(in crate::sqlite) fn write_lease(&self, lease: &LeaseRecord) -> StepResult<()> {
+    pub(in crate::sqlite) fn write_lease(&self, lease: &LeaseRecord) -> TransactionResult<()> {
         let sql = "INSERT INTO leases (group_id, partition, owner, epoch, duration_ms, acquired_at, \
                    renewed_at, revision, previous, previous_until, heir) \
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) \

@@ -1,4 +1,4 @@
-//! What one group keeps, as rows, within one transaction. No rule of ownership is decided here.
+//! Reads and writes the rows of one group within one transaction. It decides no rule of ownership.
 
 mod checkpoints;
 mod column;
@@ -21,27 +21,27 @@ pub(super) use wakes::last_wake;
 
 use crate::text::Unreadable;
 
-/// Why a step was not done.
+/// Why a transaction was not carried out.
 #[derive(Debug)]
-pub(super) enum StepError {
+pub(super) enum TransactionError {
     Sqlite(rusqlite::Error),
     Damaged(String),
     Refused(String),
 }
 
-impl From<rusqlite::Error> for StepError {
+impl From<rusqlite::Error> for TransactionError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sqlite(error)
     }
 }
 
-impl From<NoEpochLeft> for StepError {
+impl From<NoEpochLeft> for TransactionError {
     fn from(error: NoEpochLeft) -> Self {
         Self::Refused(error.to_string())
     }
 }
 
-pub(super) type StepResult<T> = Result<T, StepError>;
+pub(super) type TransactionResult<T> = Result<T, TransactionError>;
 
 /// A host that is to be woken when the transaction is committed.
 pub(super) struct Wake {
@@ -60,23 +60,27 @@ pub(super) struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    pub(super) fn of(connection: &'a Connection, group: &'a GroupId, now: Timestamp) -> StepResult<Self> {
+    pub(super) fn of(
+        connection: &'a Connection,
+        group: &'a GroupId,
+        now: Timestamp,
+    ) -> TransactionResult<Self> {
         let id = Cell::new(groups::find(connection, group)?);
         Ok(Self { connection, group, id, now, woken: RefCell::default() })
     }
 
-    /// Whom the step has woken.
+    /// The hosts that the transaction has woken.
     pub(super) fn into_woken(self) -> Vec<Wake> {
         self.woken.into_inner()
     }
 
-    /// To look rows up with. Without a row for the group it matches nothing.
+    /// The group's id for reading. It matches no row if the group has none.
     fn id(&self) -> i64 {
         self.id.get().unwrap_or(0)
     }
 
-    /// To write rows with: asking about a group does not bring it into being, writing does.
-    fn id_to_write(&self) -> StepResult<i64> {
+    /// The group's id for writing. Creates the group's row; reading does not.
+    fn id_to_write(&self) -> TransactionResult<i64> {
         if let Some(id) = self.id.get() {
             return Ok(id);
         }
@@ -85,7 +89,7 @@ impl<'a> Records<'a> {
         Ok(id)
     }
 
-    pub(super) fn view(&self) -> StepResult<View> {
+    pub(super) fn view(&self) -> TransactionResult<View> {
         let mut damaged = Vec::new();
         let leases = self.leases(&mut damaged)?.iter().map(|lease| lease.seen_at(self.now)).collect();
         Ok(View {
@@ -99,21 +103,21 @@ impl<'a> Records<'a> {
     }
 
     /// Writes the lease, the seal and the line of the history.
-    pub(super) fn apply(&self, change: &Change) -> StepResult<()> {
+    pub(super) fn apply(&self, change: &Change) -> TransactionResult<()> {
         self.write_lease(&change.lease)?;
         self.write_seal(change.lease.partition, change.seal)?;
         self.remember(&change.history)
     }
 
-    fn damaged(&self, what: &str, why: Unreadable) -> StepError {
-        StepError::Damaged(format!("{what} of {}: {why}", self.group))
+    fn damaged(&self, what: &str, why: Unreadable) -> TransactionError {
+        TransactionError::Damaged(format!("{what} of {}: {why}", self.group))
     }
 }
 
-/// A damaged record is noted, and the others are read.
-fn noted<T>(error: StepError, damaged: &mut Vec<String>) -> StepResult<Option<T>> {
+/// Adds a damaged record to the list, so that the others are still read.
+fn noted<T>(error: TransactionError, damaged: &mut Vec<String>) -> TransactionResult<Option<T>> {
     match error {
-        StepError::Damaged(what) => {
+        TransactionError::Damaged(what) => {
             damaged.push(what);
             Ok(None)
         }

@@ -1,13 +1,13 @@
-//! Wakes: each has a number, which grows over the whole file, and each host keeps its last one.
+//! Writes wakes: one counter numbers the wakes of the whole file, and each host has the number of its last.
 
 use ephor_core::ids::{GroupId, HostId};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::column::text;
-use super::{Records, StepResult, Wake};
+use super::{Records, TransactionResult, Wake};
 
 impl Records<'_> {
-    pub(in crate::sqlite) fn wake(&self, host: &HostId) -> StepResult<()> {
+    pub(in crate::sqlite) fn wake(&self, host: &HostId) -> TransactionResult<()> {
         let number = "UPDATE state SET wakes = wakes + 1 RETURNING wakes";
         let number: i64 = self.connection.prepare_cached(number)?.query_row([], |row| row.get(0))?;
         let sql = "INSERT INTO wakes (group_id, host, number, at) VALUES (?1, ?2, ?3, ?4) \
@@ -19,18 +19,18 @@ impl Records<'_> {
     }
 
     /// The number of the last wake of a host; zero if there was none.
-    pub(in crate::sqlite) fn last_wake(&self, host: &HostId) -> StepResult<i64> {
+    pub(in crate::sqlite) fn last_wake(&self, host: &HostId) -> TransactionResult<i64> {
         Ok(last_wake(self.connection, self.group, host)?)
     }
 
     /// Wakes every host with a record.
-    pub(in crate::sqlite) fn wake_all(&self) -> StepResult<()> {
+    pub(in crate::sqlite) fn wake_all(&self) -> TransactionResult<()> {
         let sql = "SELECT host FROM hosts WHERE group_id = ?1";
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut rows = statement.query([self.id()])?;
         let mut hosts: Vec<HostId> = Vec::new();
         while let Some(row) = rows.next()? {
-            // A name that cannot be read is in the view's list of damages, and nobody waits under it.
+            // The view lists an unreadable name as damaged; no host waits under it.
             hosts.extend(text(row, "host").ok().and_then(|name| name.parse().ok()));
         }
         hosts.iter().try_for_each(|host| self.wake(host))

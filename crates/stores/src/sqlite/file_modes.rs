@@ -1,9 +1,9 @@
-//! Keeps the files from other users of the machine.
+//! Restricts the access of other users to the files.
 //!
-//! A new database is its user's alone (0600), and SQLite gives the files beside it the same mode. Of a file that
-//! is there, those lose access who may read it and not write it: no host can be run that way, but whoever may
-//! read can lock, and so keep hosts from writing. Whoever may write was let in on purpose (`chmod 660` for hosts
-//! of several users in one group) and stays.
+//! A new database is accessible to its user only (0600), and SQLite gives the files beside it the same
+//! mode. On an existing file, users lose access who may read and not write: they cannot run a host, but
+//! they can lock the file and so keep hosts from writing. Users who may write keep their access: it was
+//! granted on purpose (`chmod 660` for hosts of several users in one group).
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -11,27 +11,27 @@ use std::path::Path;
 
 use rustix::fs::{CWD, FileType, Mode};
 
-use super::place::Place;
+use super::database_paths::DatabasePaths;
 
 const ALL: u32 = 0o777;
 const OTHERS_WRITE: u32 = 0o002;
-/// Group and others: where their three bits begin.
+/// The shifts of the permission bits of group and others.
 const CLASSES: [u32; 2] = [3, 0];
 
-/// Creates the database if it is not there. It is not opened: see `holder.rs`. Where this fails SQLite tries
-/// next, and says why it cannot.
+/// Creates the database if it does not exist, without opening it (see `lock_holder.rs`). If this fails,
+/// SQLite tries next and reports the error.
 pub(super) fn create(database: &Path) {
     let _ = rustix::fs::mknodat(CWD, database, FileType::RegularFile, Mode::RUSR | Mode::WUSR, 0);
 }
 
-/// Takes away what no host needs, from the files that are there.
-pub(super) fn tighten(place: &Place) {
-    for file in [&place.database, &place.log, &place.shared_memory] {
+/// Removes the access that no host needs from the existing files.
+pub(super) fn tighten(paths: &DatabasePaths) {
+    for file in [&paths.database, &paths.log, &paths.shared_memory] {
         let Ok(found) = std::fs::metadata(file) else { continue };
         let mode = found.permissions().mode() & ALL;
         let wanted = private(mode);
         if wanted & OTHERS_WRITE != 0 {
-            tracing::warn!(file = %file.display(), mode = %octal(wanted), "every user of this machine may write to the store");
+            tracing::warn!(file = %file.display(), mode = %octal(wanted), "every user of this machine may write to the store; restrict the mode of the file");
         }
         if wanted == mode {
             continue;
@@ -39,11 +39,11 @@ pub(super) fn tighten(place: &Place) {
         let (before, after) = (octal(mode), octal(wanted));
         match std::fs::set_permissions(file, Permissions::from_mode(wanted)) {
             Ok(()) => {
-                tracing::info!(file = %file.display(), %before, %after, "took read access away from other users")
+                tracing::info!(file = %file.display(), %before, %after, "removed the read access of other users")
             }
-            // It belongs to another user, whose hosts do it.
+            // The file belongs to another user, whose hosts restrict it.
             Err(error) => {
-                tracing::warn!(file = %file.display(), mode = %before, %error, "other users may read the store, and so keep hosts from writing");
+                tracing::warn!(file = %file.display(), mode = %before, %error, "other users may read the store and so lock it; restrict the mode of the file");
             }
         }
     }

@@ -1,4 +1,6 @@
-//! Where the file is, and whether that is a place for it. Nothing here opens the file: see `holder.rs`.
+//! Resolves the paths of the database's files, and refuses paths that SQLite cannot use safely.
+//!
+//! Nothing here opens the file: `lock_holder.rs` explains why.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -10,31 +12,31 @@ use rustix::io::Errno;
 use super::filesystem;
 use super::open_error::OpenError;
 
-/// The database and the two files that SQLite keeps beside it.
+/// The paths of the database and of the two files that SQLite keeps beside it.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct DatabasePaths {
     pub(super) database: PathBuf,
     pub(super) log: PathBuf,
     pub(super) shared_memory: PathBuf,
 }
 
-impl Place {
-    /// Looks at the file, which need not exist yet, and at its folder, which must.
+impl DatabasePaths {
+    /// Resolves a path and checks it. The file need not exist; its folder must.
     pub(super) fn find(path: &Path, network_allowed: bool) -> Result<Self, OpenError> {
         let database = resolve(path)?;
-        let place =
+        let paths =
             Self { log: beside(&database, "-wal"), shared_memory: beside(&database, "-shm"), database };
-        place.check_file()?;
-        place.check_file_system(network_allowed)?;
-        place.check_access()?;
-        Ok(place)
+        paths.check_file()?;
+        paths.check_file_system(network_allowed)?;
+        paths.check_access()?;
+        Ok(paths)
     }
 
     pub(super) fn folder(&self) -> &Path {
         self.database.parent().unwrap_or(Path::new("/"))
     }
 
-    /// Device and number of the database file: another file under the same name has another.
+    /// The device and inode of the database file. They change if the file is replaced.
     pub(super) fn identity(&self) -> io::Result<(u64, u64)> {
         let metadata = std::fs::metadata(&self.database)?;
         Ok((metadata.dev(), metadata.ino()))
@@ -45,12 +47,14 @@ impl Place {
         let path = self.database.clone();
         match () {
             () if metadata.is_dir() => Err(OpenError::IsFolder { path }),
-            () if !metadata.is_file() => Err(OpenError::NoFile { path, what: "is no ordinary file".into() }),
-            // The log is found by the name of the file: under two names there would be two of them.
+            () if !metadata.is_file() => {
+                Err(OpenError::NoFile { path, what: "is not a regular file".into() })
+            }
+            // SQLite derives the log's name from the file's name: two names would have two logs.
             () if metadata.nlink() > 1 => {
                 Err(OpenError::NoFile { path, what: "has several names (hard links)".into() })
             }
-            // The same: a container that is given the file alone keeps a log of its own.
+            // A container that mounts only the file keeps a log of its own.
             () if is_mounted(&path) => Err(OpenError::Mounted { path }),
             () => Ok(()),
         }
@@ -85,13 +89,13 @@ impl Place {
     }
 }
 
-/// Whether a file is the root of a mount. A kernel that cannot tell says no.
+/// Whether a file is the root of a mount; false where the kernel does not know.
 fn is_mounted(path: &Path) -> bool {
     let found = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::empty());
     found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
-/// The path without links, so that everybody finds the same log.
+/// The path without symbolic links, so that all processes use the same log.
 fn resolve(path: &Path) -> Result<PathBuf, OpenError> {
     match path.canonicalize() {
         Ok(path) => return Ok(path),
@@ -99,7 +103,7 @@ fn resolve(path: &Path) -> Result<PathBuf, OpenError> {
             return Err(OpenError::Permission { path: path.to_owned() });
         }
         Err(_) if path.is_symlink() => {
-            let what = "is a link to a file that is not there".into();
+            let what = "is a symbolic link to a file that does not exist".into();
             return Err(OpenError::NoFile { path: path.to_owned(), what });
         }
         Err(_) => {}

@@ -1,30 +1,30 @@
-//! Who holds the lock that a step waits for, as far as the system tells.
+//! Finds the process that holds the lock that a transaction waits for, as far as Linux tells.
 //!
-//! SQLite's locks belong to a process and a file, and a process loses all of them as soon as it closes any
-//! handle to that file. So nothing here opens the database or its shared memory, not even to ask about locks:
-//! `/proc/locks` is read instead, and files are only looked at.
+//! POSIX locks belong to a process and a file, and a process loses all of them when it closes any
+//! handle to that file. Therefore nothing here opens the database or its shared memory, not even to
+//! ask about locks: it reads `/proc/locks` and the metadata of the files.
 
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The byte in the shared memory whose lock allows writing (`WAL_WRITE_LOCK`), and the one that is locked
-/// while the first process sets the memory up.
+/// The byte in the shared memory whose lock allows writing (`WAL_WRITE_LOCK`).
 const WRITE_BYTE: u64 = 120;
+/// The byte that is locked while the first process initializes the shared memory.
 const SETUP_BYTE: u64 = 128;
-/// The bytes in the database file that SQLite locks, one to bar newcomers and the next to write alone.
+/// The bytes in the database file that SQLite locks (pending, reserved and shared locks).
 const DATABASE_BYTES: std::ops::RangeInclusive<u64> = 0x4000_0000..=0x4000_01FF;
 
-/// A process that holds the lock.
+/// The process that holds the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Holder {
+pub(super) struct LockHolder {
     process: u32,
     program: String,
     stopped: bool,
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for LockHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { process, program, stopped } = self;
         if *process == std::process::id() {
@@ -40,15 +40,15 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The list of all locks of the machine is read in pieces, and misses some while others come and go.
-const LOOKS: usize = 5;
+/// The number of times the machine's list of locks is read: one read may miss locks that change meanwhile.
+const LOCK_LIST_READS: usize = 5;
 
-/// Who holds a lock on this database that keeps others from writing.
-pub(super) fn find(database: &Path, shared_memory: &Path) -> Option<Holder> {
-    (0..LOOKS).find_map(|_| look(database, shared_memory))
+/// Finds the holder of a lock on this database that keeps others from writing.
+pub(super) fn find(database: &Path, shared_memory: &Path) -> Option<LockHolder> {
+    (0..LOCK_LIST_READS).find_map(|_| look(database, shared_memory))
 }
 
-fn look(database: &Path, shared_memory: &Path) -> Option<Holder> {
+fn look(database: &Path, shared_memory: &Path) -> Option<LockHolder> {
     let locks = fs::read_to_string("/proc/locks").ok()?;
     let is_ours = |lock: &Lock| {
         let in_memory = lock.covers(WRITE_BYTE) || lock.covers(SETUP_BYTE);
@@ -57,7 +57,7 @@ fn look(database: &Path, shared_memory: &Path) -> Option<Holder> {
     };
     let lock = locks.lines().filter_map(Lock::parse).find(is_ours)?;
     let (program, stopped) = program_and_state(lock.process);
-    Some(Holder { process: lock.process, program, stopped })
+    Some(LockHolder { process: lock.process, program, stopped })
 }
 
 /// An exclusive lock, as `/proc/locks` shows it.
@@ -71,8 +71,8 @@ struct Lock {
 }
 
 impl Lock {
-    /// Reads `1: POSIX  ADVISORY  WRITE 3548 fe:00:13374 120 120`. Shared locks and those that are only
-    /// waited for (`->`) are passed over.
+    /// Parses `1: POSIX  ADVISORY  WRITE 3548 fe:00:13374 120 120`. Returns none for shared locks and for
+    /// locks that a process waits for (`->`).
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.split_whitespace().skip(1);
         let exclusive = words.next()? == "POSIX" && words.next().is_some() && words.next()? == "WRITE";
@@ -93,14 +93,14 @@ impl Lock {
     fn is_on(&self, file: &Path) -> bool {
         let Ok(file) = fs::metadata(file) else { return false };
         let device = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
-        // Where files and locks are told by different devices (btrfs, overlay), the process shows what it
-        // has open.
+        // On btrfs and overlay the lock names another device than the file: compare with the files
+        // that the process has open.
         file.ino() == self.inode && (device == self.device || has_open(self.process, &file))
     }
 }
 
-/// Whether any part of this process has a file open, or that cannot be told.
-pub(super) fn is_open_here(file: &fs::Metadata) -> bool {
+/// Whether this process has a file open; also true where that is unknown.
+pub(super) fn is_open_in_this_process(file: &fs::Metadata) -> bool {
     !Path::new("/proc/self/fd").is_dir() || has_open(std::process::id(), file)
 }
 
@@ -110,7 +110,7 @@ fn has_open(process: u32, file: &fs::Metadata) -> bool {
     handles.flatten().any(|handle| fs::metadata(handle.path()).is_ok_and(same))
 }
 
-/// From `1234 (my-host) T 1 …`: the name may contain anything, brackets too.
+/// Reads `1234 (my-host) T 1 …`. The name may contain any character, also brackets.
 fn program_and_state(process: u32) -> (String, bool) {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let named = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')'));
@@ -142,14 +142,14 @@ mod tests {
 
     #[test]
     fn the_words_say_who_and_what_to_do() {
-        let holder = Holder { process: 1, program: "my-host".into(), stopped: true };
+        let holder = LockHolder { process: 1, program: "my-host".into(), stopped: true };
         assert_eq!(
             holder.to_string(),
             "process 1 (my-host) holds the write lock and is stopped: continue it (kill -CONT 1) or end it"
         );
-        let running = Holder { stopped: false, ..holder.clone() }.to_string();
+        let running = LockHolder { stopped: false, ..holder.clone() }.to_string();
         assert!(running.starts_with("process 1 (my-host) holds the write lock: "), "{running}");
-        let ourselves = Holder { process: std::process::id(), ..holder }.to_string();
+        let ourselves = LockHolder { process: std::process::id(), ..holder }.to_string();
         assert!(ourselves.starts_with("another part of this process ("), "{ourselves}");
     }
 

@@ -1,4 +1,4 @@
-//! The steps of a store, each inside one transaction: read, decide by [`ephor_core::record`], write.
+//! The store's operations, each inside one transaction: read, decide by [`ephor_core::record`], write.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use ephor_core::record::{self, SaveVerdict};
 use ephor_core::rules::Rules;
 use ephor_core::store::{Claim, Founding, GiveAway, Renewal, Save, SaveRequest, Seek, SeekRequest};
 
-use super::records::{Records, StepError, StepResult};
+use super::records::{Records, TransactionError, TransactionResult};
 
-pub(super) fn found(records: &Records<'_>, founding: &Founding) -> StepResult<Founding> {
+pub(super) fn found(records: &Records<'_>, founding: &Founding) -> TransactionResult<Founding> {
     if let Some(founding) = records.founding()? {
         return Ok(founding);
     }
@@ -18,7 +18,7 @@ pub(super) fn found(records: &Records<'_>, founding: &Founding) -> StepResult<Fo
     Ok(founding.clone())
 }
 
-pub(super) fn claim(records: &Records<'_>, request: &ClaimRequest) -> StepResult<Claim> {
+pub(super) fn claim(records: &Records<'_>, request: &ClaimRequest) -> TransactionResult<Claim> {
     let partition = request.partition;
     let old = records.lease(partition)?;
     let seal = records.seal(partition)?;
@@ -28,7 +28,7 @@ pub(super) fn claim(records: &Records<'_>, request: &ClaimRequest) -> StepResult
     records.apply(&change)?;
     let lease = change.lease.seen_at(records.now);
     let token = LeaseToken { partition, owner: request.host.clone(), epoch: lease.epoch };
-    // A position that cannot be read fails the claim: nobody shall own what it cannot begin.
+    // An unreadable position fails the claim: an owner could not start from it.
     Ok(Claim::Won { token, lease, checkpoint: records.checkpoint(partition)?.checkpoint })
 }
 
@@ -36,13 +36,13 @@ pub(super) fn renew(
     records: &Records<'_>,
     duration: Duration,
     tokens: &[LeaseToken],
-) -> StepResult<Vec<Renewal>> {
+) -> TransactionResult<Vec<Renewal>> {
     tokens.iter().map(|token| renew_one(records, duration, token)).collect()
 }
 
-fn renew_one(records: &Records<'_>, duration: Duration, token: &LeaseToken) -> StepResult<Renewal> {
+fn renew_one(records: &Records<'_>, duration: Duration, token: &LeaseToken) -> TransactionResult<Renewal> {
     let old = match records.lease(token.partition) {
-        Err(StepError::Damaged(what)) => return Ok(Renewal::Unknown { what, retry_after: None }),
+        Err(TransactionError::Damaged(what)) => return Ok(Renewal::Unknown { what, retry_after: None }),
         old => old?,
     };
     let Some(lease) = record::renew(old.as_ref(), token, duration, records.now) else {
@@ -52,7 +52,7 @@ fn renew_one(records: &Records<'_>, duration: Duration, token: &LeaseToken) -> S
     Ok(Renewal::Renewed)
 }
 
-pub(super) fn transfer(records: &Records<'_>, request: &TransferRequest) -> StepResult<GiveAway> {
+pub(super) fn transfer(records: &Records<'_>, request: &TransferRequest) -> TransactionResult<GiveAway> {
     let partition = request.token.partition;
     let (old, seal) = (records.lease(partition)?, records.seal(partition)?);
     let Some(change) = record::transfer(old.as_ref(), seal, request, records.now)? else {
@@ -63,7 +63,7 @@ pub(super) fn transfer(records: &Records<'_>, request: &TransferRequest) -> Step
     Ok(GiveAway::Done)
 }
 
-pub(super) fn release(records: &Records<'_>, request: &ReleaseRequest) -> StepResult<GiveAway> {
+pub(super) fn release(records: &Records<'_>, request: &ReleaseRequest) -> TransactionResult<GiveAway> {
     let partition = request.token.partition;
     let (old, seal) = (records.lease(partition)?, records.seal(partition)?);
     let Some(change) = record::release(old.as_ref(), seal, request, records.now) else {
@@ -77,7 +77,7 @@ pub(super) fn release(records: &Records<'_>, request: &ReleaseRequest) -> StepRe
     Ok(GiveAway::Done)
 }
 
-pub(super) fn save(records: &Records<'_>, request: &SaveRequest) -> StepResult<Save> {
+pub(super) fn save(records: &Records<'_>, request: &SaveRequest) -> TransactionResult<Save> {
     let partition = request.token.partition;
     let old = records.checkpoint(partition)?;
     Ok(match record::save(&old, request, records.now, &Rules::default()) {
@@ -90,9 +90,9 @@ pub(super) fn save(records: &Records<'_>, request: &SaveRequest) -> StepResult<S
     })
 }
 
-/// Every owner here is a host of Ephor and notices, so that no seek needs `force`. The old position is not
-/// read: a seek is also how a damaged one is mended.
-pub(super) fn seek(records: &Records<'_>, request: &SeekRequest) -> StepResult<Seek> {
+/// Moves a position. `force` has no effect: every owner here is a host of Ephor, which notices the
+/// seek. The old position is not read, so that a seek can replace a damaged one.
+pub(super) fn seek(records: &Records<'_>, request: &SeekRequest) -> TransactionResult<Seek> {
     let partition = request.partition;
     let (old, seal) = (records.lease(partition)?, records.seal(partition)?);
     let change = record::seek(old.as_ref(), seal, partition, &request.by, records.now, &Rules::default())?;

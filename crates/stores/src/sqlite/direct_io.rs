@@ -1,9 +1,9 @@
-//! Compares a file with what is on disk of it, past the page cache, and writes what is not.
+//! Compares the page cache of a file with the disk by direct I/O, and writes blocks that differ.
 //!
-//! A failed write leaves pages in the cache that no later sync writes. To write the same bytes again is not always
-//! enough: ext4 keeps a block that was new when its first write failed marked as never written, and reads it as
-//! zeros after a restart, whatever was written to it through the cache since. Written past the cache, the block
-//! counts.
+//! A failed write leaves pages in the cache that no later sync writes. Writing the same bytes again
+//! does not always help: ext4 keeps a block that was new when its first write failed marked as
+//! unwritten, and reads it as zeros after a reboot, even if it was written through the cache since.
+//! A direct write clears that mark.
 
 use std::fs::File;
 use std::io;
@@ -16,22 +16,22 @@ use rustix::fs::OFlags;
 const BLOCK: usize = 4096;
 const CHUNK: usize = 64 * BLOCK;
 
-/// How often a chunk that others may be writing is looked at.
-const MOST_LOOKS: usize = 20;
+/// The number of times a chunk is compared that other processes may be writing.
+const MAX_COMPARISONS: usize = 20;
 
-/// A file without the page cache.
-pub(super) struct Direct {
+/// A file that is open for direct I/O.
+pub(super) struct DirectFile {
     file: File,
     disk: Aligned,
     cache: Aligned,
 }
 
-impl Direct {
-    /// None where the file system does not offer it.
+impl DirectFile {
+    /// Opens a file; none where the file system does not offer direct I/O.
     pub(super) fn open(path: &Path) -> io::Result<Option<Self>> {
         let flags = i32::try_from(OFlags::DIRECT.bits()).map_err(io::Error::other)?;
         let opened = File::options().read(true).write(true).custom_flags(flags).open(path);
-        // Some say only when they are asked to read that they do not.
+        // Some file systems refuse only the first read.
         let tried = opened.and_then(|file| {
             let mut direct = Self::over(file);
             direct.disk.read(&direct.file, 0).map(|_| direct)
@@ -47,18 +47,23 @@ impl Direct {
         Self { file, disk: Aligned::new(), cache: Aligned::new() }
     }
 
-    /// Whether all of the file is on disk as the cache has it. While others write it may be found to be not.
-    pub(super) fn agrees(&mut self, cached: &File) -> io::Result<bool> {
+    /// Whether cache and disk agree. While other processes write, they may differ for a moment.
+    pub(super) fn matches_disk(&mut self, cached: &File) -> io::Result<bool> {
         Ok(self.difference(cached, 0)?.is_none())
     }
 
-    /// The same while others write: a chunk that differs is looked at again, after a pause, for it may just be written.
-    pub(super) fn agrees_in_the_end(&mut self, cached: &File, mut pause: impl FnMut()) -> io::Result<bool> {
-        let (mut from, mut looks) = (0, 0);
+    /// Whether cache and disk agree while other processes write: a chunk that differs is compared again
+    /// after a pause.
+    pub(super) fn matches_disk_eventually(
+        &mut self,
+        cached: &File,
+        mut pause: impl FnMut(),
+    ) -> io::Result<bool> {
+        let (mut from, mut comparisons) = (0, 0);
         while let Some(at) = self.difference(cached, from)? {
-            // Whatever is before it agrees, or did so a moment ago.
-            looks = if at == from { looks + 1 } else { 1 };
-            if looks > MOST_LOOKS {
+            // Everything before it agreed when it was compared.
+            comparisons = if at == from { comparisons + 1 } else { 1 };
+            if comparisons > MAX_COMPARISONS {
                 return Ok(false);
             }
             from = at;
@@ -67,9 +72,9 @@ impl Direct {
         Ok(true)
     }
 
-    /// Writes what is not on disk as the cache has it. Nobody else may write meanwhile; whoever reads may for a
-    /// moment see what was on disk. A last block that is not whole is filled up with zeros.
-    pub(super) fn mend(&mut self, cached: &File) -> io::Result<()> {
+    /// Writes the blocks in which disk and cache differ. No other process may write meanwhile; readers may
+    /// see the old blocks for a moment. A partial last block is padded with zeros.
+    pub(super) fn repair(&mut self, cached: &File) -> io::Result<()> {
         let mut from = 0;
         while let Some(at) = self.difference(cached, from)? {
             let length = self.cache.read(cached, at)?;
@@ -84,7 +89,7 @@ impl Direct {
         Ok(())
     }
 
-    /// Where the first chunk begins that differs.
+    /// The offset of the first chunk that differs.
     fn difference(&mut self, cached: &File, mut at: u64) -> io::Result<Option<u64>> {
         loop {
             let cached = self.cache.read(cached, at)?;
@@ -100,12 +105,12 @@ impl Direct {
     }
 }
 
-/// Whether an error says that there is no way past the cache, and not that the disk fails.
+/// Whether an error means that direct I/O is not offered, and not that the disk fails.
 fn is_not_offered(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }
 
-/// Memory that begins where a disk can write to it.
+/// A buffer that is aligned for direct I/O.
 struct Aligned {
     memory: Vec<u8>,
     start: usize,
@@ -125,7 +130,7 @@ impl Aligned {
     /// Reads a chunk, or up to the end of the file.
     fn read(&mut self, file: &File, at: u64) -> io::Result<usize> {
         let mut read = 0;
-        // Behind anything but whole blocks is the end.
+        // A partial block is the end of the file.
         while read < CHUNK && read.is_multiple_of(BLOCK) {
             match file.read_at(&mut self.bytes()[read..], at + read as u64) {
                 Ok(0) => break,
@@ -142,8 +147,8 @@ impl Aligned {
 mod tests {
     use super::*;
 
-    /// Two files, in place of the cache and the disk of one.
-    fn files(cached: &[u8], stored: &[u8]) -> (tempfile::TempDir, File, Direct) {
+    /// Two files that stand in for the cache and the disk of one file.
+    fn files(cached: &[u8], stored: &[u8]) -> (tempfile::TempDir, File, DirectFile) {
         let folder = tempfile::tempdir().unwrap();
         let open = |name: &str, bytes: &[u8]| {
             let path = folder.path().join(name);
@@ -151,7 +156,7 @@ mod tests {
             File::options().read(true).write(true).open(path).unwrap()
         };
         let (cached, stored) = (open("cached", cached), open("stored", stored));
-        (folder, cached, Direct::over(stored))
+        (folder, cached, DirectFile::over(stored))
     }
 
     #[test]
@@ -161,14 +166,14 @@ mod tests {
             let mut stored = whole.clone();
             stored[hole.clone()].fill(0);
             let (_folder, cached, mut direct) = files(&whole, &stored);
-            assert!(!direct.agrees(&cached).unwrap(), "{hole:?}");
-            direct.mend(&cached).unwrap();
-            let mut mended = vec![0; whole.len()];
-            direct.file.read_exact_at(&mut mended, 0).unwrap();
-            assert!(mended == whole, "{hole:?}");
+            assert!(!direct.matches_disk(&cached).unwrap(), "{hole:?}");
+            direct.repair(&cached).unwrap();
+            let mut repaired = vec![0; whole.len()];
+            direct.file.read_exact_at(&mut repaired, 0).unwrap();
+            assert!(repaired == whole, "{hole:?}");
         }
         let (_folder, cached, mut direct) = files(&whole, &whole);
-        assert!(direct.agrees(&cached).unwrap());
+        assert!(direct.matches_disk(&cached).unwrap());
     }
 
     #[test]
@@ -184,17 +189,17 @@ mod tests {
                 stored.write_all_at(&whole[..CHUNK], (pauses / 5 - 1) * CHUNK as u64).unwrap();
             }
         };
-        assert!(direct.agrees_in_the_end(&cached, write_slowly).unwrap());
+        assert!(direct.matches_disk_eventually(&cached, write_slowly).unwrap());
         assert_eq!(pauses, 15);
         cached.write_all_at(&[8], CHUNK as u64).unwrap();
-        assert!(!direct.agrees_in_the_end(&cached, || ()).unwrap());
+        assert!(!direct.matches_disk_eventually(&cached, || ()).unwrap());
     }
 
     #[test]
     fn what_the_disk_has_not_at_all_is_written_too_and_the_last_block_filled_up() {
         let (folder, cached, mut direct) = files(&[7; BLOCK + 10], &[7; 100]);
-        direct.mend(&cached).unwrap();
-        assert!(direct.agrees(&cached).unwrap());
+        direct.repair(&cached).unwrap();
+        assert!(direct.matches_disk(&cached).unwrap());
         let stored = std::fs::read(folder.path().join("stored")).unwrap();
         assert_eq!((stored.len(), stored[BLOCK + 9], stored[BLOCK + 10]), (2 * BLOCK, 7, 0));
     }
@@ -206,7 +211,7 @@ mod tests {
         assert!(is_not_offered(&error(rustix::io::Errno::OPNOTSUPP)));
         assert!(!is_not_offered(&error(rustix::io::Errno::IO)));
         let folder = tempfile::tempdir().unwrap();
-        assert!(Direct::open(folder.path()).is_err(), "what cannot be opened at all is an error");
+        assert!(DirectFile::open(folder.path()).is_err(), "what cannot be opened at all is an error");
     }
 
     #[test]
@@ -216,9 +221,9 @@ mod tests {
         std::fs::write(&path, vec![7; CHUNK + 100]).unwrap();
         let cached = File::open(&path).unwrap();
         // There are file systems without.
-        if let Some(mut direct) = Direct::open(&path).unwrap() {
-            assert!(direct.agrees(&cached).unwrap());
-            direct.mend(&cached).unwrap();
+        if let Some(mut direct) = DirectFile::open(&path).unwrap() {
+            assert!(direct.matches_disk(&cached).unwrap());
+            direct.repair(&cached).unwrap();
             assert_eq!(std::fs::read(&path).unwrap(), vec![7; CHUNK + 100]);
         }
     }

@@ -1,24 +1,25 @@
-//! The database's clock, and which run of the server it belongs to.
+//! The database's clock, and the run of the server that it belongs to.
 //!
-//! After a failover another machine keeps the time, and its clock may be minutes off. Hosts notice that the
-//! store's time and their own advanced differently (`ephor_core::expiry`), and bury nobody for it. But a host
-//! that starts after the failover has nothing to compare with: to it, all leases that were renewed last before
-//! the failover would look minutes old. So every record that carries a time also carries when its server was
-//! started, to the microsecond: a restart and a failover change that. A time of another run is taken to be as
-//! young as can be: of age zero, with as much quiet time ahead as there was when it was written. A living owner
-//! renews within seconds and is then dated by the new clock; a dead one is found out by watching, as everybody
-//! does anyway when clocks disagree. Views say of such an age that it is not known, for people.
+//! After a failover another machine keeps the time, and its clock may be minutes off. Running hosts
+//! notice that the store's time and their own advanced differently (`ephor_core::expiry`), and do not
+//! treat leases as expired because of it. A host that starts after the failover has nothing to compare
+//! with: leases that were last renewed before the failover would look minutes old to it. Therefore every
+//! record with a time also stores when its server was started, in microseconds, which a restart and a
+//! failover change. A time of another run counts as new: its age is zero, and the takeover delay is what
+//! it was when the record was written. A live owner renews within seconds and so gets a time of the new
+//! clock; hosts find a dead owner by observing that its lease does not change. Views mark such an age as
+//! unknown.
 
 use ephor_core::time::Timestamp;
 
-/// Now, in milliseconds.
+/// SQL for the current time, in milliseconds.
 pub(super) const NOW: &str = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
-/// The run of the server, in microseconds.
+/// SQL for the start time of the server, in microseconds.
 pub(super) const SERVER: &str = "floor(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
 
-/// What is decided by a reading older than this is read and decided again: the process may have been stopped
-/// between its two statements, or the clock was set.
+/// A call whose reading is older than this reads and decides again: the process was stopped between its
+/// two statements, or the clock was set.
 pub(super) const FRESH_MS: i64 = 5_000;
 
 /// One reading of the clock.
@@ -29,17 +30,17 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// How far times that were written together with `written` must be moved to be times of this clock.
+    /// The offset that converts the times of a record, written at `written`, to this clock.
     pub(super) fn shift(&self, server: i64, written: Timestamp) -> i64 {
         if self.knows(server) { 0 } else { self.now.0.saturating_sub(written.0) }
     }
 
-    /// Whether times of that run of the server can be compared with this one.
+    /// Whether times of that run of the server are comparable with this reading.
     pub(super) fn knows(&self, server: i64) -> bool {
         server == self.server
     }
 
-    /// A condition: that this reading is still good.
+    /// An SQL condition: this reading is still fresh.
     pub(super) fn is_fresh(&self) -> String {
         format!("abs({NOW} - {}) <= {FRESH_MS} AND {SERVER} = {}", self.now.0, self.server)
     }

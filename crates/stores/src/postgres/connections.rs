@@ -1,8 +1,7 @@
-//! A few connections, opened when they are needed and lent to one call at a time.
+//! A small connection pool. It opens connections on demand and gives each to one call at a time.
 //!
-//! A connection comes back only if its call went well. What was cut off in the middle of an answer, by an error
-//! or because nobody waits for it any more, is closed and never used again: the answer of one call must not be
-//! read by another.
+//! A connection returns to the pool only after its call has succeeded. After an error, or if the call
+//! was dropped, the connection is closed: no call may read the answer of another.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,29 +9,29 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, PgConnection};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Anything.
+    /// Any call.
     Usual,
-    /// What a host must not be late with: renewals and heartbeats. However many others wait, one connection more is theirs.
+    /// Renewals and heartbeats, which must be on time. One connection is reserved for them.
     Urgent,
 }
 
 pub(super) struct Connections {
     options: PgConnectOptions,
     permits: Semaphore,
-    /// For what is urgent, where no other is free.
+    /// For urgent calls while no other connection is free.
     reserved: Semaphore,
     idle: Mutex<Vec<PgConnection>>,
 }
 
-/// A connection that is ours until it is dropped or given back.
-pub(super) struct Lent<'a> {
+/// A connection that a call owns until it is dropped or returned.
+pub(super) struct PooledConnection<'a> {
     pub(super) connection: PgConnection,
-    /// It has served before: the server may have closed it since.
+    /// It was idle in the pool: the server may have closed it.
     pub(super) reused: bool,
-    home: &'a Connections,
+    pool: &'a Connections,
     _permit: SemaphorePermit<'a>,
 }
 
@@ -41,7 +40,7 @@ impl Connections {
         Self { options, permits: Semaphore::new(most), reserved: Semaphore::new(1), idle: Mutex::default() }
     }
 
-    pub(super) async fn take(&self, purpose: Purpose) -> Result<Lent<'_>, sqlx::Error> {
+    pub(super) async fn take(&self, purpose: Purpose) -> Result<PooledConnection<'_>, sqlx::Error> {
         let permit = match purpose {
             Purpose::Usual => self.permits.acquire().await,
             Purpose::Urgent => match self.permits.try_acquire() {
@@ -55,17 +54,17 @@ impl Connections {
             Some(connection) => (connection, true),
             None => (self.options.connect().await?, false),
         };
-        Ok(Lent { connection, reused, home: self, _permit: permit })
+        Ok(PooledConnection { connection, reused, pool: self, _permit: permit })
     }
 
-    /// Closes those that nobody uses: one was found dead, and the others will be, too.
+    /// Closes all idle connections: one was dead, so the others probably are, too.
     pub(super) fn forget_idle(&self) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
-impl Lent<'_> {
-    pub(super) fn give_back(self) {
-        self.home.idle.lock().unwrap_or_else(PoisonError::into_inner).push(self.connection);
+impl PooledConnection<'_> {
+    pub(super) fn return_to_pool(self) {
+        self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(self.connection);
     }
 }

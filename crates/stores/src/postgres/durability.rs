@@ -1,9 +1,9 @@
 //! Refuses a server that acknowledges a commit before it is on its disk.
 //!
-//! With `synchronous_commit = off` a crash of the server forgets the last commits that it acknowledged: epochs
-//! would be given out twice, and checkpoints go back. It is a setting of the session, so a user of the store
-//! can have it on whatever holds for others. `fsync = off` is for the whole server, and test servers: it costs
-//! nothing but after a power failure, and is only warned of.
+//! With `synchronous_commit = off` a crash of the server loses the last commits that it acknowledged:
+//! epochs would be used twice, and checkpoints would move back. It is a setting of the session, so the
+//! store's user can have it on independently of others. `fsync = off` applies to the whole server and is
+//! meant for test servers; it loses data only in a power failure, so the store only warns.
 
 use ephor_core::store::StoreError;
 
@@ -16,13 +16,13 @@ const SETTINGS: &str =
 
 impl Session {
     pub(super) async fn check_durability(&self) -> Result<(), Failure> {
-        let rows = self.only(SETTINGS).await?;
-        let row = rows.first().ok_or_else(|| damaged("the server has no settings".into()))?;
+        let rows = self.run_only(SETTINGS).await?;
+        let row = rows.first().ok_or_else(|| damaged("the server returned no settings".into()))?;
         let setting = |name| text(row, name).map_err(damaged);
         if setting("synchronous_commit")? == "off" {
             let message = format!(
-                "{}: synchronous_commit is off, so that the server acknowledges leases and checkpoints that a crash \
-                 takes away: ALTER ROLE … SET synchronous_commit = on, for the user in this URL",
+                "{}: synchronous_commit is off, so a crash of the server loses leases and checkpoints that it has \
+                 acknowledged: ALTER ROLE … SET synchronous_commit = on, for the user in this URL",
                 self.place
             );
             return Err(StoreError::Refused { message }.into());
@@ -30,7 +30,7 @@ impl Session {
         if setting("fsync")? == "off" {
             tracing::warn!(
                 store = %self.place,
-                "fsync is off on the server: a power failure there can take leases and checkpoints away"
+                "fsync is off on the server: a power failure there can lose leases and checkpoints"
             );
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! PostgreSQL's errors in our words: what happened, and what to do.
+//! Maps PostgreSQL's errors to store errors that say what happened and what to do.
 
 use std::time::Duration;
 
@@ -34,20 +34,20 @@ pub(super) fn damaged(what: String) -> Failure {
     Failure::Store(StoreError::Damaged { what })
 }
 
-/// What an error comes down to.
+/// The kinds of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     /// It may pass by itself.
     Passes,
-    /// It asks for fewer calls.
+    /// The server is overloaded.
     Throttles,
-    /// A person must do something.
+    /// An operator must act.
     Refuses,
-    /// The data cannot be read.
+    /// The data is damaged.
     Damages,
 }
 
-/// Classes by SQLSTATE, or by its first two characters; the first that fits.
+/// Classes by a prefix of the SQLSTATE; the first match counts.
 const STATES: &[(&str, Class, &str)] = &[
     ("28P01", Class::Refuses, "the password is wrong: correct the URL"),
     (
@@ -74,14 +74,14 @@ const STATES: &[(&str, Class, &str)] = &[
     (
         "42P01",
         Class::Refuses,
-        "a table is missing: drop the schema and let it be created anew, or restore it",
+        "a table is missing: drop the schema, which the next host creates again, or restore it",
     ),
     ("3F000", Class::Refuses, "the schema is missing"),
     ("XX001", Class::Damages, "the server reports damaged data"),
     ("XX002", Class::Damages, "the server reports a damaged index: REINDEX may help"),
-    ("40", Class::Passes, "too many changed the same records at the same time"),
+    ("40", Class::Passes, "too many calls changed the same records at the same time"),
     ("08", Class::Passes, "the connection is lost"),
-    ("53", Class::Passes, "the server is short of something"),
+    ("53", Class::Passes, "the server is short of a resource"),
     ("55", Class::Passes, "the server is not in a state to do this"),
     ("57", Class::Passes, "the server gave up on the statement"),
     ("58", Class::Passes, "the server's disk or operating system failed"),
@@ -99,15 +99,15 @@ const NO_TLS: (Class, &str) = (
 
 const NOT_TRUSTED: (Class, &str) = (
     Class::Refuses,
-    "no secure connection: nobody whom this machine trusts has signed the server's certificate; add \
-     sslrootcert=FILE to the URL, with the certificate of the authority that did. sslmode=require takes any \
-     certificate, if you trust everybody on this network",
+    "no secure connection: this machine does not trust the issuer of the server's certificate; add \
+     sslrootcert=FILE to the URL, with the certificate of that issuer. sslmode=require accepts any certificate, \
+     if you trust everybody on this network",
 );
 
 const WRONG_NAME: (Class, &str) = (
     Class::Refuses,
     "no secure connection: the server's certificate is for another name; name the host as the certificate does, \
-     or give the server one for this name. sslmode=verify-ca takes any name",
+     or give the server one for this name. sslmode=verify-ca accepts any name",
 );
 
 const EXPIRED: (Class, &str) = (
@@ -118,11 +118,11 @@ const EXPIRED: (Class, &str) = (
 
 const NO_AGREEMENT: (Class, &str) = (
     Class::Refuses,
-    "no secure connection: this machine and the server find no way to speak TLS (TLS 1.2 or later is needed), or the \
-     server wants a certificate of this host (sslcert and sslkey in the URL)",
+    "no secure connection: this machine and the server agree on no version of TLS (TLS 1.2 or later is needed), or the \
+     server requires a certificate of this host (sslcert and sslkey in the URL)",
 );
 
-/// What is wrong with a certificate, by the words of the TLS library.
+/// Errors of certificates, by the words of the TLS library.
 const CERTIFICATES: &[(&str, (Class, &str))] = &[
     ("UnknownIssuer", NOT_TRUSTED),
     ("BadSignature", NOT_TRUSTED),
@@ -144,14 +144,14 @@ fn of_tls(text: &str) -> (Class, &'static str) {
     }
 }
 
-/// Whether a fault of the connection is one of TLS.
+/// Whether an I/O error is one of TLS.
 fn is_of_tls(text: &str) -> bool {
     ["certificate", "HandshakeFailure", "ProtocolVersion", "fatal alert"]
         .iter()
         .any(|word| text.contains(word))
 }
 
-/// The driver's words for a server that declines.
+/// The driver's words for a server without TLS.
 const DECLINED: &str = "does not support TLS";
 
 fn of_state(code: &str) -> (Class, &'static str) {
@@ -162,16 +162,16 @@ fn of_state(code: &str) -> (Class, &'static str) {
 fn classify(error: &sqlx::Error) -> (Class, &'static str) {
     match error {
         sqlx::Error::Database(error) => of_state(error.code().as_deref().unwrap_or("")),
-        // A certificate that is not trusted comes as a fault of the connection.
+        // The driver reports an untrusted certificate as an I/O error.
         sqlx::Error::Io(error) if is_of_tls(&error.to_string()) => of_tls(&error.to_string()),
         sqlx::Error::Tls(error) => of_tls(&error.to_string()),
         sqlx::Error::Io(_) => (Class::Passes, "the server cannot be reached: is it up, and the URL right?"),
         sqlx::Error::Configuration(_) => (Class::Refuses, "the URL cannot be used"),
-        _ => (Class::Passes, "the server gave an answer that cannot be read"),
+        _ => (Class::Passes, "the server sent an unreadable answer"),
     }
 }
 
-/// For the caller. `place` is the URL without its password.
+/// The store error for the caller. `place` is the URL without its password.
 pub(super) fn of(failure: Failure, place: &str) -> StoreError {
     let error = match failure {
         Failure::Store(error) => return error,
@@ -196,12 +196,12 @@ fn code(error: &sqlx::Error) -> Option<String> {
     error.as_database_error()?.code().map(|code| code.into_owned())
 }
 
-/// Two statements stood in each other's way, and this one was not carried out.
+/// Whether the statement was rolled back because of a conflict with another one.
 pub(super) fn is_conflict(error: &sqlx::Error) -> bool {
     code(error).is_some_and(|code| code == "40001" || code == "40P01")
 }
 
-/// The connection is gone, or was going.
+/// Whether the connection is lost or the server closes it.
 pub(super) fn is_broken(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(_) | sqlx::Error::Protocol(_) => true,
@@ -209,7 +209,7 @@ pub(super) fn is_broken(error: &sqlx::Error) -> bool {
     }
 }
 
-/// There are no tables, or not all.
+/// Whether tables are missing.
 pub(super) fn is_missing(error: &sqlx::Error) -> bool {
     code(error).is_some_and(|code| code == "42P01" || code == "3F000")
 }
@@ -270,7 +270,7 @@ mod tests {
             ("invalid peer certificate: NotValidForName", "another name"),
             ("invalid peer certificate: certificate expired: verified at time 7", "clock"),
             ("invalid peer certificate: NotValidYet", "clock"),
-            ("received fatal alert: HandshakeFailure", "find no way"),
+            ("received fatal alert: HandshakeFailure", "agree on no version"),
             ("server does not support TLS", "offers no TLS"),
         ] {
             for error in [sqlx::Error::Tls(said.into()), sqlx::Error::Io(std::io::Error::other(said))] {

@@ -1,10 +1,9 @@
-//! Hosts: what each says of itself, and what is wanted of it.
+//! Writes host records, and the orders for hosts.
 
 use ephor_core::host_record::{HostRecord, Want};
 use ephor_core::ids::{GroupId, HostId};
 use ephor_core::store::{FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, HostOrders};
 
-use super::bells;
 use super::clock::{NOW, SERVER};
 use super::connections::Purpose;
 use super::failure::Failure;
@@ -12,6 +11,7 @@ use super::literal;
 use super::rows::{number, optional_text};
 use super::schema::version_sql;
 use super::session::{Session, execute};
+use super::wakers;
 use crate::text::{read_host, write_host};
 
 impl Session {
@@ -34,26 +34,26 @@ impl Session {
             text = literal::text(&write_host(record)),
             forget = forget(s, &key),
         );
-        let (mut lent, rows) = self.first_for(Purpose::Urgent, &sql).await?;
+        let (mut pooled, rows) = self.run_first_for(Purpose::Urgent, &sql).await?;
         if let Err(newer) = self.check_version(&rows) {
-            lent.give_back();
+            pooled.return_to_pool();
             return Err(newer);
         }
         let row = rows.first();
         let before = row.and_then(|row| optional_text(row, "before").ok().flatten());
-        // If what it asked before cannot be read, it asks for everything anew.
+        // If the stored record is unreadable, all requests count as new.
         let before = before.and_then(|text| read_host(record.id.clone(), text).ok());
         let asked_before = before.map(|record| record.wants).unwrap_or_default();
         let new: Vec<&Want> = record.wants.iter().filter(|want| !asked_before.contains(want)).collect();
         if !new.is_empty() {
             let wake = |want: &&Want| {
-                let payload = bells::host(group, &want.owner).payload();
-                format!("SELECT pg_notify('{}', '{payload}')::text", bells::channel(s))
+                let payload = wakers::host(group, &want.owner).payload();
+                format!("SELECT pg_notify('{}', '{payload}')::text", wakers::channel(s))
             };
             let sql = new.iter().map(wake).collect::<Vec<_>>().join(";");
-            execute(&mut lent.connection, &sql).await?;
+            execute(&mut pooled.connection, &sql).await?;
         }
-        lent.give_back();
+        pooled.return_to_pool();
         Ok(HostOrders { drain: row.is_some_and(|row| number::<i64>(row, "drain") == Ok(1)) })
     }
 
@@ -64,7 +64,7 @@ impl Session {
              DELETE FROM {s}.orders WHERE group_key = {key} AND host = {host}",
             self.lock_limit()
         );
-        self.only(&sql).await.map(|_| ())
+        self.run_only(&sql).await.map(|_| ())
     }
 
     pub(super) async fn order(
@@ -82,18 +82,18 @@ impl Session {
              SELECT pg_notify('{channel}', '{payload}')::text FROM known",
             limit = self.lock_limit(),
             drain = orders.drain,
-            channel = bells::channel(s),
-            payload = bells::host(group, host).payload(),
+            channel = wakers::channel(s),
+            payload = wakers::host(group, host).payload(),
         );
-        Ok(!self.only(&sql).await?.is_empty())
+        Ok(!self.run_only(&sql).await?.is_empty())
     }
 }
 
-/// Forgets hosts long dead, and what is wanted of hosts that are not there.
+/// SQL that deletes hosts that are long dead, and the orders for hosts without a record.
 ///
-/// How old a record of another run of the server is, nobody can tell: its hour begins when it is first met in this
-/// run. It is marked with this run as a negative number, so that its age stays unknown. A host that writes its
-/// record at this moment is left to do so.
+/// The age of a record of another run of the server is unknown: its hour starts when this run first finds
+/// it. The statement marks it with this run as a negative number, so that its age stays unknown. It skips
+/// a record that its host writes at the same time.
 fn forget(s: &str, key: &str) -> String {
     let (long, longer) = (FORGET_HOSTS_AFTER.as_millis(), FORGET_DRAINED_HOSTS_AFTER.as_millis());
     format!(

@@ -1,7 +1,8 @@
-//! One connection of the process that listens for wakes.
+//! Listens for wakes on one connection of the process.
 //!
-//! Nothing relies on it. It reconnects with growing pauses, which begin anew once a connection has held; each time it is up again everybody who waits is
-//! woken once, for what may have been missed.
+//! Nothing relies on it: a wake is a hint. It reconnects with growing pauses, which start again at the
+//! shortest after a stable connection. After each reconnect it wakes all waiting hosts once, because it
+//! may have missed notifications.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,42 +12,42 @@ use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::bells::{Bells, Wake};
+use super::wakers::{Wake, Wakers};
 
-/// If nothing is heard for this long, the connection is asked whether it is still there.
-const QUIET: Duration = Duration::from_secs(30);
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How long the first heartbeat waits for it.
+/// After this long without a notification the connection is probed.
+const PROBE_AFTER: Duration = Duration::from_secs(30);
+/// The limit for the server's answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// How long the first heartbeat waits for the first attempt to connect.
 const FIRST_WAIT: Duration = Duration::from_secs(2);
-const SHORTEST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A connection that is lost sooner than this after it was made has not held.
-const HELD: Duration = Duration::from_secs(60);
+const MIN_PAUSE: Duration = Duration::from_millis(250);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+/// A connection is stable if it lasts at least this long.
+const STABLE_AFTER: Duration = Duration::from_secs(60);
 
-/// Starts when it is first needed, and ends with its store.
+/// The task that listens. It starts with its first use, and ends with its store.
 pub(super) struct Listener {
     options: PgConnectOptions,
     channel: String,
-    bells: Arc<Bells>,
-    /// Whether the first attempt to connect is over.
+    wakers: Arc<Wakers>,
+    /// Whether the first attempt to connect has ended.
     tried: watch::Sender<bool>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Listener {
-    pub(super) fn new(options: PgConnectOptions, channel: String, bells: Arc<Bells>) -> Self {
-        Self { options, channel, bells, tried: watch::Sender::new(false), task: Mutex::default() }
+    pub(super) fn new(options: PgConnectOptions, channel: String, wakers: Arc<Wakers>) -> Self {
+        Self { options, channel, wakers, tried: watch::Sender::new(false), task: Mutex::default() }
     }
 
-    /// Waits for the first attempt to connect, though not for long, so that who asks for wakes misses none
-    /// from then on.
+    /// Starts the task, and waits a limited time for its first attempt to connect, so that the caller
+    /// misses no later wake.
     #[expect(clippy::disallowed_methods, reason = "it waits for a database, in real time")]
     pub(super) async fn start(&self) {
         self.run();
         let mut tried = self.tried.subscribe();
         let _ = tokio::time::timeout(FIRST_WAIT, tried.wait_for(|tried| *tried)).await;
-        // Whoever comes now need not wait again.
+        // Later callers need not wait.
         self.tried.send_if_modified(|tried| !std::mem::replace(tried, true));
     }
 
@@ -58,7 +59,7 @@ impl Listener {
             return;
         }
         let (options, channel) = (self.options.clone(), self.channel.clone());
-        *task = Some(tokio::spawn(listen(options, channel, self.bells.clone(), self.tried.clone())));
+        *task = Some(tokio::spawn(listen(options, channel, self.wakers.clone(), self.tried.clone())));
     }
 }
 
@@ -71,33 +72,35 @@ impl Drop for Listener {
     }
 }
 
-/// How long to wait until the next attempt.
-struct Pauses {
+/// The pauses between attempts to connect.
+struct Backoff {
     next: Duration,
 }
 
-impl Pauses {
-    /// After a connection that was there for so long; for no time at all if it could not be made. One that is
-    /// closed again and again wakes everybody each time, and must not do so for ever at the shortest pace.
+impl Backoff {
+    /// The pause after a connection that lasted for `listened`, which is zero if it failed. A connection
+    /// that is closed again and again wakes all hosts each time, so the pauses must grow.
     fn after(&mut self, listened: Duration) -> Duration {
-        let pause = if listened >= HELD { SHORTEST_PAUSE } else { self.next };
-        self.next = (pause * 2).min(LONGEST_PAUSE);
+        let pause = if listened >= STABLE_AFTER { MIN_PAUSE } else { self.next };
+        self.next = (pause * 2).min(MAX_PAUSE);
         pause
     }
 }
 
 #[expect(clippy::disallowed_methods, reason = "it waits for a database, in real time")]
-async fn listen(options: PgConnectOptions, channel: String, bells: Arc<Bells>, tried: watch::Sender<bool>) {
-    let mut pauses = Pauses { next: SHORTEST_PAUSE };
+async fn listen(options: PgConnectOptions, channel: String, wakers: Arc<Wakers>, tried: watch::Sender<bool>) {
+    let mut backoff = Backoff { next: MIN_PAUSE };
     loop {
         let mut listened = Duration::ZERO;
-        match tokio::time::timeout(PATIENCE, connect(options.clone(), &channel)).await {
+        match tokio::time::timeout(ANSWER_LIMIT, connect(options.clone(), &channel)).await {
             Ok(Ok(mut listener)) => {
                 let since = Instant::now();
-                bells.ring_all();
+                wakers.notify_all();
                 tried.send_replace(true);
-                if let Err(panicked) = panics::caught_async(hear(&mut listener, &bells)).await {
-                    tracing::error!(%panicked, "listening for wakes panicked, and goes on with a new connection");
+                if let Err(panicked) =
+                    panics::caught_async(forward_notifications(&mut listener, &wakers)).await
+                {
+                    tracing::error!(%panicked, "listening for wakes panicked; continuing with a new connection");
                 }
                 listened = since.elapsed();
                 tracing::debug!("the connection that listens for wakes is lost");
@@ -106,7 +109,7 @@ async fn listen(options: PgConnectOptions, channel: String, bells: Arc<Bells>, t
             Err(_) => tracing::debug!("cannot listen for wakes: no answer"),
         }
         tried.send_replace(true);
-        tokio::time::sleep(pauses.after(listened)).await;
+        tokio::time::sleep(backoff.after(listened)).await;
     }
 }
 
@@ -122,20 +125,20 @@ async fn connect(options: PgConnectOptions, channel: &str) -> Result<PgListener,
     Ok(listener)
 }
 
-/// Returns when the connection is lost.
+/// Passes notifications on until the connection is lost.
 #[expect(clippy::disallowed_methods, reason = "it waits for a database, in real time")]
-async fn hear(listener: &mut PgListener, bells: &Bells) {
+async fn forward_notifications(listener: &mut PgListener, wakers: &Wakers) {
     loop {
-        match tokio::time::timeout(QUIET, listener.try_recv()).await {
+        match tokio::time::timeout(PROBE_AFTER, listener.try_recv()).await {
             Ok(Ok(Some(notification))) => {
                 if let Some(wake) = Wake::read(notification.payload()) {
-                    bells.ring(wake);
+                    wakers.notify(wake);
                 }
             }
             Ok(Ok(None) | Err(_)) => return,
             Err(_) => {
                 let asked = sqlx::raw_sql("SELECT 1").execute(&mut *listener);
-                if !matches!(tokio::time::timeout(PATIENCE, asked).await, Ok(Ok(_))) {
+                if !matches!(tokio::time::timeout(ANSWER_LIMIT, asked).await, Ok(Ok(_))) {
                     return;
                 }
             }
@@ -149,17 +152,17 @@ mod tests {
 
     #[test]
     fn pauses_grow_until_a_connection_has_held() {
-        let mut pauses = Pauses { next: SHORTEST_PAUSE };
+        let mut backoff = Backoff { next: MIN_PAUSE };
         let moment = Duration::from_millis(5);
         // Whether it could not be made or was closed at once is the same.
         for (listened, expected) in [(Duration::ZERO, 250), (moment, 500), (moment, 1_000), (moment, 2_000)] {
-            assert_eq!(pauses.after(listened), Duration::from_millis(expected));
+            assert_eq!(backoff.after(listened), Duration::from_millis(expected));
         }
         for _ in 0..10 {
-            pauses.after(moment);
+            backoff.after(moment);
         }
-        assert_eq!(pauses.after(moment), LONGEST_PAUSE);
-        assert_eq!(pauses.after(HELD), SHORTEST_PAUSE);
-        assert_eq!(pauses.after(moment), SHORTEST_PAUSE * 2);
+        assert_eq!(backoff.after(moment), MAX_PAUSE);
+        assert_eq!(backoff.after(STABLE_AFTER), MIN_PAUSE);
+        assert_eq!(backoff.after(moment), MIN_PAUSE * 2);
     }
 }

@@ -1,7 +1,7 @@
-//! Values within statements. Every value of every statement passes through here.
+//! Encodes values as SQL literals. Every value of every statement passes through here.
 //!
-//! Statements are sent by the simple protocol, with their values in them: one round trip, nothing prepared, and
-//! so nothing that a pooler could send to another connection.
+//! Statements use the simple protocol, with their values in the text: one round trip and no prepared
+//! statement, which a pooler could lose by choosing another connection.
 
 use std::time::Duration;
 
@@ -9,8 +9,9 @@ use ephor_core::epoch::Epoch;
 use ephor_core::ids::{GroupId, HostId};
 use ephor_core::store::StoreError;
 
-/// A text. The form with E reads the same whatever the server's settings say of backslashes; the encoding is
-/// UTF-8 on every connection, so that a quote is a quote. (A NUL would end the statement: see `session.rs`.)
+/// A text. The form with E does not depend on the server's setting for backslashes. The encoding is UTF-8
+/// on every connection, so that no quote is part of another character. `session.rs` refuses NUL, which
+/// would end the statement.
 pub(super) fn text(value: &str) -> String {
     format!("E'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
 }
@@ -31,27 +32,28 @@ pub(super) fn milliseconds(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// A number for PostgreSQL, which counts to 2^63 - 1.
+/// A number as PostgreSQL stores it: at most 2^63 - 1.
 pub(super) fn stored(number: u64) -> Result<i64, StoreError> {
-    i64::try_from(number)
-        .map_err(|_| StoreError::Refused { message: format!("{number} is beyond what PostgreSQL can count") })
+    i64::try_from(number).map_err(|_| StoreError::Refused {
+        message: format!("{number} exceeds the largest number that PostgreSQL stores"),
+    })
 }
 
 pub(super) fn epoch(epoch: Epoch) -> Result<i64, StoreError> {
     stored(epoch.get())
 }
 
-/// An epoch to look for: one that PostgreSQL cannot count is none that it stored.
+/// An epoch for a comparison. One that PostgreSQL cannot store matches no row.
 pub(super) fn epoch_to_match(epoch: Epoch) -> i64 {
     i64::try_from(epoch.get()).unwrap_or(-1)
 }
 
-/// An array of values that are literals already.
+/// An array of literals.
 pub(super) fn array(values: impl Iterator<Item = String>, kind: &str) -> String {
     format!("ARRAY[{}]::{kind}[]", values.collect::<Vec<_>>().join(","))
 }
 
-/// A group as its records are keyed: its three names contain no spaces.
+/// The key of a group: its three names, which contain no spaces, separated by spaces.
 pub(super) fn group(group: &GroupId) -> String {
     text(&format!("{} {} {}", group.namespace, group.hub, group.group))
 }

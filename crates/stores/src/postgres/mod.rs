@@ -2,22 +2,21 @@
 //!
 //! ```text
 //!   PostgresStore ── read ──► connections.rs: a few connections, shared by all hosts of the process
-//!        │   decide by ephor_core::record (standing.rs, changes.rs)
+//!        │   decide by ephor_core::record (partition_state.rs, ownership_changes.rs)
 //!        └── write, if it is still as it was read ──► one statement, one round trip
 //!
-//!   changed() ◄── bells.rs ◄── listener.rs ◄── NOTIFY, a hint
+//!   changed() ◄── wakers.rs ◄── listener.rs ◄── NOTIFY, a hint
 //! ```
 //!
-//! A call is at most two round trips and holds no lock between them, so that a process that is stopped in the
-//! middle of a call stands in nobody's way. A lost race is read and decided again. Nothing is left behind in a
-//! session, and no statement is prepared: a pooler may give every statement another connection.
+//! A call takes at most two round trips and holds no lock between them, so that a process that is
+//! stopped within a call blocks no other. After a lost race the call reads and decides again. No call
+//! leaves state in a session, and no statement is prepared: a pooler may run every statement on another
+//! connection.
 //!
-//! Times are those of the database's clock. Each record says which run of the server wrote it: the times of
-//! another run, before a restart or a failover, may be of another clock, and are not compared with this one's
+//! Times are those of the database's clock. Each record names the run of the server that wrote it. Times
+//! of another run, before a restart or a failover, may be of another clock and are not compared
 //! (`clock.rs`).
 
-mod bells;
-mod changes;
 mod clock;
 mod connections;
 mod durability;
@@ -26,15 +25,17 @@ mod hosts;
 mod listener;
 mod literal;
 mod options;
+mod ownership_changes;
+mod partition_state;
 mod renewals;
 mod rows;
 mod saves;
 mod schema;
 mod security;
 mod session;
-mod standing;
 mod store;
 mod views;
+mod wakers;
 
 pub use options::{
     ConnectError, DEFAULT_CALL_LIMIT, DEFAULT_CONNECTIONS, DEFAULT_LOCK_WAIT, DEFAULT_SCHEMA,
@@ -42,5 +43,5 @@ pub use options::{
 };
 pub use store::PostgresStore;
 
-/// The driver, for whoever hands [`PostgresStore::save_in`] a transaction of its own.
+/// The driver, for callers that pass a transaction to [`PostgresStore::save_in`].
 pub use sqlx;

@@ -1,4 +1,4 @@
-//! How a database is reached.
+//! The options of a PostgreSQL store, and the check of its URL.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -19,10 +19,10 @@ pub const DEFAULT_LOCK_WAIT: Duration = Duration::from_secs(2);
 /// [`PostgresOptions::transaction_idle`].
 pub const DEFAULT_TRANSACTION_IDLE: Duration = Duration::from_secs(5);
 
-/// A schema's name is also the name of a channel, with a few letters behind it.
-const LONGEST_SCHEMA: usize = 50;
+/// The schema's name, followed by a few letters, is also the name of a channel.
+const MAX_SCHEMA_LENGTH: usize = 50;
 
-/// What the driver reads of a URL's parameters; also `options[…]`.
+/// The URL parameters that the driver reads, besides `options[…]`.
 const PARAMETERS: [&str; 17] = [
     "sslmode",
     "ssl-mode",
@@ -43,23 +43,23 @@ const PARAMETERS: [&str; 17] = [
     "options",
 ];
 
-/// How a database is used.
+/// The options of a PostgreSQL store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostgresOptions {
-    /// The schema that holds the tables. It is created if it is not there.
+    /// The schema that holds the tables. It is created if it does not exist.
     pub schema: String,
-    /// At most so many connections serve the calls of all hosts that share the store; one more is kept for
-    /// renewals and heartbeats, and one listens.
+    /// The maximum number of connections for the calls of all hosts that share the store. One more is
+    /// reserved for renewals and heartbeats, and one listens.
     pub connections: usize,
-    /// A call that takes longer fails: whether it was carried out is then unknown.
+    /// The time limit of a call. After it the call fails, and its outcome is unknown.
     pub call_limit: Duration,
-    /// A call waits this long for a row that another transaction holds, and then fails. Who holds one for so
-    /// long is a transaction that used [`save_in`](super::PostgresStore::save_in).
+    /// How long a call waits for a row that another transaction has locked before it fails. Only
+    /// transactions that used [`save_in`](super::PostgresStore::save_in) hold one that long.
     pub lock_wait: Duration,
-    /// A transaction that used [`save_in`](super::PostgresStore::save_in) and then does nothing for this long
-    /// is ended by the server: until then nobody can take its partition over.
+    /// The server ends a transaction that used [`save_in`](super::PostgresStore::save_in) and is then idle
+    /// for this long. Until then no host can take its partition over.
     pub transaction_idle: Duration,
-    /// Whether to listen for wakes. Without, everything goes on at the pace of the scans.
+    /// Whether to listen for wakes. Without them hosts notice changes with their next scan.
     pub listen: bool,
 }
 
@@ -76,41 +76,41 @@ impl Default for PostgresOptions {
     }
 }
 
-/// Why a store cannot be made of a URL and options. It shows no password.
+/// Why a URL or options cannot be used. It shows no password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The URL names no database.
+    /// The URL is invalid.
     #[error(
         "the URL of the PostgreSQL store cannot be read ({problem}): write \
          postgres://USER:PASSWORD@HOST:PORT/DATABASE, with special characters of the password as %XX"
     )]
     Url {
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// The schema's name would need quoting everywhere.
+    /// The schema's name is invalid.
     #[error(
-        "the schema {given:?} cannot be used: write a small letter, then small letters, digits and underscores, \
-         at most {LONGEST_SCHEMA}"
+        "the schema {given:?} cannot be used: write a lower-case letter, then lower-case letters, digits and \
+         underscores, at most {MAX_SCHEMA_LENGTH} characters"
     )]
     Schema {
-        /// What was given.
+        /// The given value.
         given: String,
     },
-    /// The environment asks for a kind of connection that there is not.
+    /// `PGSSLMODE` is invalid.
     #[error(
         "PGSSLMODE={given:?} cannot be used: write verify-full, verify-ca, require, prefer or disable, or leave \
          it out"
     )]
     SslMode {
-        /// What was given.
+        /// The given value.
         given: String,
     },
     /// A limit of zero.
-    #[error("{what} is zero: nothing could ever be done")]
+    #[error("{what} is zero: set a value above zero")]
     Zero {
-        /// Which.
+        /// The option.
         what: &'static str,
     },
 }
@@ -119,7 +119,7 @@ impl PostgresOptions {
     pub(super) fn check(&self) -> Result<(), ConnectError> {
         let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         let begins = self.schema.starts_with(|c: char| c.is_ascii_lowercase());
-        if !begins || self.schema.len() > LONGEST_SCHEMA || !self.schema.chars().all(letters) {
+        if !begins || self.schema.len() > MAX_SCHEMA_LENGTH || !self.schema.chars().all(letters) {
             return Err(ConnectError::Schema { given: self.schema.chars().take(80).collect() });
         }
         let zero = [
@@ -135,7 +135,7 @@ impl PostgresOptions {
     }
 }
 
-/// What the driver needs to know.
+/// The driver's options from a URL.
 pub(super) fn connect_options(url: &str) -> Result<PgConnectOptions, ConnectError> {
     let problem = |problem: &str| ConnectError::Url { problem: problem.to_owned() };
     let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
@@ -143,22 +143,21 @@ pub(super) fn connect_options(url: &str) -> Result<PgConnectOptions, ConnectErro
         return Err(problem("it does not begin with postgres://"));
     }
     let url = known_part(url)?;
-    // The driver's own words may repeat a part of the URL.
-    let options = PgConnectOptions::from_str(&url).map_err(|_| problem("some part of it is malformed"))?;
+    // The driver's message may repeat a part of the URL.
+    let options = PgConnectOptions::from_str(&url).map_err(|_| problem("a part of it is malformed"))?;
     let options = security::secure(options, &url, std::env::var("PGSSLMODE").ok().as_deref())?;
     let options = match options.get_application_name() {
         Some(_) => options,
         None => options.application_name("ephor"),
     };
-    // Nothing that a pooler would have to know of.
+    // No session state that a pooler would have to keep.
     Ok(options.extra_float_digits(None).statement_cache_capacity(0).disable_statement_logging())
 }
 
-/// The URL without parameters that the driver does not know: it would log them, and there may be a password
-/// among them.
+/// The URL without parameters that the driver does not know: it would log them, and one may be a password.
 fn known_part(url: &str) -> Result<String, ConnectError> {
-    let problem = || ConnectError::Url { problem: "there is a ? or # where none belongs".to_owned() };
-    // What is behind a # is for nobody: it is the rest of a password.
+    let problem = || ConnectError::Url { problem: "there is a ? or # in the wrong place".to_owned() };
+    // The part after a # is the rest of a password.
     if url.contains('#') {
         return Err(problem());
     }
@@ -173,7 +172,10 @@ fn known_part(url: &str) -> Result<String, ConnectError> {
     }
     if !unknown.is_empty() {
         let known = PARAMETERS.join(", ");
-        tracing::warn!("{} parameters of the store's URL mean nothing here; known: {known}", unknown.len());
+        tracing::warn!(
+            "ignored {} unknown parameters of the store's URL; known parameters: {known}",
+            unknown.len()
+        );
     }
     Ok(format!("{place}?{}", known.join("&")))
 }
@@ -185,7 +187,7 @@ mod tests {
     #[test]
     fn the_defaults_are_fine_and_nonsense_is_refused() {
         assert_eq!(PostgresOptions::default().check(), Ok(()));
-        let long = "a".repeat(LONGEST_SCHEMA + 1);
+        let long = "a".repeat(MAX_SCHEMA_LENGTH + 1);
         for schema in ["", "Ephor", "a b", "a\"b", "1a", "_a", "é", &long] {
             let options = PostgresOptions { schema: schema.to_owned(), ..PostgresOptions::default() };
             assert!(matches!(options.check(), Err(ConnectError::Schema { .. })), "{schema}");

@@ -1,4 +1,4 @@
-//! Renewals: one statement for all leases of a host.
+//! Renews all leases of a host in one statement.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use sqlx::postgres::PgRow;
 use super::clock::{NOW, SERVER};
 use super::connections::Purpose;
 use super::failure::{Failure, damaged};
+use super::partition_state::{clock_row, kind, time_of};
 use super::rows::{LEASE_COLUMNS, number, optional_number, seen_lease};
 use super::schema::version_sql;
 use super::session::Session;
-use super::standing::{clock_row, kind, time_of};
 use super::{clock, literal};
 
 impl Session {
@@ -26,10 +26,10 @@ impl Session {
         if tokens.is_empty() {
             return Ok(vec![]);
         }
-        let rows = self.only_for(Purpose::Urgent, &self.renew_sql(group, duration, tokens)).await?;
+        let rows = self.run_only_for(Purpose::Urgent, &self.renew_sql(group, duration, tokens)).await?;
         self.check_version(&rows)?;
         let mut answers = answers(&rows, tokens)?;
-        // One that was taken while the statement waited shows its owner of before: look again.
+        // A lease that was taken while the statement waited still shows its old owner: read again.
         let looks_ours = |(answer, token): (&Renewal, &LeaseToken)| matches!(answer, Renewal::Lost { holder: Some(lease) } if lease.token().as_ref() == Some(token));
         if answers.iter().zip(tokens).any(looks_ours) {
             self.look_again(group, tokens, &mut answers).await?;
@@ -40,8 +40,8 @@ impl Session {
     fn renew_sql(&self, group: &GroupId, duration: Duration, tokens: &[LeaseToken]) -> String {
         let (s, key) = (self.schema(), literal::group(group));
         let epochs = tokens.iter().map(|token| literal::epoch_to_match(token.epoch));
-        // Taken in order, so that two statements never wait for each other. The main SELECT sees the leases as
-        // they were before; of those that were renewed it needs nothing.
+        // The rows are locked in order, so that two statements never wait for each other. The main SELECT
+        // sees the leases before the update; it needs nothing of the renewed ones.
         format!(
             "{limit} {clock} WITH asked AS (SELECT * FROM unnest({partitions}, {owners}, {epochs}) \
              WITH ORDINALITY AS a (partition, owner, epoch, place)), \

@@ -1,4 +1,5 @@
-//! Columns out. What cannot be read is told in words, so that one bad row does not hide the others.
+//! Converts columns to values. An unreadable value is described in words, so that one bad row does not
+//! hide the others.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -51,12 +52,12 @@ pub(super) fn optional_host(row: &PgRow, name: &str) -> Result<Option<HostId>, U
     optional_text(row, name)?.map(parse).transpose()
 }
 
-/// The columns `now` and `server_now`.
+/// Reads the columns `now` and `server_now`.
 pub(super) fn reading(row: &PgRow) -> Result<Reading, Unreadable> {
     Ok(Reading { now: time(row, "now")?, server: number(row, "server_now")? })
 }
 
-/// A lease, in times of this reading's clock.
+/// Reads a lease, and converts its times to this reading's clock.
 pub(super) fn lease(row: &PgRow, reading: Reading) -> Result<LeaseRecord, Unreadable> {
     let renewed_at = time(row, "renewed_at")?;
     let shift = reading.shift(number(row, "server")?, renewed_at);
@@ -86,7 +87,7 @@ pub(super) fn age_known(row: &PgRow, reading: Reading) -> Result<bool, Unreadabl
     Ok(reading.knows(number(row, "server")?))
 }
 
-/// The epoch that may save. It is there even where the position cannot be read, so that a seek mends it.
+/// The epoch that may save. It is readable even if the position is not, so that a seek can replace it.
 pub(super) fn seal(row: &PgRow) -> Result<Epoch, Unreadable> {
     epoch(row, "seal")
 }

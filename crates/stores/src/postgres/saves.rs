@@ -1,4 +1,4 @@
-//! Saves: in a statement of our own, or in a transaction of the user's.
+//! Saves positions, in a statement of the store or in a transaction of the user.
 
 use ephor_core::checkpoint::Checkpoint;
 use ephor_core::ids::GroupId;
@@ -8,38 +8,38 @@ use ephor_core::rules::Rules;
 use ephor_core::store::{Save, SaveRequest};
 use sqlx::PgConnection;
 
-use super::changes::{changing_without_end, position_values};
 use super::failure::{self, Failure};
+use super::ownership_changes::{position_values, too_many_conflicts};
+use super::partition_state::{checkpoint_in, clock_row, kind, time_of};
 use super::rows::{CHECKPOINT_COLUMNS, number};
-use super::session::{MOST_ATTEMPTS, Session, execute};
-use super::standing::{checkpoint_in, clock_row, kind, time_of};
+use super::session::{MAX_ATTEMPTS, Session, execute};
 use super::{failure::damaged, literal};
 
 impl Session {
     pub(super) async fn save(&self, group: &GroupId, request: &SaveRequest) -> Result<Save, Failure> {
         let partition = request.token.partition;
-        for _ in 0..MOST_ATTEMPTS {
-            let (mut lent, standing) = self.standing(group, partition).await?;
-            let now = standing.reading.now;
-            let verdict = record::save(standing.checkpoint()?, request, now, &Rules::default());
-            let (SaveVerdict::Write(checkpoint), Some(revision)) = (&verdict, standing.revision) else {
-                lent.give_back();
+        for _ in 0..MAX_ATTEMPTS {
+            let (mut pooled, state) = self.read_state(group, partition).await?;
+            let now = state.reading.now;
+            let verdict = record::save(state.checkpoint()?, request, now, &Rules::default());
+            let (SaveVerdict::Write(checkpoint), Some(revision)) = (&verdict, state.revision) else {
+                pooled.return_to_pool();
                 return Ok(answer(verdict));
             };
-            let condition = format!("revision = {revision} AND {}", standing.reading.is_fresh());
+            let condition = format!("revision = {revision} AND {}", state.reading.is_fresh());
             let sql = self.save_sql(group, request, checkpoint, &condition)?;
-            match execute(&mut lent.connection, &format!("{} {sql}", self.lock_limit())).await {
-                Err(Failure::Sqlx(error)) if failure::is_conflict(&error) => lent.give_back(),
+            match execute(&mut pooled.connection, &format!("{} {sql}", self.lock_limit())).await {
+                Err(Failure::Sqlx(error)) if failure::is_conflict(&error) => pooled.return_to_pool(),
                 Err(error) => return Err(error),
                 Ok(rows) => {
-                    lent.give_back();
+                    pooled.return_to_pool();
                     if !rows.is_empty() {
                         return Ok(answer(verdict));
                     }
                 }
             }
         }
-        Err(changing_without_end(partition).into())
+        Err(too_many_conflicts(partition).into())
     }
 
     fn save_sql(
@@ -91,15 +91,15 @@ impl Session {
             let revision: i64 = number(row, "revision").map_err(damaged)?;
             let sql = self.save_sql(group, request, checkpoint, &format!("revision = {revision}"))?;
             if execute(connection, &sql).await?.is_empty() {
-                // The row is locked. Only a connection that is in no transaction gets here.
-                return Err(changing_without_end(partition).into());
+                // The row is locked, so this happens only on a connection outside a transaction.
+                return Err(too_many_conflicts(partition).into());
             }
         }
         Ok(answer(verdict))
     }
 }
 
-/// What is stored, if it says that the effects of `first` are there already.
+/// The stored checkpoint, if it covers the effects of `first`.
 fn already_done<'a>(
     record: &'a CheckpointRecord,
     next: &Checkpoint,

@@ -1,7 +1,7 @@
-//! The tables, and how older ones become newer ones.
+//! Creates the tables and migrates older ones.
 //!
-//! `schema_version` says which tables there are. A release that only adds a column need not raise the version:
-//! whoever does not know a column leaves its values alone.
+//! `schema_version` holds the version of the tables. A release that only adds a column need not raise
+//! it: older releases keep the values of columns that they do not know.
 
 use sqlx::PgConnection;
 
@@ -11,18 +11,21 @@ use super::failure::{self, Failure};
 use super::rows::number;
 use super::session::execute;
 
-/// From no tables to version 1, from there to version 2, and so on. `$s` stands for the schema.
+/// The migrations in order: from no tables to version 1, from version 1 to version 2, and so on. `$s`
+/// stands for the schema.
 pub(super) const MIGRATIONS: &[&str] = &[VERSION_1];
 
-/// Any number, as long as all use the same: whoever has its lock may change the tables.
+/// The key of the advisory lock under which the tables are changed. All releases use the same.
 const LOCK: i64 = 0x4570_686f_7200_0001;
 
-/// How long one host waits for another that is changing the tables.
+/// How long a host waits for another host that changes the tables.
 const LOCK_WAIT_MS: u32 = 8_000;
 
-/// A group is keyed by its three names with spaces between them. Hosts are named `name#incarnation`. Times are
-/// milliseconds of the clock of a run of the server, and `server` says which: see clock.rs. Positions,
-/// foundings and host records are text as in `text/`.
+/// The tables of version 1. Their names are stored and stay as they are.
+///
+/// The key of a group is its three names, separated by spaces. A host is stored as `name#incarnation`.
+/// Times are milliseconds of the clock of one run of the server, and `server` names that run: see
+/// clock.rs. Positions, foundings and host records are text in the formats of `text/`.
 const VERSION_1: &str = "
 CREATE TABLE $s.groups (
     group_key text PRIMARY KEY,
@@ -83,7 +86,7 @@ CREATE TABLE $s.history (
 );
 ";
 
-/// Makes the tables what `migrations` say, whoever else does so at the same time.
+/// Creates or migrates the tables. Several hosts may do so at the same time.
 pub(super) async fn prepare(
     connection: &mut PgConnection,
     schema: &str,
@@ -108,7 +111,7 @@ pub(super) async fn prepare(
     }
 }
 
-/// Whether the tables are what `migrations` say. It changes nothing.
+/// Fails unless the tables have the version of `migrations`. It changes nothing.
 pub(super) async fn check(
     connection: &mut PgConnection,
     schema: &str,
@@ -135,7 +138,7 @@ async fn migrate(connection: &mut PgConnection, schema: &str, migrations: &[&str
         return Ok(());
     }
     if !there {
-        // IF NOT EXISTS alone asks for the right to create one, even where there is one.
+        // CREATE SCHEMA IF NOT EXISTS needs the right to create one, even if the schema exists.
         let schema_there = format!("SELECT 1 FROM pg_namespace WHERE nspname = '{schema}'");
         if execute(connection, &schema_there).await?.is_empty() {
             execute(connection, &format!("CREATE SCHEMA {schema}")).await?;
@@ -158,7 +161,7 @@ pub(super) fn version_sql(schema: &str) -> String {
     format!("SELECT max(version) AS version FROM {schema}.schema_version")
 }
 
-/// The version of the tables; none if there are none.
+/// The version of the tables; none if there are no tables.
 pub(super) async fn version(connection: &mut PgConnection, schema: &str) -> Result<Option<usize>, Failure> {
     let rows = match execute(connection, &version_sql(schema)).await {
         Err(Failure::Sqlx(error)) if failure::is_missing(&error) => return Ok(None),
@@ -182,8 +185,8 @@ fn older(schema: &str, found: usize, known: usize) -> StoreError {
     StoreError::Refused {
         message: format!(
             "the schema {schema} has tables of version {found}, and this release of Ephor has {known}: use the \
-             tools of the release that the hosts run; the first host of this release brings the tables up to \
-             date, and hosts of the earlier one are refused from then on"
+             tools of the release that the hosts run; the first host of this release migrates the tables, and then \
+             refuses hosts of the earlier release"
         ),
     }
 }

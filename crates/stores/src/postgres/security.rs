@@ -1,8 +1,8 @@
-//! Decides how a connection is secured when nobody says it.
+//! Chooses the TLS mode of a connection if neither URL nor environment sets one.
 //!
-//! The driver's own default (`prefer`) takes any certificate, and no TLS at all where none is offered: whoever
-//! is between host and database gets the password. So off this machine the default is `verify-full`, as if it
-//! stood in the URL; `sslmode` in the URL or `PGSSLMODE` in the environment say otherwise.
+//! The driver's default (`prefer`) accepts any certificate, and a plain connection if the server offers
+//! no TLS: a machine in between could read the password. Therefore the default for other machines is
+//! `verify-full`; `sslmode` in the URL or `PGSSLMODE` in the environment override it.
 
 use std::str::FromStr;
 
@@ -20,9 +20,9 @@ pub(super) fn secure(
     if says_mode(url) {
         return Ok(options);
     }
-    // One that is set to nothing is not set.
+    // An empty variable counts as unset.
     match environment.filter(|mode| !mode.is_empty()) {
-        // The driver passes over what it does not know, and would take its default.
+        // The driver would ignore an unknown mode and use its default.
         Some(mode) => match PgSslMode::from_str(mode) {
             Ok(mode) => Ok(options.ssl_mode(mode)),
             Err(_) => Err(ConnectError::SslMode { given: mode.chars().take(40).collect() }),
@@ -38,7 +38,7 @@ fn says_mode(url: &str) -> bool {
     names.into_iter().any(|name| matches!(name, "sslmode" | "ssl-mode"))
 }
 
-/// By a socket, or the loopback interface.
+/// Whether the connection uses a Unix socket or the loopback interface.
 fn stays_here(options: &PgConnectOptions) -> bool {
     let host = options.get_host();
     options.get_socket().is_some() || host.starts_with('/') || is_loopback(host)

@@ -1,4 +1,4 @@
-//! Calls: a connection, one or two statements, and a time limit over all of it.
+//! Runs a call: takes a connection and runs one or two statements within the time limit.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,27 +7,27 @@ use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{AssertSqlSafe, PgConnection};
 use tokio::sync::Mutex;
 
-use super::connections::{Connections, Lent, Purpose};
+use super::connections::{Connections, PooledConnection, Purpose};
 use super::failure::{self, Failure};
 use super::options::PostgresOptions;
 use super::rows::number;
 use super::schema;
 
-/// A lost race is run again this often before the store counts as unwell.
-pub(super) const MOST_ATTEMPTS: usize = 20;
+/// The number of times a call is run again after lost races before it fails.
+pub(super) const MAX_ATTEMPTS: usize = 20;
 
-/// What becomes of tables that are not there, or of an earlier release.
+/// How to treat tables that are missing or of an earlier release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tables {
-    /// They are made, or brought up to date.
-    Prepared,
-    /// Nothing: calls are refused.
-    AsTheyAre,
+pub(super) enum TablePolicy {
+    /// Create or migrate them.
+    CreateOrMigrate,
+    /// Refuse calls.
+    RequireCurrent,
 }
 
 pub(super) struct Session {
     pub(super) options: PostgresOptions,
-    tables: Tables,
+    tables: TablePolicy,
     /// The URL without its password.
     pub(super) place: String,
     connections: Connections,
@@ -35,14 +35,14 @@ pub(super) struct Session {
     preparing: Mutex<()>,
 }
 
-/// Runs statements, in one transaction if there are several, and gives the rows of all.
+/// Runs statements, several of them in one transaction, and returns the rows of all.
 pub(super) async fn execute(connection: &mut PgConnection, sql: &str) -> Result<Vec<PgRow>, Failure> {
     if sql.contains('\0') {
-        // The protocol ends a statement there, and what is left of it could mean something else.
-        let message = "a text with a NUL character in it cannot be stored in PostgreSQL".to_owned();
+        // The protocol would end the statement there, and the rest could have another meaning.
+        let message = "PostgreSQL cannot store a text that contains a NUL character".to_owned();
         return Err(StoreError::Refused { message }.into());
     }
-    // Every value in it went through literal.rs, and the schema's name was checked.
+    // literal.rs has encoded every value, and the schema's name was checked.
     Ok(sqlx::raw_sql(AssertSqlSafe(sql)).fetch_all(connection).await?)
 }
 
@@ -50,7 +50,7 @@ impl Session {
     pub(super) fn new(
         connect: PgConnectOptions,
         options: PostgresOptions,
-        tables: Tables,
+        tables: TablePolicy,
         place: String,
     ) -> Self {
         let connections = Connections::new(connect, options.connections);
@@ -62,56 +62,55 @@ impl Session {
         &self.options.schema
     }
 
-    /// Before a statement that may have to wait for a row: it waits this long and no longer. It holds for the
-    /// transaction that the two make together.
+    /// Limits how long the next statement of the same transaction waits for a row.
     pub(super) fn lock_limit(&self) -> String {
         format!("SET LOCAL lock_timeout = {};", self.options.lock_wait.as_millis())
     }
 
-    /// One call, within its time.
+    /// Runs a call within its time limit.
     #[expect(clippy::disallowed_methods, reason = "a database answers in real time")]
     pub(super) async fn call<T>(
         &self,
         act: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, StoreError> {
         match tokio::time::timeout(self.options.call_limit, act).await {
-            Ok(outcome) => outcome.map_err(|failure| self.told(failure)),
+            Ok(outcome) => outcome.map_err(|failure| self.store_error(failure)),
             Err(_) => Err(failure::too_late(&self.place, self.options.call_limit)),
         }
     }
 
-    fn told(&self, failure: Failure) -> StoreError {
+    fn store_error(&self, failure: Failure) -> StoreError {
         if let Failure::Sqlx(error) = &failure
             && failure::is_missing(error)
         {
-            // Somebody dropped the tables: the next call looks.
+            // The tables were dropped: the next call checks them.
             self.prepared.store(false, Ordering::Relaxed);
         }
         failure::of(failure, &self.place)
     }
 
-    /// The first statement of a call, one that may be run twice. A connection that the server closed while
-    /// nobody used it is found out here.
-    pub(super) async fn first(&self, sql: &str) -> Result<(Lent<'_>, Vec<PgRow>), Failure> {
-        self.first_for(Purpose::Usual, sql).await
+    /// Runs the first statement of a call, which must be repeatable. It runs again if the server has
+    /// closed the idle connection.
+    pub(super) async fn run_first(&self, sql: &str) -> Result<(PooledConnection<'_>, Vec<PgRow>), Failure> {
+        self.run_first_for(Purpose::Usual, sql).await
     }
 
-    /// The same, where it matters what it is for.
-    pub(super) async fn first_for(
+    /// As [`run_first`](Self::run_first), for a purpose.
+    pub(super) async fn run_first_for(
         &self,
         purpose: Purpose,
         sql: &str,
-    ) -> Result<(Lent<'_>, Vec<PgRow>), Failure> {
+    ) -> Result<(PooledConnection<'_>, Vec<PgRow>), Failure> {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let mut lent = self.connection(purpose).await?;
-            match execute(&mut lent.connection, sql).await {
-                Ok(rows) => return Ok((lent, rows)),
-                Err(Failure::Sqlx(error)) if attempts < MOST_ATTEMPTS && failure::is_conflict(&error) => {
-                    lent.give_back();
+            let mut pooled = self.connection(purpose).await?;
+            match execute(&mut pooled.connection, sql).await {
+                Ok(rows) => return Ok((pooled, rows)),
+                Err(Failure::Sqlx(error)) if attempts < MAX_ATTEMPTS && failure::is_conflict(&error) => {
+                    pooled.return_to_pool();
                 }
-                Err(Failure::Sqlx(error)) if lent.reused && failure::is_broken(&error) => {
+                Err(Failure::Sqlx(error)) if pooled.reused && failure::is_broken(&error) => {
                     self.connections.forget_idle();
                 }
                 Err(error) => return Err(error),
@@ -119,50 +118,54 @@ impl Session {
         }
     }
 
-    /// A call of one statement.
-    pub(super) async fn only(&self, sql: &str) -> Result<Vec<PgRow>, Failure> {
-        self.only_for(Purpose::Usual, sql).await
+    /// Runs a call of one statement.
+    pub(super) async fn run_only(&self, sql: &str) -> Result<Vec<PgRow>, Failure> {
+        self.run_only_for(Purpose::Usual, sql).await
     }
 
-    pub(super) async fn only_for(&self, purpose: Purpose, sql: &str) -> Result<Vec<PgRow>, Failure> {
-        let (lent, rows) = self.first_for(purpose, sql).await?;
-        lent.give_back();
+    pub(super) async fn run_only_for(&self, purpose: Purpose, sql: &str) -> Result<Vec<PgRow>, Failure> {
+        let (pooled, rows) = self.run_first_for(purpose, sql).await?;
+        pooled.return_to_pool();
         Ok(rows)
     }
 
-    /// Whether there are tables. It makes none.
+    /// Whether the tables exist. It creates none.
     pub(super) async fn has_tables(&self) -> Result<bool, Failure> {
-        let mut lent = self.connections.take(Purpose::Usual).await?;
-        let version = schema::version(&mut lent.connection, self.schema()).await?;
-        lent.give_back();
+        let mut pooled = self.connections.take(Purpose::Usual).await?;
+        let version = schema::version(&mut pooled.connection, self.schema()).await?;
+        pooled.return_to_pool();
         Ok(version.is_some())
     }
 
-    /// A connection to a database that has our tables.
-    async fn connection(&self, purpose: Purpose) -> Result<Lent<'_>, Failure> {
+    /// A connection to a database whose tables have been checked.
+    async fn connection(&self, purpose: Purpose) -> Result<PooledConnection<'_>, Failure> {
         if !self.prepared.load(Ordering::Relaxed) {
             let _one_at_a_time = self.preparing.lock().await;
             if !self.prepared.load(Ordering::Relaxed) {
                 self.connections.forget_idle();
-                let mut lent = self.connections.take(purpose).await?;
-                let (connection, migrations) = (&mut lent.connection, schema::MIGRATIONS);
+                let mut pooled = self.connections.take(purpose).await?;
+                let (connection, migrations) = (&mut pooled.connection, schema::MIGRATIONS);
                 match self.tables {
-                    Tables::Prepared => schema::prepare(connection, self.schema(), migrations).await?,
-                    Tables::AsTheyAre => schema::check(connection, self.schema(), migrations).await?,
+                    TablePolicy::CreateOrMigrate => {
+                        schema::prepare(connection, self.schema(), migrations).await?
+                    }
+                    TablePolicy::RequireCurrent => {
+                        schema::check(connection, self.schema(), migrations).await?
+                    }
                 }
                 self.prepared.store(true, Ordering::Relaxed);
-                lent.give_back();
+                pooled.return_to_pool();
             }
         }
         Ok(self.connections.take(purpose).await?)
     }
 
-    /// An SQL condition: the tables are none that a later release has brought up to date since.
+    /// An SQL condition: no later release has migrated the tables.
     pub(super) fn tables_are_known(&self) -> String {
         format!("({}) <= {}", schema::version_sql(self.schema()), schema::MIGRATIONS.len())
     }
 
-    /// Refuses to go on with tables that a later release has brought up to date, by the column `version` of any row.
+    /// Refuses tables that a later release has migrated, by the column `version` of any row.
     pub(super) fn check_version(&self, rows: &[PgRow]) -> Result<(), Failure> {
         let found = rows.iter().find_map(|row| number::<i64>(row, "version").ok());
         match found.and_then(|found| usize::try_from(found).ok()) {

@@ -1,4 +1,4 @@
-//! The store itself.
+//! `PostgresStore`: implements `Store` by calls of the session.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use ephor_core::store::{
     Store, StoreError, StoreFuture, View,
 };
 
-use super::bells::{self, Bells};
 use super::failure;
 use super::listener::Listener;
 use super::options::{ConnectError, PostgresOptions, connect_options};
 use super::rows;
-use super::session::{Session, Tables};
+use super::session::{Session, TablePolicy};
+use super::wakers::{self, Wakers};
 use crate::StoreUrl;
 
 /// The store's times are milliseconds.
@@ -46,61 +46,61 @@ pub struct PostgresStore {
 
 struct Inner {
     session: Session,
-    bells: Arc<Bells>,
-    /// None if nobody shall listen.
+    wakers: Arc<Wakers>,
+    /// None if the options switch listening off.
     listener: Option<Listener>,
 }
 
 impl PostgresStore {
-    /// A store that connects when it is first used, and creates its tables then if they are not there.
+    /// A store that connects with its first call, and then creates its tables if they do not exist.
     pub fn connect(url: &str, options: PostgresOptions) -> Result<Self, ConnectError> {
-        Self::new(url, options, Tables::Prepared)
+        Self::new(url, options, TablePolicy::CreateOrMigrate)
     }
 
-    /// A store for tools: it neither creates tables nor brings those of an earlier release up to date, for the
-    /// hosts of that release would be refused from then on. Calls fail then, and say so.
+    /// A store for tools. It neither creates tables nor migrates those of an earlier release, because that
+    /// would lock the hosts of that release out. Calls fail then, and say so.
     pub fn connect_existing(url: &str, options: PostgresOptions) -> Result<Self, ConnectError> {
-        Self::new(url, options, Tables::AsTheyAre)
+        Self::new(url, options, TablePolicy::RequireCurrent)
     }
 
-    fn new(url: &str, options: PostgresOptions, tables: Tables) -> Result<Self, ConnectError> {
+    fn new(url: &str, options: PostgresOptions, tables: TablePolicy) -> Result<Self, ConnectError> {
         options.check()?;
         let connect = connect_options(url)?;
         let place = StoreUrl::Postgres(url.to_owned()).to_string();
-        let bells = Arc::new(Bells::default());
-        let channel = bells::channel(&options.schema);
-        let listener = options.listen.then(|| Listener::new(connect.clone(), channel, bells.clone()));
+        let wakers = Arc::new(Wakers::default());
+        let channel = wakers::channel(&options.schema);
+        let listener = options.listen.then(|| Listener::new(connect.clone(), channel, wakers.clone()));
         let session = Session::new(connect, options, tables, place);
-        Ok(Self { inner: Arc::new(Inner { session, bells, listener }) })
+        Ok(Self { inner: Arc::new(Inner { session, wakers, listener }) })
     }
 
-    /// Connects, and makes the tables what they should be, if that is allowed: an error that a person must mend is told before
-    /// anything starts. A server that acknowledges what is not on its disk is refused, too.
+    /// Connects, and creates or migrates the tables if that is allowed, so that errors that an operator
+    /// must fix appear at the start. Refuses a server that acknowledges commits before they are on disk.
     pub async fn check(&self) -> Result<(), StoreError> {
         self.session().call(self.session().check_durability()).await
     }
 
-    /// Whether the tables are there. Unlike all other calls this one creates none.
+    /// Whether the tables exist. Unlike all other calls this one creates none.
     pub async fn exists(&self) -> Result<bool, StoreError> {
         self.session().call(self.session().has_tables()).await
     }
 
-    /// Saves a position inside a transaction of yours, so that your effects and this progress are committed
+    /// Saves a position inside your own transaction, so that your effects and the position are committed
     /// together or not at all.
     ///
-    /// The transaction holds effects of the events from `first` up to the position of `request`. Only if the
-    /// answer is [`Save::Saved`] may it be committed:
+    /// The transaction contains the effects of the events from `first` up to the position of `request`.
+    /// Commit it only if the result is [`Save::Saved`]:
     ///
-    /// - [`Save::Fenced`]: another host owns the partition now. Roll back, and be done.
-    /// - [`Save::Behind`]: effects from `first` on are stored already, by a commit whose answer was lost. Roll
-    ///   back, leave out the events up to the stored position, and begin anew with those that remain.
+    /// - [`Save::Fenced`]: another host owns the partition now. Roll back, and stop.
+    /// - [`Save::Behind`]: effects from `first` on are stored already, by a commit whose answer was lost.
+    ///   Roll back, skip the events up to the stored position, and process the remaining ones again.
     ///
-    /// The fence is the checkpoint's row, which stays locked until the transaction ends; leases are not
-    /// touched, so that renewals go on. Nobody can take the partition over meanwhile. Therefore call this last,
-    /// right before the commit; the server ends the transaction if it then does nothing for
+    /// The fence is the checkpoint's row, which stays locked until the transaction ends. Leases are not
+    /// locked, so renewals continue, but no host can take the partition over meanwhile. Therefore call
+    /// this last, right before the commit; the server ends the transaction if it is then idle for
     /// [`PostgresOptions::transaction_idle`].
     ///
-    /// The transaction must be one of the database that the store is in.
+    /// The transaction must be one of the database that contains the store.
     pub async fn save_in(
         &self,
         transaction: &mut sqlx::Transaction<'_, sqlx::Postgres>,
@@ -150,7 +150,7 @@ impl Store for PostgresStore {
         Box::pin(self.session().call(async move {
             if let Some(listener) = &self.inner.listener {
                 listener.start().await;
-                self.inner.bells.hang(group, &record.id);
+                self.inner.wakers.register(group, &record.id);
             }
             self.session().heartbeat(group, record).await
         }))
@@ -159,7 +159,7 @@ impl Store for PostgresStore {
     fn retire<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> StoreFuture<'a, ()> {
         Box::pin(self.session().call(async move {
             self.session().retire(group, host).await?;
-            self.inner.bells.take_down(group, host);
+            self.inner.wakers.unregister(group, host);
             Ok(())
         }))
     }
@@ -210,10 +210,10 @@ impl Store for PostgresStore {
     ) -> StoreFuture<'a, Vec<OwnershipChange>> {
         Box::pin(self.session().call(async move {
             let rows = self.session().history(group, partition, most).await?;
-            // A line that cannot be read is left out: it hides none of the others.
+            // Unreadable rows are left out.
             let read = |row| {
                 rows::change(row)
-                    .inspect_err(|why| tracing::warn!(%group, why, "a line of the history is unreadable"))
+                    .inspect_err(|why| tracing::warn!(%group, why, "a row of the history is unreadable"))
                     .ok()
             };
             Ok(rows.iter().filter_map(read).collect())
@@ -225,9 +225,9 @@ impl Store for PostgresStore {
             let Some(listener) = &self.inner.listener else {
                 return std::future::pending().await;
             };
-            let bell = self.inner.bells.hang(group, host);
+            let waker = self.inner.wakers.register(group, host);
             listener.start().await;
-            bell.notified().await;
+            waker.notified().await;
         })
     }
 }

@@ -1,24 +1,24 @@
-//! Everything that a group keeps, read in one round trip.
+//! Reads all records of a group in one round trip.
 
 use ephor_core::ids::GroupId;
 use ephor_core::store::{Founding, HostEntry, View};
 use ephor_core::time::Timestamp;
 use sqlx::postgres::PgRow;
 
-use super::changes::group_of;
 use super::clock::Reading;
 use super::failure::{Failure, damaged};
 use super::literal;
+use super::ownership_changes::group_of;
+use super::partition_state::{clock_row, kind, time_of};
 use super::rows::{
     CHECKPOINT_COLUMNS, LEASE_COLUMNS, age_known, checkpoint, number, optional_number, optional_text,
     seen_lease, text,
 };
 use super::session::Session;
-use super::standing::{clock_row, kind, time_of};
 use crate::text::{Unreadable, read_founding, read_host, write_founding};
 
 impl Session {
-    /// All groups that have records, in order. One with unreadable names cannot be asked for, and is left out.
+    /// All groups that have records, in order. A group with unreadable names is left out.
     pub(super) async fn groups(&self) -> Result<Vec<GroupId>, Failure> {
         let s = self.schema();
         let sql = format!(
@@ -27,7 +27,7 @@ impl Session {
              UNION SELECT group_key FROM {s}.hosts UNION SELECT group_key FROM {s}.history"
         );
         let mut groups = Vec::new();
-        for row in self.only(&sql).await? {
+        for row in self.run_only(&sql).await? {
             match group_of(&row) {
                 Ok(group) => groups.push(group),
                 Err(why) => tracing::warn!(why, "a group in the store has unreadable names"),
@@ -45,14 +45,14 @@ impl Session {
              RETURNING founding",
             self.lock_limit()
         );
-        let rows = self.only(&sql).await?;
+        let rows = self.run_only(&sql).await?;
         let read = rows.first().ok_or_else(|| "it is missing".to_owned());
         let read = read.and_then(|row| optional_text(row, "founding")?.map(read_founding).transpose());
-        let told = |why| damaged(format!("the founding of {group}: {why}"));
-        read.map_err(told)?.ok_or_else(|| told("it is missing".to_owned()))
+        let unreadable = |why| damaged(format!("the founding of {group}: {why}"));
+        read.map_err(unreadable)?.ok_or_else(|| unreadable("it is missing".to_owned()))
     }
 
-    /// Leases before checkpoints: see [`View`].
+    /// Reads leases before checkpoints: see [`View`].
     pub(super) async fn view(&self, group: &GroupId) -> Result<View, Failure> {
         let (s, key) = (self.schema(), literal::group(group));
         let sql = format!(
@@ -64,7 +64,7 @@ impl Session {
              SELECT 'group' AS kind, founding FROM {s}.groups WHERE group_key = {key}",
             clock_row()
         );
-        let rows = self.only(&sql).await?;
+        let rows = self.run_only(&sql).await?;
         let reading = time_of(&rows)?;
         let mut view = View { at: reading.now, ..View::default() };
         for row in &rows {
@@ -101,7 +101,7 @@ fn host(row: &PgRow, reading: Reading) -> Result<HostEntry, Unreadable> {
     Ok(HostEntry { record, age, age_known: age_known(row, reading)? })
 }
 
-/// Which record it is, for people.
+/// Names a record in an error message.
 fn which(row: &PgRow) -> String {
     let partition = || optional_number::<i64>(row, "partition").ok().flatten().unwrap_or(-1);
     match kind(row) {

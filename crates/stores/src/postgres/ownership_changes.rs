@@ -1,9 +1,9 @@
-//! Changes of ownership: read, decide, and write lease, seal, history and wake in one statement, if the lease
-//! is still in the state that was read.
+//! Changes ownership: claim, transfer, release and seek. Each reads, decides, and writes lease, fence,
+//! history and wake in one statement, if the lease is still in the state that was read.
 //!
-//! The statement takes the checkpoint's row first and the lease's row only then. The checkpoint's row may be
-//! held by a transaction of the user's ([`save_in`](super::PostgresStore::save_in)); whoever waits for it must
-//! not hold the lease meanwhile, which its owner wants to renew.
+//! The statement locks the checkpoint's row before the lease's row. A transaction of the user may hold
+//! the checkpoint's row ([`save_in`](super::PostgresStore::save_in)); a statement that waits for it must
+//! not hold the lease's row, which the owner wants to renew.
 
 use ephor_core::checkpoint::Checkpoint;
 use ephor_core::ids::{GroupId, LogId, PartitionId};
@@ -13,23 +13,23 @@ use ephor_core::rules::Rules;
 use ephor_core::store::{Claim, GiveAway, HISTORY_PER_PARTITION, Seek, SeekRequest, StoreError};
 use sqlx::postgres::PgRow;
 
-use super::bells::{self, Wake};
 use super::failure::{self, Failure};
+use super::partition_state::{PartitionState, checkpoint_in};
 use super::rows::{CHECKPOINT_COLUMNS, text};
-use super::session::{MOST_ATTEMPTS, Session, execute};
-use super::standing::{Standing, checkpoint_in};
+use super::session::{MAX_ATTEMPTS, Session, execute};
+use super::wakers::{self, Wake};
 use super::{clock, literal};
 use crate::text::{write_position, write_reason};
 
-/// What is to be done about a partition.
-enum Verdict<T> {
-    /// Nothing: this is the answer.
+/// The decision about a partition.
+enum Decision<T> {
+    /// Write nothing, and return this.
     Answer(T),
-    /// Write this, and then the answer is this.
-    Write(Box<Planned>, T),
+    /// Write this, then return that.
+    Write(Box<PlannedWrite>, T),
 }
 
-struct Planned {
+struct PlannedWrite {
     change: Change,
     /// A new position, for a seek.
     position: Option<Checkpoint>,
@@ -39,22 +39,22 @@ struct Planned {
 impl Session {
     pub(super) async fn claim(&self, group: &GroupId, request: &ClaimRequest) -> Result<Claim, Failure> {
         let partition = request.partition;
-        let decide = |standing: &Standing| {
-            let now = standing.reading.now;
-            // A position that cannot be read fails the claim: nobody shall own what it cannot begin.
-            standing.checkpoint()?;
-            let old = standing.lease.as_ref();
-            let Some(change) = record::claim(old, standing.seal, request, now, &Rules::default())? else {
-                return Ok(Verdict::Answer(Claim::Lost { holder: standing.seen_lease() }));
+        let decide = |state: &PartitionState| {
+            let now = state.reading.now;
+            // An unreadable position fails the claim: an owner could not start from it.
+            state.checkpoint()?;
+            let old = state.lease.as_ref();
+            let Some(change) = record::claim(old, state.seal, request, now, &Rules::default())? else {
+                return Ok(Decision::Answer(Claim::Lost { holder: state.seen_lease() }));
             };
             let lease = change.lease.seen_at(now);
             let token = LeaseToken { partition, owner: request.host.clone(), epoch: lease.epoch };
-            let planned = Planned { change, position: None, wake: None };
-            Ok(Verdict::Write(Box::new(planned), Claim::Won { token, lease, checkpoint: None }))
+            let planned = PlannedWrite { change, position: None, wake: None };
+            Ok(Decision::Write(Box::new(planned), Claim::Won { token, lease, checkpoint: None }))
         };
         let (claim, stored) = self.change(group, partition, decide).await?;
         Ok(match claim {
-            // As it is once the fence is up: the position that was read before is of no use.
+            // The position that was read before the fence was raised may be outdated.
             Claim::Won { token, lease, .. } => Claim::Won { token, lease, checkpoint: stored.checkpoint },
             lost => lost,
         })
@@ -65,10 +65,10 @@ impl Session {
         group: &GroupId,
         request: &TransferRequest,
     ) -> Result<GiveAway, Failure> {
-        let decide = |standing: &Standing| {
-            let old = standing.lease.as_ref();
-            let change = record::transfer(old, standing.seal, request, standing.reading.now)?;
-            Ok(give_away(change, bells::host(group, &request.to)))
+        let decide = |state: &PartitionState| {
+            let old = state.lease.as_ref();
+            let change = record::transfer(old, state.seal, request, state.reading.now)?;
+            Ok(give_away(change, wakers::host(group, &request.to)))
         };
         Ok(self.change(group, request.token.partition, decide).await?.0)
     }
@@ -78,77 +78,82 @@ impl Session {
         group: &GroupId,
         request: &ReleaseRequest,
     ) -> Result<GiveAway, Failure> {
-        let wake = request.heir.as_ref().map_or_else(|| bells::all(group), |heir| bells::host(group, heir));
-        let decide = |standing: &Standing| {
-            let old = standing.lease.as_ref();
-            let change = record::release(old, standing.seal, request, standing.reading.now);
+        let wake = request.heir.as_ref().map_or_else(|| wakers::all(group), |heir| wakers::host(group, heir));
+        let decide = |state: &PartitionState| {
+            let old = state.lease.as_ref();
+            let change = record::release(old, state.seal, request, state.reading.now);
             Ok(give_away(change, wake))
         };
         Ok(self.change(group, request.token.partition, decide).await?.0)
     }
 
-    /// Every owner here is a host of Ephor and notices, so that no seek needs `force`. The old position is not
-    /// read: a seek is also how a damaged one is mended.
+    /// Moves a position. `force` has no effect: every owner here is a host of Ephor, which notices the
+    /// seek. The old position is not read, so that a seek can replace a damaged one.
     pub(super) async fn seek(&self, group: &GroupId, request: &SeekRequest) -> Result<Seek, Failure> {
-        let decide = |standing: &Standing| {
-            let (old, now) = (standing.lease.as_ref(), standing.reading.now);
+        let decide = |state: &PartitionState| {
+            let (old, now) = (state.lease.as_ref(), state.reading.now);
             let change =
-                record::seek(old, standing.seal, request.partition, &request.by, now, &Rules::default())?;
+                record::seek(old, state.seal, request.partition, &request.by, now, &Rules::default())?;
             let epoch = change.lease.epoch;
             let (position, log) = (request.position.clone(), request.log.clone());
             let position = Some(Checkpoint { position, log, epoch, saved_at: now });
-            let wake = change.history.from.as_ref().map(|owner| bells::host(group, owner));
-            Ok(Verdict::Write(Box::new(Planned { change, position, wake }), Seek::Done { epoch }))
+            let wake = change.history.from.as_ref().map(|owner| wakers::host(group, owner));
+            Ok(Decision::Write(Box::new(PlannedWrite { change, position, wake }), Seek::Done { epoch }))
         };
         Ok(self.change(group, request.partition, decide).await?.0)
     }
 
-    /// Reads, decides and writes until nothing came between. Also gives the checkpoint as it is afterwards.
+    /// Reads, decides and writes until no other change intervenes. Also returns the checkpoint after the write.
     async fn change<T>(
         &self,
         group: &GroupId,
         partition: PartitionId,
-        decide: impl Fn(&Standing) -> Result<Verdict<T>, Failure>,
+        decide: impl Fn(&PartitionState) -> Result<Decision<T>, Failure>,
     ) -> Result<(T, CheckpointRecord), Failure> {
-        for _ in 0..MOST_ATTEMPTS {
-            let (mut lent, standing) = self.standing(group, partition).await?;
-            let (planned, answer) = match decide(&standing)? {
-                Verdict::Write(planned, answer) => (planned, answer),
-                Verdict::Answer(answer) => {
-                    lent.give_back();
+        for _ in 0..MAX_ATTEMPTS {
+            let (mut pooled, state) = self.read_state(group, partition).await?;
+            let (planned, answer) = match decide(&state)? {
+                Decision::Write(planned, answer) => (planned, answer),
+                Decision::Answer(answer) => {
+                    pooled.return_to_pool();
                     return Ok((answer, CheckpointRecord::default()));
                 }
             };
-            let sql = self.write(group, &standing, &planned)?;
-            let written = execute(&mut lent.connection, &sql).await;
+            let sql = self.write(group, &state, &planned)?;
+            let written = execute(&mut pooled.connection, &sql).await;
             match written {
-                Err(Failure::Sqlx(error)) if failure::is_conflict(&error) => lent.give_back(),
+                Err(Failure::Sqlx(error)) if failure::is_conflict(&error) => pooled.return_to_pool(),
                 Err(error) => return Err(error),
                 Ok(rows) => {
-                    lent.give_back();
+                    pooled.return_to_pool();
                     if let Some(row) = rows.first() {
                         return Ok((answer, checkpoint_in(row, group, partition)?));
                     }
                 }
             }
         }
-        Err(changing_without_end(partition).into())
+        Err(too_many_conflicts(partition).into())
     }
 
-    /// The whole change as one statement. It gives a row if it was carried out.
-    fn write(&self, group: &GroupId, standing: &Standing, planned: &Planned) -> Result<String, Failure> {
+    /// The whole change as one statement. It returns a row if it was carried out.
+    fn write(
+        &self,
+        group: &GroupId,
+        state: &PartitionState,
+        planned: &PlannedWrite,
+    ) -> Result<String, Failure> {
         let (s, key) = (self.schema(), literal::group(group));
-        let Planned { change, position, wake } = planned;
+        let PlannedWrite { change, position, wake } = planned;
         let (lease, history) = (&change.lease, &change.history);
         let p = lease.partition.0;
-        let lease_sql = lease_sql(s, &key, standing, lease)?;
+        let lease_sql = lease_sql(s, &key, state, lease)?;
         let seal = literal::epoch(change.seal)?;
         let (columns, values, updates) = match position {
             None => (String::new(), String::new(), String::new()),
             Some(checkpoint) => position_sql(checkpoint)?,
         };
         let notify = wake.as_ref().map_or_else(String::new, |wake| {
-            format!(", pg_notify('{}', '{}')::text AS woken", bells::channel(s), wake.payload())
+            format!(", pg_notify('{}', '{}')::text AS woken", wakers::channel(s), wake.payload())
         });
         Ok(format!(
             "{limit} WITH fence AS (SELECT 1 FROM {s}.checkpoints \
@@ -170,7 +175,7 @@ impl Session {
             from = literal::host(history.from.as_ref()),
             to = literal::host(history.to.as_ref()),
             reason = literal::text(&write_reason(&history.reason)),
-            // The new line is not seen here.
+            // The statement does not see the new row.
             kept = HISTORY_PER_PARTITION - 1,
         ))
     }
@@ -189,22 +194,22 @@ impl Session {
             "SELECT partition, at, epoch, from_host, to_host, reason FROM {s}.history \
              WHERE group_key = {key} {which} ORDER BY number DESC LIMIT {most}"
         );
-        self.only(&sql).await
+        self.run_only(&sql).await
     }
 }
 
-fn give_away(change: Option<Change>, wake: Wake) -> Verdict<GiveAway> {
+fn give_away(change: Option<Change>, wake: Wake) -> Decision<GiveAway> {
     match change {
-        None => Verdict::Answer(GiveAway::NotOurs),
+        None => Decision::Answer(GiveAway::NotOurs),
         Some(change) => {
-            let planned = Planned { change, position: None, wake: Some(wake) };
-            Verdict::Write(Box::new(planned), GiveAway::Done)
+            let planned = PlannedWrite { change, position: None, wake: Some(wake) };
+            Decision::Write(Box::new(planned), GiveAway::Done)
         }
     }
 }
 
-/// Writes the lease if it is as it was read, and if the reading is still good.
-fn lease_sql(s: &str, key: &str, standing: &Standing, lease: &LeaseRecord) -> Result<String, StoreError> {
+/// Writes the lease if it is unchanged and the reading is still fresh.
+fn lease_sql(s: &str, key: &str, state: &PartitionState, lease: &LeaseRecord) -> Result<String, StoreError> {
     let names = "owner, epoch, duration_ms, acquired_at, renewed_at, server, revision, previous, \
                  previous_until, heir";
     let values = [
@@ -213,17 +218,17 @@ fn lease_sql(s: &str, key: &str, standing: &Standing, lease: &LeaseRecord) -> Re
         literal::optional_number(lease.duration.map(literal::milliseconds)),
         lease.acquired_at.0.to_string(),
         lease.renewed_at.0.to_string(),
-        standing.reading.server.to_string(),
+        state.reading.server.to_string(),
         literal::stored(lease.revision)?.to_string(),
         literal::host(lease.previous.as_ref()),
         lease.previous_until.0.to_string(),
         literal::host(lease.heir.as_ref()),
     ]
     .join(", ");
-    let (p, fresh) = (lease.partition.0, standing.reading.is_fresh());
-    // Counting the fence makes it come first.
+    let (p, fresh) = (lease.partition.0, state.reading.is_fresh());
+    // Counting the fence makes PostgreSQL lock it first.
     let fenced = "(SELECT count(*) FROM fence) >= 0";
-    Ok(match &standing.lease {
+    Ok(match &state.lease {
         Some(old) => format!(
             "UPDATE {s}.leases SET ({names}) = ROW({values}) WHERE group_key = {key} AND partition = {p} \
              AND {fenced} AND revision = {} AND {fresh} RETURNING 1",
@@ -236,7 +241,7 @@ fn lease_sql(s: &str, key: &str, standing: &Standing, lease: &LeaseRecord) -> Re
     })
 }
 
-/// Names, values and updates of a new position.
+/// The columns, values and updates of a new position.
 fn position_sql(checkpoint: &Checkpoint) -> Result<(String, String, String), StoreError> {
     Ok((
         ", position, log, epoch, saved_at".to_owned(),
@@ -257,10 +262,10 @@ pub(super) fn position_values(checkpoint: &Checkpoint) -> Result<String, StoreEr
     ))
 }
 
-pub(super) fn changing_without_end(partition: PartitionId) -> StoreError {
+pub(super) fn too_many_conflicts(partition: PartitionId) -> StoreError {
     let message = format!(
-        "partition {partition} was changed by others {MOST_ATTEMPTS} times in a row, or the answers take \
-         longer than {} s",
+        "other hosts changed partition {partition} {MAX_ATTEMPTS} times in a row, or the server answers after \
+         more than {} s",
         clock::FRESH_MS / 1_000
     );
     StoreError::Unavailable(message.into())
@@ -271,7 +276,7 @@ pub(super) fn group_of(row: &PgRow) -> Result<GroupId, crate::text::Unreadable> 
     let key = text(row, "group_key")?;
     let refuse = |error: ephor_core::ids::InvalidName| error.to_string();
     let mut names = key.split(' ');
-    let mut next = || names.next().ok_or_else(|| format!("{key:?} is no group"));
+    let mut next = || names.next().ok_or_else(|| format!("{key:?} is not a group"));
     Ok(GroupId {
         namespace: next()?.parse().map_err(refuse)?,
         hub: next()?.parse().map_err(refuse)?,

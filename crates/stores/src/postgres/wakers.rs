@@ -1,7 +1,7 @@
-//! Who waits for a wake in this process, and how a notification names it.
+//! Keeps the hosts of this process that wait for a wake, and encodes notifications.
 //!
-//! A notification carries a short hash of the group and one of the host, or of the group alone. Two with the
-//! same hash wake each other, which costs a scan.
+//! A notification carries a hash of the group and a hash of the host, or only that of the group. Hosts
+//! with equal hashes wake each other, which costs a scan.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ephor_core::ids::{GroupId, HostId};
 use tokio::sync::Notify;
 
-/// Whom a notification wakes.
+/// The hosts that a notification wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wake {
     group: u64,
-    /// None: every host of the group.
+    /// None for all hosts of the group.
     host: Option<u64>,
 }
 
@@ -25,12 +25,12 @@ pub(super) fn all(group: &GroupId) -> Wake {
     Wake { group: hash(&format!("{} {} {}", group.namespace, group.hub, group.group)), host: None }
 }
 
-/// The channel of a schema.
+/// The notification channel of a schema.
 pub(super) fn channel(schema: &str) -> String {
     format!("{schema}_wakes")
 }
 
-/// FNV-1a: the same on every machine and in every release.
+/// FNV-1a: the same hash on every machine and in every release.
 fn hash(text: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
@@ -53,42 +53,42 @@ impl Wake {
     }
 }
 
-/// One bell for each host of this process. A permit stays with it, so that a change between two waits is not
-/// missed.
+/// The wakers of the hosts of this process. Each keeps one permit, so that a change between two waits
+/// is not missed.
 #[derive(Default)]
-pub(super) struct Bells {
-    bells: Mutex<BTreeMap<(u64, u64), Arc<Notify>>>,
+pub(super) struct Wakers {
+    wakers: Mutex<BTreeMap<(u64, u64), Arc<Notify>>>,
 }
 
-impl Bells {
+impl Wakers {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(u64, u64), Arc<Notify>>> {
-        self.bells.lock().unwrap_or_else(PoisonError::into_inner)
+        self.wakers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The bell of a host; it is there from now on.
-    pub(super) fn hang(&self, group: &GroupId, id: &HostId) -> Arc<Notify> {
+    /// Registers the waker of a host, and returns it.
+    pub(super) fn register(&self, group: &GroupId, id: &HostId) -> Arc<Notify> {
         let wake = host(group, id);
         self.lock().entry((wake.group, wake.host.unwrap_or(0))).or_default().clone()
     }
 
-    pub(super) fn take_down(&self, group: &GroupId, id: &HostId) {
+    pub(super) fn unregister(&self, group: &GroupId, id: &HostId) {
         let wake = host(group, id);
-        if let Some(bell) = self.lock().remove(&(wake.group, wake.host.unwrap_or(0))) {
-            // Whoever waits at this bell would wait for ever.
-            bell.notify_waiters();
+        if let Some(waker) = self.lock().remove(&(wake.group, wake.host.unwrap_or(0))) {
+            // End the calls that wait for it.
+            waker.notify_waiters();
         }
     }
 
-    pub(super) fn ring(&self, wake: Wake) {
-        for ((group, host), bell) in &*self.lock() {
+    pub(super) fn notify(&self, wake: Wake) {
+        for ((group, host), waker) in &*self.lock() {
             if *group == wake.group && wake.host.is_none_or(|only| only == *host) {
-                bell.notify_one();
+                waker.notify_one();
             }
         }
     }
 
-    pub(super) fn ring_all(&self) {
-        self.lock().values().for_each(|bell| bell.notify_one());
+    pub(super) fn notify_all(&self) {
+        self.lock().values().for_each(|waker| waker.notify_one());
     }
 }
 

@@ -1,4 +1,4 @@
-//! How a partition stands: what is read before something is decided.
+//! Reads the state of a partition, by which an operation decides.
 
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{GroupId, PartitionId};
@@ -7,27 +7,27 @@ use ephor_core::record::{CheckpointRecord, LeaseRecord};
 use sqlx::postgres::PgRow;
 
 use super::clock::{NOW, Reading, SERVER};
-use super::connections::Lent;
+use super::connections::PooledConnection;
 use super::failure::{Failure, damaged};
 use super::rows::{CHECKPOINT_COLUMNS, LEASE_COLUMNS, checkpoint, lease, number, reading, seal, text};
 use super::session::Session;
 use super::{literal, rows};
 use crate::text::Unreadable;
 
-/// A partition's records at one moment.
-pub(super) struct Standing {
+/// A partition's records at one time.
+pub(super) struct PartitionState {
     pub(super) reading: Reading,
     pub(super) lease: Option<LeaseRecord>,
-    /// Whether its times are of this reading's clock.
+    /// Whether the lease's times are of this reading's clock.
     age_known: bool,
     pub(super) seal: Epoch,
-    /// If its position can be read; a seek goes on without.
+    /// An error if the position is unreadable; a seek does not need it.
     pub(super) checkpoint: Result<CheckpointRecord, Unreadable>,
-    /// Grows with every write of the checkpoint; none if there is no row.
+    /// Increases with every write of the checkpoint; none if there is no row.
     pub(super) revision: Option<i64>,
 }
 
-/// A row with the time.
+/// A statement that returns a row with the time.
 pub(super) fn clock_row() -> String {
     format!("SELECT 'clock' AS kind, {NOW} AS now, {SERVER} AS server_now;")
 }
@@ -36,7 +36,7 @@ pub(super) fn kind(row: &PgRow) -> &str {
     text(row, "kind").unwrap_or_default()
 }
 
-/// The time that came with other rows.
+/// The time from the row of `clock_row`.
 pub(super) fn time_of(rows: &[PgRow]) -> Result<Reading, Failure> {
     let row = rows.iter().find(|row| kind(row) == "clock");
     let read = row.ok_or_else(|| "it is missing".to_owned()).and_then(reading);
@@ -44,11 +44,11 @@ pub(super) fn time_of(rows: &[PgRow]) -> Result<Reading, Failure> {
 }
 
 impl Session {
-    pub(super) async fn standing(
+    pub(super) async fn read_state(
         &self,
         group: &GroupId,
         partition: PartitionId,
-    ) -> Result<(Lent<'_>, Standing), Failure> {
+    ) -> Result<(PooledConnection<'_>, PartitionState), Failure> {
         let (s, key, p) = (self.schema(), literal::group(group), partition.0);
         let sql = format!(
             "{} SELECT 'lease' AS kind, {LEASE_COLUMNS} FROM {s}.leases WHERE group_key = {key} AND partition = {p}; \
@@ -56,42 +56,44 @@ impl Session {
              WHERE group_key = {key} AND partition = {p}",
             clock_row()
         );
-        let (lent, rows) = self.first(&sql).await?;
-        let standing = read(&rows, group, partition)?;
-        Ok((lent, standing))
+        let (pooled, rows) = self.run_first(&sql).await?;
+        let state = read(&rows, group, partition)?;
+        Ok((pooled, state))
     }
 }
 
-fn read(rows: &[PgRow], group: &GroupId, partition: PartitionId) -> Result<Standing, Failure> {
+fn read(rows: &[PgRow], group: &GroupId, partition: PartitionId) -> Result<PartitionState, Failure> {
     let reading = time_of(rows)?;
-    let told = |what: &str, why| damaged(format!("the {what} of partition {partition} of {group}: {why}"));
+    let unreadable =
+        |what: &str, why| damaged(format!("the {what} of partition {partition} of {group}: {why}"));
     let leases = rows.iter().find(|row| kind(row) == "lease");
-    let lease = leases.map(|row| lease(row, reading)).transpose().map_err(|why| told("lease", why))?;
+    let lease = leases.map(|row| lease(row, reading)).transpose().map_err(|why| unreadable("lease", why))?;
     let age_known = leases.map(|row| rows::age_known(row, reading)).transpose();
-    let age_known = age_known.map_err(|why| told("lease", why))?.unwrap_or(true);
+    let age_known = age_known.map_err(|why| unreadable("lease", why))?.unwrap_or(true);
     let row = rows.iter().find(|row| kind(row) == "checkpoint");
-    let seal = row.map_or(Ok(Epoch::NONE), seal).map_err(|why| told("seal", why))?;
-    let revision = row.map(|row| number(row, "revision")).transpose().map_err(|why| told("seal", why))?;
+    let seal = row.map_or(Ok(Epoch::NONE), seal).map_err(|why| unreadable("seal", why))?;
+    let revision =
+        row.map(|row| number(row, "revision")).transpose().map_err(|why| unreadable("seal", why))?;
     let checkpoint = row.map_or_else(|| Ok(CheckpointRecord::default()), rows::checkpoint);
     let checkpoint =
         checkpoint.map_err(|why| format!("the checkpoint of partition {partition} of {group}: {why}"));
-    Ok(Standing { reading, lease, age_known, seal, checkpoint, revision })
+    Ok(PartitionState { reading, lease, age_known, seal, checkpoint, revision })
 }
 
-impl Standing {
+impl PartitionState {
     /// The lease as a view would show it.
     pub(super) fn seen_lease(&self) -> Option<Lease> {
         let lease = self.lease.as_ref()?.seen_at(self.reading.now);
         Some(Lease { age_known: self.age_known, ..lease })
     }
 
-    /// The checkpoint; damage is an error.
+    /// The checkpoint; an error if it is damaged.
     pub(super) fn checkpoint(&self) -> Result<&CheckpointRecord, Failure> {
         self.checkpoint.as_ref().map_err(|what| damaged(what.clone()))
     }
 }
 
-/// The checkpoint in a row that a statement gave back.
+/// The checkpoint in a row that a statement returned.
 pub(super) fn checkpoint_in(
     row: &PgRow,
     group: &GroupId,

@@ -198,7 +198,7 @@ fn an_export_is_read_with_a_byte_order_mark_and_from_standard_input() {
     let back = desk.run(&store, &["checkpoint", "export", "homes/$Default"]).fine();
     assert!(back.out.contains("\"finished\": 3") || back.out.contains("\"finished\":3"), "{}", back.out);
     let import = ["checkpoint", "import", "homes/$Default", "-"];
-    desk.run_with(&store, &import, "nothing").failed(&["standard input: this is no export"]);
+    desk.run_with(&store, &import, "nothing").failed(&["standard input: this is not an export"]);
     desk.run_with(
         &store,
         &["checkpoint", "import", "homes/alarms", "-", "--yes"],

@@ -197,7 +197,7 @@ async fn checkpoints_are_carried_from_one_store_to_another() {
     assert_eq!(scene.seen.load(Ordering::Relaxed), 40, "nothing was read again");
     std::fs::write(&export, "{}").unwrap();
     let text = scene.error(&import);
-    assert!(text.contains("no export of checkpoints"), "{text}");
+    assert!(text.contains("not an export of checkpoints"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,12 +1,12 @@
-//! Checkpoints in a file, to carry them from one store to another.
+//! Writes checkpoints to a file and reads them, to copy them from one store to another.
 //!
 //! ```json
 //! {"ephor":1,"namespace":"contoso.servicebus.windows.net","hub":"homes","group":"$Default",
 //!  "checkpoints":[{"partition":0,"position":{"finished":812443},"log":"a1b2","saved_at":1700000000123}]}
 //! ```
 //!
-//! Positions read as they do in the stores. What is written is a copy: the epoch stays behind, because it
-//! belongs to the leases of that store.
+//! Positions have the format of the stores. The file contains no epoch, because epochs belong to the leases
+//! of one store.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 use crate::text::{read_position, write_position};
 
-/// The version of the form. One that is newer is not read.
+/// The version of the format. A newer one is refused.
 const VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
@@ -40,7 +40,7 @@ struct Entry {
     saved_at: Option<i64>,
 }
 
-/// What a file holds.
+/// The content of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
     /// The group that it was written for.
@@ -49,18 +49,18 @@ pub struct Export {
     pub checkpoints: Vec<Exported>,
 }
 
-/// A position to write.
+/// An exported position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exported {
     /// The partition.
     pub partition: PartitionId,
-    /// How far the group has come.
+    /// The position of the group.
     pub position: Position,
     /// The log that the position belongs to.
     pub log: Option<LogId>,
 }
 
-/// A file that cannot be read.
+/// Why a file is not a valid export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable(String);
 
@@ -72,7 +72,7 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// The checkpoints of a group as a file.
+/// Writes the checkpoints of a group as text.
 pub fn write(group: &GroupId, checkpoints: &[(PartitionId, Checkpoint)]) -> String {
     let entry = |(partition, checkpoint): &(PartitionId, Checkpoint)| {
         Some(Entry {
@@ -92,13 +92,13 @@ pub fn write(group: &GroupId, checkpoints: &[(PartitionId, Checkpoint)]) -> Stri
     serde_json::to_string_pretty(&file).unwrap_or_default()
 }
 
-/// What a file holds. A position that cannot be read makes all of it unreadable: half of an import helps nobody.
+/// Reads an export. One unreadable position fails the whole, so that no import is incomplete.
 pub fn read(text: &str) -> Result<Export, Unreadable> {
     let file: File = serde_json::from_str(text)
-        .map_err(|error| Unreadable(format!("this is no export of checkpoints: {error}")))?;
+        .map_err(|error| Unreadable(format!("this is not an export of checkpoints: {error}")))?;
     if file.ephor > VERSION {
         return Err(Unreadable(format!(
-            "this export has the form {}, and this release reads {VERSION}: use the release that wrote it, or a newer one",
+            "this export has version {}, and this release reads up to version {VERSION}: use the release that wrote it, or a newer one",
             file.ephor
         )));
     }
@@ -117,7 +117,7 @@ pub fn read(text: &str) -> Result<Export, Unreadable> {
     let mut all = file.checkpoints.iter().map(exported).collect::<Result<Vec<_>, _>>()?;
     all.sort_by_key(|exported| exported.partition);
     match all.windows(2).find(|pair| pair[0].partition == pair[1].partition) {
-        Some(pair) => Err(Unreadable(format!("partition {} stands there twice", pair[0].partition))),
+        Some(pair) => Err(Unreadable(format!("partition {} occurs twice", pair[0].partition))),
         None => Ok(Export { group, checkpoints: all }),
     }
 }
@@ -167,11 +167,11 @@ mod tests {
         let good = r#"{"partition":1,"position":{"finished":7}}"#;
         assert_eq!(read(&file(good)).unwrap().checkpoints.len(), 1);
         for (text, part) in [
-            (String::new(), "no export"),
-            ("[]".into(), "no export"),
-            (file(good).replace(":1,", ":2,"), "reads 1"),
+            (String::new(), "not an export"),
+            ("[]".into(), "not an export"),
+            (file(good).replace(":1,", ":2,"), "reads up to version 1"),
             (file(good).replace("\"h\"", "\"h h\""), "hub name"),
-            (file(&format!("{good},{good}")), "partition 1 stands there twice"),
+            (file(&format!("{good},{good}")), "partition 1 occurs twice"),
             (file(&format!(r#"{good},{{"partition":2,"position":{{"yesterday":1}}}}"#)), "partition 2"),
         ] {
             let error = read(&text).expect_err(&text).to_string();

@@ -1,5 +1,5 @@
-//! Plays what others wrote to the readers of the stores, without a database or a service around them: for the fuzz
-//! targets, and not for applications.
+//! Passes arbitrary input to the readers of the stores, without a database or a service, for the fuzz targets. Not
+//! for applications.
 
 use ephor_core::ids::HostId;
 
@@ -12,7 +12,7 @@ use crate::text::{
     write_reason,
 };
 
-/// Reads a text as every kind of record that stores keep as text. What is read, written and read again is the same.
+/// Reads a text as every kind of record. A record that is read, written and read again is the same.
 pub fn texts(text: &str) {
     if let Ok(position) = read_position(text) {
         assert_eq!(read_position(&write_position(&position)), Ok(position));

@@ -4,11 +4,11 @@
 //! |---|---|---|
 //! | `sqlite:PATH` | `sqlite` | hosts on one machine: a file, and nothing to install |
 //! | `postgres://USER:PASSWORD@HOST/DATABASE` | `postgres` | hosts on several machines |
-//! | `azblob://ACCOUNT/CONTAINER` | `azblob` | hosts beside other SDKs' processors, or in their place |
+//! | `azblob://ACCOUNT/CONTAINER` | `azblob` | hosts that share a group with other SDKs' processors, or replace them |
 //!
-//! Each keeps the promises of [`Store`](ephor_core::store::Store) and proves it by the conformance suite of
-//! `ephor-testkit`. Who may write what is decided in `ephor_core::record`, the same for all; a backend makes
-//! one atomic step of it.
+//! Each store keeps the guarantees of [`Store`](ephor_core::store::Store) and runs the conformance suite of
+//! `ephor-testkit`. The rules of ownership are in `ephor_core::record`, the same for all stores; a store
+//! applies them in one atomic step.
 
 #[cfg(feature = "azblob")]
 pub mod azblob;

@@ -1,4 +1,4 @@
-//! The store that a URL names.
+//! Opens the store that a URL names.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use ephor_core::store::Store;
 
 use crate::url::StoreUrl;
 
-/// Why a store could not be opened. It repeats no password.
+/// Why a store cannot be opened. It shows no password.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -18,7 +18,7 @@ pub enum OpenError {
     #[cfg(feature = "postgres")]
     #[error(transparent)]
     Postgres(#[from] crate::postgres::ConnectError),
-    /// The text names no place in a storage account, or nothing opens it.
+    /// The text names no container of a storage account, or there are no credentials.
     #[cfg(feature = "azblob")]
     #[error(transparent)]
     Blob(#[from] crate::azblob::ConnectError),
@@ -26,20 +26,20 @@ pub enum OpenError {
     #[cfg(any(feature = "postgres", feature = "azblob"))]
     #[error(transparent)]
     Store(#[from] ephor_core::store::StoreError),
-    /// This program was built without it.
+    /// This program was built without the store's feature.
     #[error("{url}: this program was built without the feature `{feature}` of ephor-stores")]
     NotBuiltIn {
         /// The store.
         url: StoreUrl,
-        /// What is missing.
+        /// The missing feature.
         feature: &'static str,
     },
 }
 
-/// Opens the store that a URL names if there is one, and makes none: for tools, where a new one would only hide
-/// that the URL is wrong. Tables of an earlier release are refused and stay as they are: brought up to date, they
-/// would be refused to the hosts of that release.
-#[allow(clippy::unused_async, reason = "some stores are waited for")]
+/// Opens the store that a URL names, for tools. It creates none, because a new store would only hide that the URL
+/// is wrong. It refuses tables of an earlier release and does not migrate them, because that would lock the hosts of
+/// that release out.
+#[allow(clippy::unused_async, reason = "some stores connect")]
 pub async fn open_existing(url: &StoreUrl) -> Result<Option<Arc<dyn Store>>, OpenError> {
     match url {
         #[cfg(feature = "sqlite")]
@@ -57,8 +57,8 @@ pub async fn open_existing(url: &StoreUrl) -> Result<Option<Arc<dyn Store>>, Ope
             Ok(Some(Arc::new(store)))
         }
         #[cfg(feature = "azblob")]
-        StoreUrl::Blob(text) if is_old_fleet(text)? => {
-            let fleet = crate::azblob::OldFleet::open(text, &Default::default())?;
+        StoreUrl::Blob(text) if is_legacy(text)? => {
+            let fleet = crate::azblob::LegacyContainer::open(text, &Default::default())?;
             fleet.check().await?;
             Ok(Some(Arc::new(fleet)))
         }
@@ -78,12 +78,12 @@ pub async fn open_existing(url: &StoreUrl) -> Result<Option<Arc<dyn Store>>, Ope
 
 /// Whether a text names the container of an old Event Processor Host.
 #[cfg(feature = "azblob")]
-fn is_old_fleet(text: &str) -> Result<bool, OpenError> {
+fn is_legacy(text: &str) -> Result<bool, OpenError> {
     Ok(crate::azblob::BlobAddress::parse(text)?.layout != crate::azblob::Layout::Sdk)
 }
 
-/// Opens the store that a URL names, and makes it if it is not there.
-#[allow(clippy::unused_async, reason = "some stores are waited for")]
+/// Opens the store that a URL names, and creates it if it does not exist.
+#[allow(clippy::unused_async, reason = "some stores connect")]
 pub async fn open(url: &StoreUrl) -> Result<Arc<dyn Store>, OpenError> {
     match url {
         #[cfg(feature = "sqlite")]
@@ -135,7 +135,7 @@ mod tests {
         assert!(open_existing(&nowhere).await.err().unwrap().to_string().contains("no such database"));
     }
 
-    /// A version before the first stands for that of an earlier release.
+    /// Version 0 represents an earlier release.
     #[tokio::test]
     async fn tables_of_an_earlier_release_are_brought_up_to_date_by_hosts_and_not_by_looking() {
         let folder = tempfile::tempdir().unwrap();

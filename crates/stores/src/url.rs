@@ -1,24 +1,24 @@
-//! Which store a URL names.
+//! Parses the URL of a store.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// A store, as people write it. It shows no password.
+/// The URL of a store. It shows no password.
 #[derive(Clone, PartialEq, Eq)]
 pub enum StoreUrl {
     /// A file on this machine.
     Sqlite(PathBuf),
     /// A database; the whole URL, password included.
     Postgres(String),
-    /// A place in an Azure Storage account; the whole URL or connection string, key included.
+    /// A container of an Azure Storage account; the whole URL or connection string, key included.
     Blob(String),
 }
 
-/// The container that a connection string means if it names none.
+/// The container of a connection string that names none.
 pub const DEFAULT_CONTAINER: &str = "ephor";
 
-/// Why a URL names no store. It repeats no password.
+/// Why a URL names no store. It shows no password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidUrl(String);
@@ -38,23 +38,23 @@ impl FromStr for StoreUrl {
         let Some((scheme, rest)) = text.split_once(':') else {
             return Err(InvalidUrl(match text {
                 "" => format!("the store's URL is empty: {FORMS}"),
-                // It may be a password that went astray: it is not repeated.
+                // It may be a misplaced password: the message does not repeat it.
                 _ => format!("the store's URL has no scheme: {FORMS}"),
             }));
         };
         match scheme.to_ascii_lowercase().as_str() {
             "sqlite" => path(rest).map(Self::Sqlite),
             "postgres" | "postgresql" if rest.starts_with("//") => Ok(Self::Postgres(text.to_owned())),
-            "postgres" | "postgresql" => Err(InvalidUrl(format!("behind {scheme}: there is no //: {FORMS}"))),
+            "postgres" | "postgresql" => Err(InvalidUrl(format!("there is no // after {scheme}: {FORMS}"))),
             "azblob" if rest.starts_with("//") => Ok(Self::Blob(text.to_owned())),
-            "azblob" => Err(InvalidUrl(format!("behind {scheme}: there is no //: {FORMS}"))),
-            // A user, or a password that went astray: it is not repeated either.
-            _ => Err(InvalidUrl(format!("the store's URL begins with no kind of store: {FORMS}"))),
+            "azblob" => Err(InvalidUrl(format!("there is no // after {scheme}: {FORMS}"))),
+            // It may be a user or a misplaced password: the message does not repeat it.
+            _ => Err(InvalidUrl(format!("the store's URL has an unknown scheme: {FORMS}"))),
         }
     }
 }
 
-/// `PATH`, `//PATH` with an absolute or relative path behind the slashes, as other tools write it.
+/// Parses `PATH`, or `//PATH` with an absolute or relative path, as other tools write it.
 fn path(rest: &str) -> Result<PathBuf, InvalidUrl> {
     let path = rest.strip_prefix("//").unwrap_or(rest);
     if path.is_empty() {
@@ -62,7 +62,7 @@ fn path(rest: &str) -> Result<PathBuf, InvalidUrl> {
     }
     if path.starts_with(":memory:") {
         return Err(InvalidUrl(
-            "a SQLite database in memory is seen by one process alone: name a file".into(),
+            "a SQLite database in memory is visible to one process only: name a file".into(),
         ));
     }
     if path.contains('?') {
@@ -76,7 +76,7 @@ fn path(rest: &str) -> Result<PathBuf, InvalidUrl> {
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Two slashes in front would be taken for those of a URL.
+            // Two leading slashes would look like those of a URL.
             Self::Sqlite(path) if path.to_string_lossy().starts_with("//") => {
                 write!(f, "sqlite://{}", path.display())
             }
@@ -93,8 +93,8 @@ impl fmt::Debug for StoreUrl {
     }
 }
 
-/// The URL up to the host, with the user and without the password; nothing of its parameters, which may
-/// hold another one.
+/// The URL up to the database, with the user and without the password and the parameters, which may contain another
+/// password.
 fn without_password(url: &str) -> String {
     let (scheme, rest) = url.split_once("//").unwrap_or(("postgres:", url));
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
@@ -106,7 +106,7 @@ fn without_password(url: &str) -> String {
     format!("{scheme}//{}{place}", user.unwrap_or_default())
 }
 
-/// The account and the container; nothing of what opens them.
+/// The account and the container, without credentials.
 fn without_key(text: &str) -> String {
     if is_connection_string(text) {
         let account = field(text, "AccountName").unwrap_or("…");
@@ -114,20 +114,20 @@ fn without_key(text: &str) -> String {
     }
     let (_, rest) = text.split_once("//").unwrap_or(("", text));
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
-    // Fields of a connection string have gone into a URL: which part is the key, nobody can tell.
+    // Fields of a connection string in a URL: any part may be the key.
     if rest.contains(';') {
         return "azblob://…".to_owned();
     }
-    // A key does not belong there, and is not shown if it is.
+    // A misplaced key is not shown.
     format!("azblob://{}", rest.rsplit('@').next().unwrap_or_default())
 }
 
-/// Whether a text reads like `AccountName=…;AccountKey=…`.
+/// Whether a text has the form `AccountName=…;AccountKey=…`.
 pub(crate) fn is_connection_string(text: &str) -> bool {
     ["AccountName", "BlobEndpoint", "UseDevelopmentStorage"].iter().any(|name| field(text, name).is_some())
 }
 
-/// A value of a connection string; names are compared without case.
+/// A value of a connection string. The case of names is ignored.
 pub(crate) fn field<'a>(text: &'a str, wanted: &str) -> Option<&'a str> {
     text.split(';').find_map(|pair| {
         let (name, value) = pair.split_once('=')?;
@@ -165,9 +165,9 @@ mod tests {
             ("sqlite:", "sqlite:ephor.db"),
             ("sqlite::memory:", "name a file"),
             ("sqlite:a.db?mode=ro", "no parameters"),
-            ("mysql://root@localhost/x", "no kind of store"),
+            ("mysql://root@localhost/x", "unknown scheme"),
             ("postgres:host=localhost", "no //"),
-            ("a b:c", "no kind of store"),
+            ("a b:c", "unknown scheme"),
             ("azblob:contoso/leases", "no //"),
         ] {
             let error = parse(text).expect_err(text);

@@ -1,29 +1,30 @@
-//! Where in which storage account: `azblob://ACCOUNT/CONTAINER[/PREFIX]`, or a connection string.
+//! Parses the address of a container: `azblob://ACCOUNT/CONTAINER[/PREFIX]`, or a connection string.
 //!
-//! A connection string is the one that the portal gives out. Ephor adds names of its own, which others pass over:
-//! `Container` (`NAME[/PREFIX]`, or else `ephor`), `Neighbours`, `Case`, `ServiceVersion` and `AllowInsecure`, and for the
-//! container of an old fleet `Layout`, `Namespace` and `Hub`. A URL takes the same as parameters:
-//! `?endpoint=…&neighbours=sdk&case=as-given&version=2017-11-09&allow-insecure=true`, `?layout=eph&namespace=…&hub=…`.
+//! A connection string is that of the portal. Ephor adds fields, which other programs ignore: `Container`
+//! (`NAME[/PREFIX]`, by default `ephor`), `Neighbours`, `Case`, `ServiceVersion` and `AllowInsecure`, and
+//! for the container of an old Event Processor Host `Layout`, `Namespace` and `Hub`. A URL has the same
+//! as parameters: `?endpoint=…&neighbours=sdk&case=as-given&version=2017-11-09&allow-insecure=true`,
+//! `?layout=eph&namespace=…&hub=…`.
 
 use std::fmt;
 
 use azure_core::http::Url;
 use ephor_core::ids::{HubName, Namespace};
 
+use super::blob_names::{Case, is_prefix};
 use super::credential::{AccountKey, BlobCredential, Sas};
-use super::names::{Case, is_prefix};
-use super::options::{ConnectError, Neighbours};
+use super::options::{ConnectError, SharedWith};
 use crate::url::{DEFAULT_CONTAINER, field, is_connection_string};
 
 const SUFFIX: &str = "core.windows.net";
 
-/// The account that every emulator has, and its key, which is public.
+/// The account of every emulator. Its key is public.
 const EMULATED_ACCOUNT: &str = "devstoreaccount1";
 pub(super) const EMULATED_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 const EMULATED_ENDPOINT: &str = "http://127.0.0.1:10000/devstoreaccount1";
 
-/// A place in a storage account, and what opens it if the text says so. It shows no secret.
+/// The address of a container, and the credential if the text has one. It shows no secret.
 #[derive(Clone)]
 pub struct BlobAddress {
     /// The account.
@@ -32,32 +33,32 @@ pub struct BlobAddress {
     pub endpoint: Url,
     /// The container.
     pub container: String,
-    /// What all names in it begin with, without a slash at its end; empty if nothing does. For [`Layout::Eph`] it has that
-    /// slash if it was written so: there it belongs to the names.
+    /// The prefix of all blobs, without a slash at its end; may be empty. For [`Layout::Eph`] it keeps a slash
+    /// that was written, because there it is a part of the names.
     pub prefix: String,
-    /// What opens it, if the text says so.
+    /// The credential, if the text has one.
     pub credential: Option<BlobCredential>,
-    /// Who else is there, if the text says so.
-    pub neighbours: Option<Neighbours>,
-    /// How names are written, if the text says so.
+    /// The other owners of partitions, if the text says so.
+    pub shared_with: Option<SharedWith>,
+    /// The case of the names of blobs, if the text says so.
     pub case: Option<Case>,
     /// The version of the service's interface, if the text says so.
     pub service_version: Option<String>,
     /// Whether secrets may go over the network without TLS.
     pub allow_insecure: bool,
-    /// Whose blobs they are.
+    /// The layout of the blobs.
     pub layout: Layout,
 }
 
-/// Whose blobs there are.
+/// The layout of the blobs in a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
-    /// Ours, and those of the other SDKs of today.
+    /// That of Ephor and of the present SDKs.
     #[default]
     Sdk,
-    /// Those of a fleet of the old Event Processor Host, which do not say of which hub they are.
+    /// That of the old Event Processor Host. Its blobs do not name their hub.
     Eph {
-        /// Where the hub lives.
+        /// The namespace of the hub.
         namespace: Namespace,
         /// The hub.
         hub: HubName,
@@ -69,7 +70,7 @@ fn refuse<T>(problem: impl Into<String>) -> Result<T, ConnectError> {
 }
 
 const FORMS: &str = "write azblob://ACCOUNT/CONTAINER, or a connection string of a storage account with \
-                     ;Container=NAME behind it";
+                     ;Container=NAME at its end";
 
 impl BlobAddress {
     /// Reads a URL or a connection string.
@@ -86,10 +87,10 @@ impl BlobAddress {
     fn of_url(rest: &str) -> Result<Self, ConnectError> {
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         if place.contains(['@', '#']) || query.contains('#') {
-            return refuse("a URL of a storage account holds no key: give it in a connection string");
+            return refuse("a URL of a storage account cannot contain a key: give it in a connection string");
         }
         let Some((account, path)) = place.split_once('/') else {
-            return refuse(format!("there is no container behind the account: {FORMS}"));
+            return refuse(format!("there is no container after the account: {FORMS}"));
         };
         let mut address = Self::at(account, None, path)?;
         let (mut old, mut namespace, mut hub) = (None, None, None);
@@ -98,17 +99,17 @@ impl BlobAddress {
             let value = percent_encoding::percent_decode_str(value).decode_utf8_lossy();
             match name.to_ascii_lowercase().as_str() {
                 "endpoint" => address.endpoint = endpoint(&value)?,
-                "neighbours" => address.neighbours = Some(neighbours(&value)?),
+                "neighbours" => address.shared_with = Some(shared_with(&value)?),
                 "case" => address.case = Some(case(&value)?),
                 "version" => address.service_version = Some(value.into_owned()),
                 "allow-insecure" => address.allow_insecure = yes_or_no(&value)?,
                 "layout" => old = Some(value.into_owned()),
                 "namespace" => namespace = Some(value.into_owned()),
                 "hub" => hub = Some(value.into_owned()),
-                // It may be a signature that went astray: it is not repeated.
+                // It may be a misplaced signature: the message does not repeat it.
                 _ => {
                     return refuse(
-                        "a parameter of the URL means nothing here; known are endpoint, neighbours, case, version, \
+                        "the URL has an unknown parameter; the known ones are endpoint, neighbours, case, version, \
                          allow-insecure, layout, namespace and hub (a shared access signature goes in AZURE_STORAGE_SAS_TOKEN)",
                     );
                 }
@@ -143,15 +144,19 @@ impl BlobAddress {
         address.credential = match (key, get("SharedAccessSignature")) {
             (Some(key), _) => match AccountKey::from_base64(key) {
                 Some(key) => Some(BlobCredential::AccountKey(key)),
-                None => return refuse("AccountKey is no base64: copy it once more, to its last ="),
+                None => {
+                    return refuse(
+                        "AccountKey is not valid base64: copy it again, including the = at its end",
+                    );
+                }
             },
             (None, Some(sas)) => match Sas::new(sas) {
                 Some(sas) => Some(BlobCredential::Sas(sas)),
-                None => return refuse("SharedAccessSignature holds no sig=: copy it once more, to its end"),
+                None => return refuse("SharedAccessSignature contains no sig=: copy it again, to its end"),
             },
             (None, None) => None,
         };
-        address.neighbours = get("Neighbours").map(neighbours).transpose()?;
+        address.shared_with = get("Neighbours").map(shared_with).transpose()?;
         address.case = get("Case").map(case).transpose()?;
         address.service_version = get("ServiceVersion").map(str::to_owned);
         address.allow_insecure = get("AllowInsecure").map_or(Ok(false), yes_or_no)?;
@@ -160,7 +165,7 @@ impl BlobAddress {
         Ok(address)
     }
 
-    /// The old hosts put nothing between prefix and group: there a slash at the end means something.
+    /// Keeps a slash at the end of the prefix: old hosts put nothing between prefix and group.
     fn keep_slash(&mut self, place: &str) {
         if self.layout != Layout::Sdk && !self.prefix.is_empty() && place.ends_with('/') {
             self.prefix.push('/');
@@ -170,7 +175,7 @@ impl BlobAddress {
     fn at(account: &str, given: Option<Url>, place: &str) -> Result<Self, ConnectError> {
         let known = |c: char| c.is_ascii_alphanumeric() || c == '-';
         if account.is_empty() || !account.chars().all(known) {
-            return refuse("the name of the account is not one: small letters and digits");
+            return refuse("the name of the account is invalid: use lower-case letters and digits");
         }
         let place = place.trim_end_matches('/');
         let (container, prefix) = place.split_once('/').unwrap_or((place, ""));
@@ -178,13 +183,13 @@ impl BlobAddress {
         let whole = (3..=63).contains(&container.len()) && container.chars().all(known);
         if !whole || container.starts_with('-') || container.ends_with('-') || container.contains("--") {
             return refuse(format!(
-                "{:?} cannot be the name of a container: 3 to 63 small letters, digits and single hyphens",
+                "{:?} cannot be the name of a container: use 3 to 63 lower-case letters, digits and single hyphens",
                 container.chars().take(80).collect::<String>()
             ));
         }
         if !prefix.is_empty() && !is_prefix(prefix) {
             return refuse(
-                "the prefix behind the container has an empty part, a dot for a part, or is too long",
+                "the prefix after the container has an empty part, a part that is a dot, or is too long",
             );
         }
         let endpoint = match given {
@@ -197,7 +202,7 @@ impl BlobAddress {
             container: container.to_owned(),
             prefix: prefix.to_owned(),
             credential: None,
-            neighbours: None,
+            shared_with: None,
             case: None,
             service_version: None,
             allow_insecure: false,
@@ -227,14 +232,14 @@ fn endpoint(text: &str) -> Result<Url, ConnectError> {
     };
     match url.filter(fine) {
         Some(url) => Ok(url),
-        // It may hold a signature: it is not repeated.
+        // It may contain a signature: the message does not repeat it.
         None => refuse(
             "the endpoint is not the plain URL of a blob service, such as https://ACCOUNT.blob.core.windows.net",
         ),
     }
 }
 
-/// `https://ACCOUNT.blob…`, or `http://127.0.0.1:10000/ACCOUNT`.
+/// The account in `https://ACCOUNT.blob…` or `http://127.0.0.1:10000/ACCOUNT`.
 fn account_of(endpoint: &Url) -> String {
     let of_path = endpoint.path().trim_matches('/');
     let of_host = endpoint.host_str().and_then(|host| host.split('.').next()).unwrap_or_default();
@@ -247,12 +252,12 @@ fn layout(name: Option<&str>, namespace: Option<&str>, hub: Option<&str>) -> Res
         Some("eph") => {
             match (namespace.and_then(|text| text.parse().ok()), hub.and_then(|text| text.parse().ok())) {
                 (Some(namespace), Some(hub)) => Ok(Layout::Eph { namespace, hub }),
-                _ => {
-                    refuse("an old fleet's container does not say of which hub it is: add namespace and hub")
-                }
+                _ => refuse(
+                    "the container of an old Event Processor Host does not name its hub: add namespace and hub",
+                ),
             }
         }
-        Some(_) => refuse("layout is sdk, or eph for the container of an old Event Processor Host"),
+        Some(_) => refuse("layout must be sdk, or eph for the container of an old Event Processor Host"),
     }
 }
 
@@ -260,25 +265,25 @@ fn yes_or_no(text: &str) -> Result<bool, ConnectError> {
     match text.to_ascii_lowercase().as_str() {
         "true" => Ok(true),
         "false" => Ok(false),
-        _ => refuse("AllowInsecure is true or false"),
+        _ => refuse("AllowInsecure must be true or false"),
     }
 }
 
-fn neighbours(text: &str) -> Result<Neighbours, ConnectError> {
+fn shared_with(text: &str) -> Result<SharedWith, ConnectError> {
     match text.to_ascii_lowercase().as_str() {
-        "none" => Ok(Neighbours::None),
-        "sdk" => Ok(Neighbours::Sdk),
-        _ => refuse("neighbours is none (hosts of Ephor alone) or sdk (also processors of other SDKs)"),
+        "none" => Ok(SharedWith::EphorOnly),
+        "sdk" => Ok(SharedWith::OtherSdks),
+        _ => refuse("neighbours must be none (only hosts of Ephor) or sdk (also processors of other SDKs)"),
     }
 }
 
 fn case(text: &str) -> Result<Case, ConnectError> {
     match text.to_ascii_lowercase().as_str() {
-        "small" => Ok(Case::Small),
+        "small" => Ok(Case::Lower),
         "as-given" => Ok(Case::AsGiven),
-        _ => {
-            refuse("case is small (as .NET, JavaScript and Python write names) or as-given (Java, Go, Rust)")
-        }
+        _ => refuse(
+            "case must be small (as .NET, JavaScript and Python write names) or as-given (Java, Go, Rust)",
+        ),
     }
 }
 
@@ -318,8 +323,8 @@ mod tests {
         let own = own.unwrap();
         assert_eq!(own.container_url().as_str(), "http://127.0.0.1:1/contoso/leases");
         assert_eq!(
-            (own.neighbours, own.service_version.as_deref()),
-            (Some(Neighbours::Sdk), Some("2017-11-09"))
+            (own.shared_with, own.service_version.as_deref()),
+            (Some(SharedWith::OtherSdks), Some("2017-11-09"))
         );
         assert_eq!(own.prefix, "");
     }
@@ -334,7 +339,7 @@ mod tests {
         );
         let address = parse(&format!("{text};Container=homes/blue;Neighbours=sdk")).unwrap();
         assert_eq!(address.to_string(), "azblob://contoso/homes/blue");
-        assert_eq!(address.neighbours, Some(Neighbours::Sdk));
+        assert_eq!(address.shared_with, Some(SharedWith::OtherSdks));
         let dev = parse("UseDevelopmentStorage=true;Container=homes").unwrap();
         assert_eq!(dev.container_url().as_str(), "http://127.0.0.1:10000/devstoreaccount1/homes");
         let sas = parse(
@@ -372,7 +377,7 @@ mod tests {
         for (text, expected) in [
             ("azblob://contoso/leases", None),
             ("azblob://contoso/leases?case=as-given", Some(Case::AsGiven)),
-            ("azblob://contoso/leases?Case=SMALL", Some(Case::Small)),
+            ("azblob://contoso/leases?Case=SMALL", Some(Case::Lower)),
             ("AccountName=contoso;Case=as-given", Some(Case::AsGiven)),
         ] {
             assert_eq!(parse(text).unwrap().case, expected, "{text}");
@@ -384,11 +389,11 @@ mod tests {
         for (text, part) in [
             ("canary", "azblob://ACCOUNT/CONTAINER"),
             ("azblob://contoso", "no container"),
-            ("azblob://contoso/UPPER", "small letters"),
+            ("azblob://contoso/UPPER", "lower-case letters"),
             ("azblob://contoso/ab", "3 to 63"),
             ("azblob://contoso/a--b", "single hyphens"),
             ("azblob://contoso/leases//x", "empty part"),
-            ("azblob://ada:canary@contoso/leases", "holds no key"),
+            ("azblob://ada:canary@contoso/leases", "cannot contain a key"),
             ("azblob://contoso/leases?sig=canary", "AZURE_STORAGE_SAS_TOKEN"),
             ("azblob://contoso/leases?endpoint=canary", "plain URL"),
             ("azblob://contoso/leases?endpoint=https://x/?sig=canary", "plain URL"),
@@ -397,7 +402,7 @@ mod tests {
             ("azblob://contoso/leases?allow-insecure=canary", "true or false"),
             ("AccountName=contoso;AllowInsecure=canary", "true or false"),
             ("azblob://contoso/leases?layout=eph&hub=homes", "add namespace and hub"),
-            ("azblob://contoso/leases?layout=canary", "layout is sdk"),
+            ("azblob://contoso/leases?layout=canary", "layout must be sdk"),
             ("AccountName=contoso;AccountKey=canary!", "base64"),
             ("AccountName=contoso;SharedAccessSignature=canary", "no sig="),
             ("BlobEndpoint=https://canary@contoso/", "plain URL"),

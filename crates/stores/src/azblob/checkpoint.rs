@@ -1,16 +1,18 @@
-//! A checkpoint as metadata.
+//! Reads and writes a checkpoint as the metadata of its blob.
 //!
-//! | name | value |
+//! | stored name | value |
 //! |---|---|
-//! | `sequencenumber`, `offset` | the last finished event: every SDK's names for it. Both are always there; what is not known is empty |
+//! | `sequencenumber`, `offset` | the last finished event, under the names that all SDKs use. Both are always there; an unknown one is empty |
 //! | `ephor` | JSON: `seal`, `position`, `log`, `epoch`, `saved_at` |
 //!
-//! `seal` is the epoch that may write. `saved_at` is there if the blob was written since for another reason; else the
-//! blob's Last-Modified is when it was saved. Without a `position` nothing is finished: the checkpoint is there so that
-//! an autoscaler does not take the whole log for a backlog, and says -1, before the first event. Other names are left as they are.
+//! `seal` is the fence: the epoch that may save. `saved_at` is there if the blob was written later for
+//! another reason; otherwise the blob's Last-Modified is the time of the save. Without a `position`
+//! nothing is finished; the blob then says -1, before the first event, so that an autoscaler does not
+//! count the whole log as a backlog. Other names are not changed.
 //!
-//! A start at an event that a host wrote down is the oldest that there was: the number before it is what autoscalers go by,
-//! and the offset says -1, before all that there is, which is what other SDKs go by.
+//! If a host saves a start at an event, that event is the oldest of the log. The sequence number is then
+//! the one before it, which autoscalers use, and the offset is -1, before the first event, which other
+//! SDKs use.
 
 use ephor_core::checkpoint::{Checkpoint, Position};
 use ephor_core::epoch::Epoch;
@@ -29,10 +31,10 @@ use crate::text::{Unreadable, read_position, write_position};
 pub(super) const SEQUENCE: &str = "sequencenumber";
 pub(super) const OFFSET: &str = "offset";
 
-/// Before the first event.
+/// The offset and sequence number before the first event.
 const BEFORE_ALL: &str = "-1";
 
-/// .NET wrote this once, for none.
+/// Earlier .NET SDKs wrote this for no offset.
 const NO_OFFSET: &str = "no offset";
 
 #[derive(Default, Serialize, Deserialize)]
@@ -53,9 +55,9 @@ fn fields(blob: &Blob) -> Option<Result<Fields, Unreadable>> {
     Some(serde_json::from_str(&ours).map_err(|error| error.to_string()))
 }
 
-/// The epoch that may save; none if another SDK wrote it. It is there even where the position cannot be read, so
-/// that a seek mends it.
-pub(super) fn seal(blob: &Blob) -> Option<Epoch> {
+/// The epoch that may save, stored as `seal`; none if another SDK wrote the blob. It is readable even if
+/// the position is not, so that a seek can replace it.
+pub(super) fn fence(blob: &Blob) -> Option<Epoch> {
     #[derive(Deserialize)]
     struct Seal {
         seal: u64,
@@ -74,7 +76,7 @@ pub(super) fn read(blob: &Blob) -> Result<CheckpointRecord, Unreadable> {
         [SEQUENCE, OFFSET].map(|name| blob.metadata.get(name).map(String::as_str).unwrap_or_default());
     let [sequence, offset] = visible(position.as_ref());
     let oldest = position.as_ref().is_some_and(is_at_an_event) && shown[1] == BEFORE_ALL;
-    // Somebody changed what everybody sees, and kept what is ours: that is meant.
+    // Another program changed the values that all SDKs use and kept ours: its values count.
     let changed = shown[0] != sequence || (shown[1] != offset && !oldest);
     let checkpoint = match position {
         _ if changed => foreign(blob),
@@ -89,7 +91,8 @@ pub(super) fn read(blob: &Blob) -> Result<CheckpointRecord, Unreadable> {
     Ok(CheckpointRecord { seal, checkpoint })
 }
 
-/// The position that another SDK wrote. Some write the one, some the other, and an empty text for none.
+/// The position that another SDK wrote. Some write the sequence number, some the offset, and an empty
+/// text for none.
 fn foreign(blob: &Blob) -> Option<Checkpoint> {
     let text = |name| blob.metadata.get(name).map(|text| text.trim()).filter(|text| !text.is_empty());
     let offset = text(OFFSET).filter(|text| !text.eq_ignore_ascii_case(NO_OFFSET));
@@ -103,13 +106,13 @@ fn foreign(blob: &Blob) -> Option<Checkpoint> {
         (None, Some(offset)) => {
             Position::Start(StartPosition::Offset { offset: Offset::new(offset), inclusive: false })
         }
-        // Nothing is said, as if it were not there.
+        // Neither is there, as if there were no checkpoint.
         (None, None) => return None,
     };
     Some(Checkpoint { position, log: None, epoch: Epoch::NONE, saved_at: blob.stamp.modified })
 }
 
-/// What everybody sees: the sequence number and the offset of the last finished event.
+/// The values that all SDKs use: sequence number and offset of the last finished event.
 fn visible(position: Option<&Position>) -> [String; 2] {
     let text = |offset: &Offset| escape(&offset.to_string());
     match position {
@@ -122,21 +125,21 @@ fn visible(position: Option<&Position>) -> [String; 2] {
             let offset = if finished < 0 { BEFORE_ALL } else { "" };
             [finished.to_string(), offset.to_owned()]
         }
-        // The number is not known. KEDA needs one, and all others go by the offset.
+        // The number is unknown. KEDA needs one, and all others use the offset.
         Some(Position::Start(StartPosition::Offset { offset, inclusive: false })) => {
             [BEFORE_ALL.to_owned(), text(offset)]
         }
-        // No event is known: readers that can take nothing else begin where the log does.
+        // No event is known: readers without another choice start at the beginning of the log.
         Some(Position::Start(_)) => [BEFORE_ALL.to_owned(), String::new()],
     }
 }
 
-/// A start at an event that is read, too.
+/// Whether a position is a start at an event, inclusive.
 fn is_at_an_event(position: &Position) -> bool {
     matches!(position, Position::Start(StartPosition::Sequence { inclusive: true, .. }))
 }
 
-/// The metadata of a save: hosts begin at an event by its number only where nothing is before it.
+/// The metadata of a save. A host saves a start at an event only if no event precedes it.
 pub(super) fn saved(before: Option<&Metadata>, checkpoint: &Checkpoint, seal: Epoch) -> Metadata {
     let mut metadata = write(before, checkpoint, seal);
     if is_at_an_event(&checkpoint.position) {
@@ -145,7 +148,7 @@ pub(super) fn saved(before: Option<&Metadata>, checkpoint: &Checkpoint, seal: Ep
     metadata
 }
 
-/// The metadata of a save or a seek: it is dated by being written.
+/// The metadata of a save or a seek. Its time is the time of the write.
 pub(super) fn write(before: Option<&Metadata>, checkpoint: &Checkpoint, seal: Epoch) -> Metadata {
     let [sequence, offset] = visible(Some(&checkpoint.position));
     let fields = Fields { saved_at: None, ..fields_of(checkpoint, seal) };
@@ -156,8 +159,8 @@ pub(super) fn write(before: Option<&Metadata>, checkpoint: &Checkpoint, seal: Ep
     metadata
 }
 
-/// The same checkpoint under another seal. What others wrote stays as they wrote it.
-pub(super) fn reseal(blob: &Blob, record: &CheckpointRecord, seal: Epoch) -> Metadata {
+/// The same checkpoint with another fence. Values of other programs are not changed.
+pub(super) fn with_fence(blob: &Blob, record: &CheckpointRecord, seal: Epoch) -> Metadata {
     let mut metadata = blob.metadata.clone();
     let fields = match &record.checkpoint {
         Some(checkpoint) => fields_of(checkpoint, seal),
@@ -167,7 +170,7 @@ pub(super) fn reseal(blob: &Blob, record: &CheckpointRecord, seal: Epoch) -> Met
     metadata
 }
 
-/// A checkpoint that says that nothing is finished.
+/// The metadata of a checkpoint at which nothing is finished.
 pub(super) fn synthetic(seal: Epoch) -> Metadata {
     let [sequence, offset] = visible(None);
     let fields = Fields { seal: seal.get(), ..Fields::default() };
@@ -221,10 +224,10 @@ mod tests {
         assert_eq!((saved.metadata[SEQUENCE].as_str(), saved.metadata[OFFSET].as_str()), ("7", "007"));
         let record = read(&saved).unwrap();
         assert_eq!(record, CheckpointRecord { seal: epoch(3), checkpoint: Some(checkpoint.clone()) });
-        let mut sealed = blob(reseal(&saved, &record, epoch(4)));
-        sealed.stamp.modified = Timestamp(9_000);
-        assert_eq!(read(&sealed).unwrap(), CheckpointRecord { seal: epoch(4), checkpoint: Some(checkpoint) });
-        assert_eq!(seal(&sealed), Some(epoch(4)));
+        let mut fenced = blob(with_fence(&saved, &record, epoch(4)));
+        fenced.stamp.modified = Timestamp(9_000);
+        assert_eq!(read(&fenced).unwrap(), CheckpointRecord { seal: epoch(4), checkpoint: Some(checkpoint) });
+        assert_eq!(fence(&fenced), Some(epoch(4)));
     }
 
     #[test]
@@ -243,9 +246,12 @@ mod tests {
         assert_eq!((by_host.metadata[SEQUENCE].as_str(), by_host.metadata[OFFSET].as_str()), ("99", "-1"));
         assert_eq!(read(&by_host).unwrap().checkpoint, Some(checkpoint.clone()));
         // One that a person chose has events before it.
-        let sought = blob(write(None, &checkpoint, epoch(3)));
-        assert_eq!((sought.metadata[SEQUENCE].as_str(), sought.metadata[OFFSET].as_str()), ("99", ""));
-        assert_eq!(read(&sought).unwrap().checkpoint, Some(checkpoint));
+        let seek_change = blob(write(None, &checkpoint, epoch(3)));
+        assert_eq!(
+            (seek_change.metadata[SEQUENCE].as_str(), seek_change.metadata[OFFSET].as_str()),
+            ("99", "")
+        );
+        assert_eq!(read(&seek_change).unwrap().checkpoint, Some(checkpoint));
     }
 
     #[test]
@@ -277,7 +283,7 @@ mod tests {
             assert_eq!(record.seal, Epoch::NONE);
             let position = record.checkpoint.map(|checkpoint| checkpoint.position);
             assert_eq!(position, expected, "{metadata:?}");
-            assert_eq!(seal(&blob(metadata)), None);
+            assert_eq!(fence(&blob(metadata)), None);
         }
     }
 
@@ -298,10 +304,10 @@ mod tests {
     fn damage_is_told_and_the_seal_is_still_there() {
         let damaged = blob(pairs([(OURS, r#"{"seal":4,"position":{"before":7}}"#.into())]));
         assert!(read(&damaged).is_err());
-        assert_eq!(seal(&damaged), Some(epoch(4)));
+        assert_eq!(fence(&damaged), Some(epoch(4)));
         let nonsense = blob(pairs([(OURS, "nonsense".into())]));
         assert!(read(&nonsense).is_err());
-        assert_eq!(seal(&nonsense), None);
+        assert_eq!(fence(&nonsense), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Who we are to the storage account. No secret is ever shown.
+//! The credentials for a storage account. They never show a secret.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::address::EMULATED_KEY;
 
-/// What opens a storage account.
+/// A credential for a storage account.
 #[derive(Clone)]
 pub enum BlobCredential {
-    /// The key of the account: every request is signed with it.
+    /// The key of the account, which signs every request.
     AccountKey(AccountKey),
     /// A shared access signature: the query string that the portal gives out, with or without its question mark.
     Sas(Sas),
-    /// Entra ID: whatever gives out tokens for `https://storage.azure.com`.
+    /// Entra ID: a credential that issues tokens for `https://storage.azure.com`.
     Entra(Arc<dyn TokenCredential>),
 }
 
@@ -29,7 +29,7 @@ pub struct AccountKey(Arc<[u8]>);
 pub struct Sas(Arc<str>);
 
 impl AccountKey {
-    /// A key as the portal shows it: base64. None if it is not.
+    /// Reads a key as the portal shows it, in base64; none if it is not base64.
     pub fn from_base64(text: &str) -> Option<Self> {
         let bytes = STANDARD.decode(text.trim()).ok().filter(|bytes| !bytes.is_empty())?;
         Some(Self(bytes.into()))
@@ -39,14 +39,14 @@ impl AccountKey {
         &self.0
     }
 
-    /// Whether it is the one of the emulators, which everybody knows.
+    /// Whether it is the public key of the emulators.
     pub(super) fn is_public(&self) -> bool {
         Self::from_base64(EMULATED_KEY).as_ref() == Some(self)
     }
 }
 
 impl Sas {
-    /// A signature as the portal shows it. None if it holds no signature.
+    /// Reads a signature as the portal shows it; none if it contains no `sig`.
     pub fn new(text: &str) -> Option<Self> {
         let text = text.trim().trim_start_matches('?');
         let signed = text.split('&').any(|pair| pair.len() > 4 && pair.starts_with("sig="));

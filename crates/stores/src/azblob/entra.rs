@@ -1,4 +1,4 @@
-//! Entra ID: whoever this machine, this pod or this person is.
+//! Finds the Entra ID credential of this process.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use azure_identity::{
 
 use super::options::ConnectError;
 
-/// What the environment says this process is: an application with a secret, a workload of Kubernetes, a machine or
-/// service of Azure, or else whoever has signed in by `az login` or `azd auth login`.
+/// The credential that the environment names: an application with a secret, a Kubernetes workload identity, a
+/// managed identity of Azure, or else the user who signed in by `az login` or `azd auth login`.
 pub(super) fn credential(account: &str) -> Result<Arc<dyn TokenCredential>, ConnectError> {
-    // Its client takes the provider of TLS that is installed.
+    // Its HTTP client uses the installed TLS provider.
     let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
     let refuse = |error: azure_core::Error| ConnectError::NoCredential {
         account: account.to_owned(),

@@ -1,4 +1,4 @@
-//! The service's errors in our words: what happened, and what to do. None repeats a secret.
+//! Maps the service's errors to store errors that say what happened and what to do. They show no secret.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -9,27 +9,27 @@ use azure_core::time::parse_rfc7231;
 use ephor_core::store::{StoreError, Throttling};
 use ephor_core::time::Timestamp;
 
-/// What an error comes down to.
+/// The kinds of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     /// It may pass by itself.
     Passes,
-    /// It asks for fewer calls.
+    /// The service throttles.
     Throttles,
-    /// A person must do something.
+    /// An operator must act.
     Refuses,
 }
 
-const NO_RIGHT: &str = "the key, signature or role lacks a right: reading, listing, writing and deleting of blobs are \
-                        needed (the role Storage Blob Data Contributor; in a signature the letters racwdl)";
-const NOT_LET_IN: &str = "the account does not let us in: the key or signature is not of this account, has expired, or \
+const NO_RIGHT: &str = "the key, signature or role lacks a right: it must allow to read, list, write and delete \
+                        blobs (the role Storage Blob Data Contributor; in a signature the letters racwdl)";
+const NOT_LET_IN: &str = "the account refuses access: the key or signature is not of this account, has expired, or \
                           lacks a right (the role Storage Blob Data Contributor; in a signature the letters racwdl), or the account's \
                           network rules keep this machine out";
-const NO_CONTAINER: &str = "the container is missing: create it, or correct its name";
+const NO_CONTAINER: &str = "the container does not exist: create it, or correct its name";
 const SIGNED_WRONG: &str = "the service does not accept the key or signature: is it of this account, whole, not \
                             expired and not replaced, and is this machine's clock right to a few minutes?";
 
-/// By the code that the service gives.
+/// Classes and advice by the service's error code.
 const CODES: &[(&str, Class, &str)] = &[
     ("AuthenticationFailed", Class::Refuses, SIGNED_WRONG),
     ("InvalidAuthenticationInfo", Class::Refuses, SIGNED_WRONG),
@@ -47,17 +47,17 @@ const CODES: &[(&str, Class, &str)] = &[
     (
         "AuthorizationSourceIPMismatch",
         Class::Refuses,
-        "this signature is not for this machine's address: make one that is, or leave the address out",
+        "this signature is not for this machine's address: create one that is, or one without an address",
     ),
     (
         "KeyBasedAuthenticationNotPermitted",
         Class::Refuses,
-        "this account takes no keys: use Entra ID, or allow access by key in its configuration",
+        "this account accepts no keys: use Entra ID, or allow access by key in its configuration",
     ),
     (
         "PublicAccessNotPermitted",
         Class::Refuses,
-        "nothing was shown to the account: give a key, a signature, or sign in to Entra ID",
+        "the request had no credentials: give a key or a signature, or sign in to Entra ID",
     ),
     ("ContainerNotFound", Class::Refuses, NO_CONTAINER),
     ("ContainerBeingDeleted", Class::Passes, "the container is being deleted: wait, or name another"),
@@ -66,54 +66,45 @@ const CODES: &[(&str, Class, &str)] = &[
     (
         "BlobImmutableDueToPolicy",
         Class::Refuses,
-        "a policy forbids to change blobs here: use a container without an immutability policy",
+        "a policy forbids changes of blobs: use a container without an immutability policy",
     ),
     (
         "LeaseIdMissing",
         Class::Refuses,
-        "somebody holds a blob lease on this record: an old Event Processor Host in the same container? Stop it, \
-         or break the lease",
+        "another process holds a blob lease on this record, perhaps an old Event Processor Host in the same container: \
+         stop it, or break the lease",
     ),
     (
         "InvalidHeaderValue",
         Class::Refuses,
-        "the service does not take a header: if it is an older one (Azure Stack Hub), set its version, such as \
+        "the service does not accept a header: if it is an older one (Azure Stack Hub), set its version, such as \
          2017-11-09",
     ),
     ("UnsupportedHeader", Class::Refuses, "the service does not know a header: set its version"),
     (
         "FeatureVersionMismatch",
         Class::Refuses,
-        "the service does not do this in this version: set a later one",
+        "the service does not support this in this version: set a later one",
     ),
-    ("ServerBusy", Class::Throttles, "the service is busy: fewer partitions or hosts for each account help"),
-    (
-        "TooManyRequests",
-        Class::Throttles,
-        "the service is busy: fewer partitions or hosts for each account help",
-    ),
+    ("ServerBusy", Class::Throttles, "the service is busy: use fewer partitions or hosts per account"),
+    ("TooManyRequests", Class::Throttles, "the service is busy: use fewer partitions or hosts per account"),
     ("OperationTimedOut", Class::Passes, "the service took too long"),
-    ("InternalError", Class::Passes, "the service reports a fault of its own"),
+    ("InternalError", Class::Passes, "the service reports an internal error"),
 ];
 
-/// By the status, where there is no code.
+/// The class and advice by the status, if there is no known code.
 fn of_status(status: u16) -> (Class, &'static str) {
     match status {
         401 | 403 => (Class::Refuses, NO_RIGHT),
-        // The service names what is missing; this is somebody else's answer, who may be gone soon.
-        404 => (
-            Class::Passes,
-            "not the service but something else at this address answers: is the endpoint right?",
-        ),
-        429 | 503 => {
-            (Class::Throttles, "the service is busy: fewer partitions or hosts for each account help")
-        }
+        // The service names what is missing; this answer is from another server, perhaps for a short time.
+        404 => (Class::Passes, "another server than the service answers at this address: check the endpoint"),
+        429 | 503 => (Class::Throttles, "the service is busy: use fewer partitions or hosts per account"),
         400..=499 => (Class::Refuses, "the service refuses"),
-        _ => (Class::Passes, "the service reports a fault"),
+        _ => (Class::Passes, "the service reports an error"),
     }
 }
 
-/// The status and the code of an answer.
+/// The status and the error code of an answer.
 pub(super) fn answer(error: &Error) -> Option<(u16, &str)> {
     match error.kind() {
         ErrorKind::HttpResponse { status, error_code, .. } => {
@@ -132,33 +123,33 @@ fn header<'a>(error: &'a Error, name: &'static str) -> Option<&'a str> {
     }
 }
 
-/// The pause that an answer asks for. Dates are not taken: this machine's clock may be another.
+/// The pause that an answer asks for. A date is ignored, because this machine's clock may differ.
 fn retry_after(error: &Error) -> Option<Duration> {
     header(error, "retry-after")?.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// When it was answered, by the service's clock.
+/// The time of the answer, by the service's clock.
 pub(super) fn said_at(error: &Error) -> Option<Timestamp> {
     let time = parse_rfc7231(header(error, "date")?).ok()?;
     Some(Timestamp(time.unix_timestamp() * 1_000))
 }
 
-/// It was not sent at all: whatever it is, it can be sent again.
+/// Whether a request was not sent, so that it can be sent again.
 pub(super) fn was_not_sent(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Connection)
 }
 
-/// What is only read can be asked again, if the connection broke.
+/// Whether the connection broke, so that a read can be sent again.
 pub(super) fn broke(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Connection | ErrorKind::Io)
 }
 
-/// Where the rights do not reach.
+/// Whether an error is one of missing rights.
 pub(super) fn lacks_right(error: &StoreError) -> bool {
     matches!(error, StoreError::Refused { message } if message.contains(NO_RIGHT) || message.contains(NOT_LET_IN))
 }
 
-/// The innermost cause: those around it repeat the URL, and with it a signature.
+/// The innermost cause. The outer ones repeat the URL, which may contain a signature.
 fn cause(error: &Error) -> String {
     let mut inner: Option<&dyn std::error::Error> = error.source();
     while let Some(next) = inner.and_then(std::error::Error::source) {
@@ -168,7 +159,7 @@ fn cause(error: &Error) -> String {
     if text.contains("sig=") || text.contains("://") { "no further details".to_owned() } else { text }
 }
 
-/// For the caller. `place` shows no secret.
+/// The store error for the caller. `place` shows no secret.
 pub(super) fn of(error: &Error, place: &str, what: &str) -> StoreError {
     let (class, advice, details) = match answer(error) {
         Some((status, code)) => {
@@ -178,13 +169,13 @@ pub(super) fn of(error: &Error, place: &str, what: &str) -> StoreError {
             (class, advice, format!("{status} {code}"))
         }
         None => match error.kind() {
-            ErrorKind::Credential => (Class::Passes, "Entra ID gives no token", cause(error)),
+            ErrorKind::Credential => (Class::Passes, "Entra ID issued no token", cause(error)),
             ErrorKind::Connection | ErrorKind::Io => (
                 Class::Passes,
-                "the service cannot be reached: is it up, and the endpoint right?",
+                "the service cannot be reached: check that it is up and the endpoint is right",
                 cause(error),
             ),
-            _ => (Class::Passes, "the service gave an answer that cannot be read", cause(error)),
+            _ => (Class::Passes, "the service sent an unreadable answer", cause(error)),
         },
     };
     let message = format!("{place}: {advice} ({what}: {})", details.trim());
@@ -198,8 +189,8 @@ pub(super) fn of(error: &Error, place: &str, what: &str) -> StoreError {
     }
 }
 
-/// The same, for another that it befell.
-pub(super) fn also(error: &StoreError) -> StoreError {
+/// A copy of an error, for another lease that it affects.
+pub(super) fn copy_of(error: &StoreError) -> StoreError {
     match error {
         StoreError::Unavailable(cause) => StoreError::Unavailable(cause.to_string().into()),
         StoreError::Throttled(cause) => match error.retry_after().filter(|pause| !pause.is_zero()) {
@@ -218,9 +209,7 @@ pub(super) fn too_late(place: &str, what: &str, limit: Duration) -> StoreError {
 }
 
 pub(super) fn unreadable(place: &str, what: &str, why: &str) -> StoreError {
-    StoreError::Unavailable(
-        format!("{place}: the service gave an answer that cannot be read ({what}: {why})").into(),
-    )
+    StoreError::Unavailable(format!("{place}: the service sent an unreadable answer ({what}: {why})").into())
 }
 
 #[cfg(test)]
@@ -245,7 +234,7 @@ mod tests {
             (403, "AuthorizationPermissionMismatch", "lacks a right"),
             (403, "", "lacks a right"),
             (403, "KeyBasedAuthenticationNotPermitted", "Entra ID"),
-            (404, "ContainerNotFound", "container is missing"),
+            (404, "ContainerNotFound", "container does not exist"),
             (400, "InvalidHeaderValue", "2017-11-09"),
             (412, "LeaseIdMissing", "blob lease"),
             (409, "BlobImmutableDueToPolicy", "immutability"),
@@ -270,7 +259,7 @@ mod tests {
         for text in ["https://contoso.example/homes?sig=canary", "sv=1&sig=canary"] {
             let error = Error::with_error(ErrorKind::Io, std::io::Error::other(text), "failed");
             let error = of(&error, "azblob://contoso/homes", "reading").to_string();
-            assert!(error.contains("is it up") && !error.contains("canary"), "{error}");
+            assert!(error.contains("it is up") && !error.contains("canary"), "{error}");
         }
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         let error = Error::with_error(ErrorKind::Connection, refused, "failed");

@@ -6,21 +6,20 @@ use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
 use ephor_core::time::Timestamp;
 
+use super::blob_names::{Case, Names, group_of};
 use super::container::{Blob, Stamp};
 use super::metadata::{Metadata, unescape};
-use super::names::{Case, Names, group_of};
 use super::ownership;
-use super::roll::Roll;
+use super::partition_state::read_epoch;
+use super::renewal_batch::RenewalBatch;
 use super::session::written_group;
-use super::standing::read_epoch;
-use super::{checkpoint, eph, history, hosts};
+use super::{checkpoint, history, hosts, legacy};
 
 const P: PartitionId = PartitionId(7);
 const MODIFIED: Timestamp = Timestamp(1_700_000_000_000);
 const LATER: Timestamp = Timestamp(1_700_000_031_000);
 
-/// Reads a blob in every way in which its metadata and its body can be meant. What is read as ours, written and read
-/// again is the same.
+/// Reads a blob as every kind of record. A record of ours that is read, written and read again is the same.
 pub fn blob(name: &str, metadata: &[(&str, &str)], body: &str) {
     let metadata =
         metadata.iter().map(|(name, value)| (name.to_ascii_lowercase(), (*value).to_owned())).collect();
@@ -35,7 +34,7 @@ pub fn blob(name: &str, metadata: &[(&str, &str)], body: &str) {
         hosts::written_at(&blob),
         hosts::is_drained(&blob.metadata),
     );
-    eph::play(name, body);
+    legacy::play(name, body);
     history::play(body);
     for text in blob.metadata.values().map(|value| unescape(value)).chain([body.to_owned()]) {
         crate::fuzzing::texts(&text);
@@ -46,12 +45,12 @@ fn stamped(metadata: Metadata) -> Blob {
     Blob { metadata, stamp: Stamp { etag: "0x1".into(), modified: MODIFIED } }
 }
 
-/// What is told of a group by a name finds that blob again.
+/// The group that a name gives has a blob of that name.
 fn named(name: &str) {
     let Some(group) = group_of("", name) else { return };
-    // Names are written in small letters.
+    // Names are written in lower case.
     if name == name.to_lowercase()
-        && let Some(names) = Names::of("", &group, Case::Small)
+        && let Some(names) = Names::of("", &group, Case::Lower)
     {
         assert!(names.kind(name).is_some(), "{name} is of no group");
     }
@@ -62,18 +61,18 @@ fn lease(blob: &Blob) {
     let seen = lease.seen_at(LATER);
     assert!(seen.age <= LATER.since(MODIFIED), "{seen:?}");
     if lease.foreign.is_none() && blob.metadata.contains_key(ownership::OURS) {
-        let again = stamped(ownership::write(&lease.record, lease.on_roll));
+        let again = stamped(ownership::write(&lease.record, lease.batch_renewed));
         assert_eq!(ownership::read(P, &again, Epoch::NONE).as_ref(), Ok(&lease));
     }
 }
 
 fn position(blob: &Blob) {
-    let seal = checkpoint::seal(blob);
+    let seal = checkpoint::fence(blob);
     let Ok(record) = checkpoint::read(blob) else { return };
     assert_eq!(seal.unwrap_or_default(), record.seal);
-    let resealed = stamped(checkpoint::reseal(blob, &record, Epoch::from_stored(9)));
-    let read = checkpoint::read(&resealed);
-    let read = read.unwrap_or_else(|why| panic!("what was sealed anew cannot be read: {why}"));
+    let refenced = stamped(checkpoint::with_fence(blob, &record, Epoch::from_stored(9)));
+    let read = checkpoint::read(&refenced);
+    let read = read.unwrap_or_else(|why| panic!("a checkpoint with a new fence is unreadable: {why}"));
     let places = [&read, &record].map(|record| record.checkpoint.as_ref().map(|found| &found.position));
     assert_eq!((read.seal, places[0]), (Epoch::from_stored(9), places[1]));
     if let Some(found) = &record.checkpoint {
@@ -85,12 +84,12 @@ fn position(blob: &Blob) {
 }
 
 fn renewals(blob: &Blob) {
-    let Ok(mut roll) = Roll::read(0, blob) else { return };
-    assert_eq!(Roll::read(0, &stamped(roll.written_by_another())).as_ref(), Ok(&roll));
-    let _ = (roll.is_blank(), roll.renewal(P, Epoch::from_stored(1)));
-    roll.strike(P, Epoch::from_stored(1));
-    roll.strike_expired(LATER);
-    roll.renew(Duration::from_secs(30), [(P, Epoch::from_stored(2))].into_iter(), |_, _| false);
-    let read = Roll::read(0, &stamped(roll.written_by_its_host()));
-    assert!(read.is_ok_and(|read| read.holds(P, Epoch::from_stored(2))), "{roll:?}");
+    let Ok(mut batch) = RenewalBatch::read(0, blob) else { return };
+    assert_eq!(RenewalBatch::read(0, &stamped(batch.metadata_by_other())).as_ref(), Ok(&batch));
+    let _ = (batch.is_blank(), batch.renewal(P, Epoch::from_stored(1)));
+    batch.revoke(P, Epoch::from_stored(1));
+    batch.revoke_expired(LATER);
+    batch.renew(Duration::from_secs(30), [(P, Epoch::from_stored(2))].into_iter(), |_, _| false);
+    let read = RenewalBatch::read(0, &stamped(batch.metadata_by_host()));
+    assert!(read.is_ok_and(|read| read.holds(P, Epoch::from_stored(2))), "{batch:?}");
 }

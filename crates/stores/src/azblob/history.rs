@@ -1,6 +1,6 @@
-//! The last changes of owner, one blob for each partition: a JSON list, the newest last.
+//! Reads and writes the history: one blob for each partition, a JSON list with the newest change last.
 //!
-//! It is for people. It is written behind the change: a process that dies in between leaves one line out.
+//! It is for operators. It is written after the change: a process that dies in between leaves one entry out.
 
 use ephor_core::epoch::Epoch;
 use ephor_core::history::OwnershipChange;
@@ -9,10 +9,10 @@ use ephor_core::store::{HISTORY_PER_PARTITION, StoreError};
 use ephor_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::blob_names::{Kind, Names};
 use super::container::Write;
 use super::metadata::Metadata;
-use super::names::{Kind, Names};
-use super::session::{MOST_ATTEMPTS, Session};
+use super::session::{MAX_ATTEMPTS, Session};
 use crate::text::{Unreadable, read_reason, write_reason};
 
 #[derive(Serialize, Deserialize)]
@@ -38,7 +38,7 @@ fn line(change: &OwnershipChange) -> Line {
 
 fn change(partition: PartitionId, line: Line) -> Result<OwnershipChange, Unreadable> {
     let host = |text: Option<String>| {
-        text.map(|text| text.parse().map_err(|_| format!("{text:?} is no host"))).transpose()
+        text.map(|text| text.parse().map_err(|_| format!("{text:?} is not a host id"))).transpose()
     };
     Ok(OwnershipChange {
         at: Timestamp(line.at),
@@ -64,17 +64,17 @@ pub(super) fn play(body: &str) {
 }
 
 impl Session {
-    /// Adds a line. The change is done already: that it could not be written down is only told.
-    pub(super) async fn remember(&self, group: &GroupId, names: &Names, change: OwnershipChange) {
+    /// Appends an entry. The change itself is done, so a failure is only logged.
+    pub(super) async fn append_history(&self, group: &GroupId, names: &Names, change: OwnershipChange) {
         let partition = change.partition;
-        if let Err(error) = self.try_remember(names, &change).await {
+        if let Err(error) = self.try_append_history(names, &change).await {
             tracing::warn!(%group, %partition, %error, "a change of owner is missing in the history");
         }
     }
 
-    async fn try_remember(&self, names: &Names, change: &OwnershipChange) -> Result<(), StoreError> {
+    async fn try_append_history(&self, names: &Names, change: &OwnershipChange) -> Result<(), StoreError> {
         let name = names.history(change.partition);
-        for _ in 0..MOST_ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let before = self.container.body(&name).await?;
             let mut all = before.as_ref().map(|(_, text)| lines(text)).unwrap_or_default();
             all.push(line(change));
@@ -91,7 +91,7 @@ impl Session {
                 return Ok(());
             }
         }
-        Err(super::seals::changing_without_end(change.partition))
+        Err(super::fencing::too_many_conflicts(change.partition))
     }
 
     pub(super) async fn history(
@@ -104,7 +104,7 @@ impl Session {
         let names = self.names(group)?;
         let partitions = match partition {
             Some(partition) => vec![partition],
-            None => self.remembered(&names).await?,
+            None => self.partitions_with_history(&names).await?,
         };
         let mut all = Vec::new();
         for partition in partitions {
@@ -112,12 +112,12 @@ impl Session {
             let read = |(place, line)| Some((place, change(partition, line).ok()?));
             all.extend(lines(&text.unwrap_or_default()).into_iter().enumerate().filter_map(read));
         }
-        // Of one second the later line of a partition comes first.
+        // Within one second the later entry of a partition comes first.
         all.sort_by_key(|(place, change)| std::cmp::Reverse((change.at, *place)));
         Ok(all.into_iter().map(|(_, change)| change).take(most).collect())
     }
 
-    async fn remembered(&self, names: &Names) -> Result<Vec<PartitionId>, StoreError> {
+    async fn partitions_with_history(&self, names: &Names) -> Result<Vec<PartitionId>, StoreError> {
         let (_, listed) = self.container.list(&names.histories()).await?;
         let partition = |name: &str| match names.kind(name) {
             Some(Kind::History(partition)) => Some(partition),

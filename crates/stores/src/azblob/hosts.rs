@@ -1,14 +1,14 @@
-//! Host records, and what is wanted of hosts.
+//! Reads and writes host records, and the orders for hosts.
 //!
-//! | name | value |
+//! | stored name | value |
 //! |---|---|
 //! | `id` | the host |
-//! | `record` | what it says of itself, as in every store; empty if that is too much for metadata: then it is in the blob |
-//! | `drain` | `true` if somebody wants it to |
-//! | `at` | when the host wrote, if somebody else has written since |
+//! | `record` | its record as text, as in every store; empty if it is too long for metadata: then it is the blob's body |
+//! | `drain` | `true` if an operator has ordered the host to drain |
+//! | `at` | when the host wrote, if another process has written since |
 //!
-//! A host writes its own record, on the condition that nobody has: an order changes its state, and so is not missed. An
-//! order is no sign of life: it writes down when there was one.
+//! A host writes its record on the condition that the blob is unchanged. An order changes the blob, so the
+//! host does not miss it. An order is no sign of life: it stores when the host wrote last.
 
 use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{GroupId, HostId};
@@ -17,10 +17,10 @@ use ephor_core::time::Timestamp;
 use futures_util::future::join_all;
 
 use super::CLOCK_RESOLUTION;
+use super::blob_names::Names;
 use super::container::{Blob, Write};
-use super::metadata::{MOST_METADATA, Metadata, escape, number, pairs, unescape};
-use super::names::Names;
-use super::session::{ADVISORY_LIMIT, MOST_ATTEMPTS, Session, locked, within};
+use super::metadata::{MAX_METADATA, Metadata, escape, number, pairs, unescape};
+use super::session::{ADVISORY_LIMIT, MAX_ATTEMPTS, Session, locked, within};
 use crate::text::{Unreadable, read_host, write_host};
 
 const ID: &str = "id";
@@ -28,8 +28,8 @@ const RECORD: &str = "record";
 const DRAIN: &str = "drain";
 const AT: &str = "at";
 
-/// So many records of the dead are forgotten with one heartbeat.
-const FORGOTTEN_AT_ONCE: usize = 4;
+/// The number of dead records that one heartbeat deletes.
+const MAX_DELETED_PER_HEARTBEAT: usize = 4;
 
 impl Session {
     pub(super) async fn heartbeat(
@@ -37,17 +37,17 @@ impl Session {
         group: &GroupId,
         record: &HostRecord,
     ) -> Result<HostOrders, StoreError> {
-        let names = self.introduced(group).await?;
+        let names = self.ensure_group(group).await?;
         let name = names.host(&record.id);
         let mut known = locked(&self.hosts).get(&name).cloned();
-        for _ in 0..MOST_ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let before = match known.take() {
                 Some(blob) => Some(blob),
                 None => self.container.head(&name).await?.blob,
             };
             let orders = before.as_ref().map(orders).unwrap_or_default();
             if self.write_host(&name, record, before.as_ref(), orders).await? {
-                self.forget_the_dead(&names).await;
+                self.delete_dead_hosts(&names).await;
                 return Ok(orders);
             }
         }
@@ -64,14 +64,14 @@ impl Session {
         let id = escape(&record.id.to_string());
         let mut text = escape(&write_host(record));
         let mut body = String::new();
-        if id.len() + text.len() > MOST_METADATA {
+        if id.len() + text.len() > MAX_METADATA {
             body = std::mem::take(&mut text);
         }
         let mut metadata = pairs([(ID, id), (RECORD, text)]);
         if orders.drain {
             metadata.insert(DRAIN.into(), "true".into());
         }
-        // One that was in the blob must not stay there: whoever reads it later would take it for the present.
+        // An old record must not stay in the body: a later reader would take it for the current one.
         let was_long = before.is_some_and(|blob| blob.metadata.get(RECORD).is_some_and(String::is_empty));
         let write = match before {
             None => self.container.create(name, &metadata, &body).await,
@@ -112,7 +112,7 @@ impl Session {
     ) -> Result<bool, StoreError> {
         self.ready().await?;
         let name = self.names(group)?.host(host);
-        for _ in 0..MOST_ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let Some(blob) = self.container.head(&name).await?.blob else { return Ok(false) };
             let mut metadata = blob.metadata.clone();
             metadata.insert(AT.into(), written_at(&blob).0.to_string());
@@ -127,18 +127,18 @@ impl Session {
         Err(changing(host))
     }
 
-    /// Forgets some of those that the last view found long dead, if they are still as they were seen.
-    async fn forget_the_dead(&self, names: &Names) {
+    /// Deletes some of the records that the last view found long dead, if they are unchanged.
+    async fn delete_dead_hosts(&self, names: &Names) {
         let dead: Vec<(String, String)> = {
-            let mut all = locked(&self.dead);
+            let mut all = locked(&self.deletable);
             let Some(dead) = all.get_mut(names) else { return };
-            let some = dead.len().min(FORGOTTEN_AT_ONCE);
+            let some = dead.len().min(MAX_DELETED_PER_HEARTBEAT);
             dead.drain(..some).collect()
         };
         let deletions = dead.iter().map(|(name, etag)| async move {
-            // It comes up again with the next view.
+            // The next view finds it again.
             if let Err(error) = self.container.delete(name, Some(etag)).await {
-                tracing::debug!(%error, "the record of a dead host is still there");
+                tracing::debug!(%error, "the record of a dead host could not be deleted");
             }
         });
         within(ADVISORY_LIMIT, join_all(deletions)).await;
@@ -152,13 +152,13 @@ impl Session {
         now: Timestamp,
     ) -> Result<HostEntry, Unreadable> {
         let value = |name| blob.metadata.get(name).map(|value| unescape(value)).unwrap_or_default();
-        let id: HostId = value(ID).parse().map_err(|_| format!("{:?} is no host", value(ID)))?;
+        let id: HostId = value(ID).parse().map_err(|_| format!("{:?} is not a host id", value(ID)))?;
         let text = match value(RECORD) {
             text if !text.is_empty() => text,
             _ => {
                 let whole = self.container.body(name).await.map_err(|error| error.to_string())?;
                 let (now, body) = whole.ok_or("it is gone")?;
-                // It may have become short meanwhile.
+                // The host may have written a short record meanwhile.
                 let short = now.metadata.get(RECORD).filter(|text| !text.is_empty());
                 unescape(short.unwrap_or(&body))
             }
@@ -180,7 +180,7 @@ pub(super) fn is_drained(metadata: &Metadata) -> bool {
     metadata.get(DRAIN).is_some_and(|value| value == "true")
 }
 
-/// When the host itself wrote.
+/// The time of the host's own last write.
 pub(super) fn written_at(blob: &Blob) -> Timestamp {
     number(&blob.metadata, AT).map_or(blob.stamp.modified, Timestamp)
 }

@@ -1,8 +1,8 @@
-//! How a storage account is used, and what is wrong with how it was asked for.
+//! The options of an Azure Blob store, and the errors of its configuration.
 
 use std::time::Duration;
 
-use super::names::Case;
+use super::blob_names::Case;
 
 /// See [`BlobOptions::service_version`].
 pub const DEFAULT_SERVICE_VERSION: &str = "2021-12-02";
@@ -10,77 +10,79 @@ pub const DEFAULT_SERVICE_VERSION: &str = "2021-12-02";
 /// See [`BlobOptions::call_limit`].
 pub const DEFAULT_CALL_LIMIT: Duration = Duration::from_secs(10);
 
-/// See [`BlobOptions::at_once`].
-pub const DEFAULT_AT_ONCE: usize = 32;
+/// See [`BlobOptions::max_concurrent_requests`].
+pub const DEFAULT_MAX_CONCURRENT_REQUESTS: usize = 32;
 
-/// How long a renewal takes at most for a caller who does not say how long it waits.
+/// The limit of a renewal for callers that set none.
 pub(super) const RENEW_LIMIT: Duration = Duration::from_secs(4);
 
-/// Who else owns partitions of the same group.
+/// The other owners of partitions of the same group. A URL writes `neighbours=none` or `neighbours=sdk`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Neighbours {
-    /// Hosts of Ephor alone: checkpoints are fenced, and everything that a store promises holds. A host renews all its
-    /// leases with one write, which no other SDK looks at: it would take them for expired.
+pub enum SharedWith {
+    /// Only hosts of Ephor own partitions (`none` in a URL). Checkpoints are fenced, and all guarantees of a
+    /// store hold. A host renews all its leases with one write, which other SDKs do not read: to them the
+    /// leases look expired.
     #[default]
-    None,
-    /// Also processors of other SDKs. They write checkpoints without looking, and nothing can stop them.
-    Sdk,
+    EphorOnly,
+    /// Processors of other SDKs own partitions, too (`sdk` in a URL). They overwrite checkpoints
+    /// unconditionally, so checkpoints are not fenced.
+    OtherSdks,
 }
 
-/// How a storage account is used.
+/// The options of an Azure Blob store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobOptions {
-    /// Who else owns partitions of the same group.
-    pub neighbours: Neighbours,
-    /// How names are written.
+    /// The other owners of partitions of the same group.
+    pub shared_with: SharedWith,
+    /// The case of the names of blobs.
     pub case: Case,
     /// The version of the service's interface, as a date. Azure Stack Hub needs `2017-11-09`.
     pub service_version: String,
-    /// A request that takes longer fails: whether it was carried out is then unknown.
+    /// The time limit of a request. After it the request fails, and its outcome is unknown.
     pub call_limit: Duration,
-    /// So many requests of one call are under way at a time.
-    pub at_once: usize,
+    /// The maximum number of concurrent requests of one call.
+    pub max_concurrent_requests: usize,
 }
 
 impl Default for BlobOptions {
     fn default() -> Self {
         Self {
-            neighbours: Neighbours::None,
-            case: Case::Small,
+            shared_with: SharedWith::EphorOnly,
+            case: Case::Lower,
             service_version: DEFAULT_SERVICE_VERSION.to_owned(),
             call_limit: DEFAULT_CALL_LIMIT,
-            at_once: DEFAULT_AT_ONCE,
+            max_concurrent_requests: DEFAULT_MAX_CONCURRENT_REQUESTS,
         }
     }
 }
 
-/// Why a store cannot be made of a text and options. It shows no secret.
+/// Why a text or options cannot be used. It shows no secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The text names no place in a storage account.
-    #[error("the Azure Blob store cannot be read: {problem}")]
+    /// The text names no container of a storage account.
+    #[error("the address of the Azure Blob store is invalid: {problem}")]
     Address {
-        /// What is wrong, and what to write.
+        /// The problem, and what to write.
         problem: String,
     },
-    /// An option that makes no sense.
+    /// An option is invalid.
     #[error("{what}: {problem}")]
     Option {
-        /// Which.
+        /// The option.
         what: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// There is nothing to show to the account.
+    /// There are no credentials.
     #[error(
-        "nothing opens the storage account {account}: give a connection string with AccountKey or \
+        "there are no credentials for the storage account {account}: give a connection string with AccountKey or \
          SharedAccessSignature, set AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, or sign in to Entra ID ({problem})"
     )]
     NoCredential {
         /// The account.
         account: String,
-        /// What Entra ID said.
+        /// The error of Entra ID.
         problem: String,
     },
 }
@@ -98,13 +100,13 @@ impl BlobOptions {
             return refuse("service_version", "write a date, such as 2021-12-02");
         }
         if self.service_version.as_str() < "2015-02-21" {
-            return refuse("service_version", "2015-02-21 is the oldest that is spoken here");
+            return refuse("service_version", "the oldest supported version is 2015-02-21");
         }
         if self.call_limit.is_zero() {
-            return refuse("call_limit", "it is zero: nothing could ever be done");
+            return refuse("call_limit", "it is zero: set a value above zero");
         }
-        if self.at_once == 0 {
-            return refuse("at_once", "it is zero: nothing could ever be done");
+        if self.max_concurrent_requests == 0 {
+            return refuse("max_concurrent_requests", "it is zero: set a value above zero");
         }
         Ok(())
     }
@@ -123,7 +125,7 @@ mod tests {
             let options = BlobOptions { service_version: version.into(), ..BlobOptions::default() };
             assert!(options.check().is_err(), "{version}");
         }
-        assert!(BlobOptions { at_once: 0, ..BlobOptions::default() }.check().is_err());
+        assert!(BlobOptions { max_concurrent_requests: 0, ..BlobOptions::default() }.check().is_err());
         assert!(BlobOptions { call_limit: Duration::ZERO, ..BlobOptions::default() }.check().is_err());
     }
 }

@@ -1,13 +1,14 @@
-//! A lease as metadata.
+//! Reads and writes a lease as the metadata of its ownership blob.
 //!
-//! | name | value |
+//! | stored name | value |
 //! |---|---|
-//! | `ownerid` | who owns the partition: every SDK's name for it; empty if nobody does |
+//! | `ownerid` | the owner, under the name that all SDKs use; empty if there is none |
 //! | `ephor` | JSON: `epoch`, `duration_ms`, `acquired_at`, `previous`, `previous_until`, `heir`, `on_roll` |
 //!
-//! Another SDK writes `ownerid` alone and drops the rest: that is how its records are told from ours. When a record was
-//! last written is the blob's Last-Modified, in whole seconds: it may be up to a second later than it says. Where `on_roll` is
-//! set, the owner renews on its roll (`roll.rs`), and whoever takes the lease away strikes it there first.
+//! Another SDK writes only `ownerid` and drops the rest, which distinguishes its records from ours. The
+//! time of the last write is the blob's Last-Modified in whole seconds; the real time may be up to a
+//! second later. If `on_roll` is set, the owner renews in its renewal batch (`renewal_batch.rs`), and a
+//! takeover revokes the lease there first.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::CLOCK_RESOLUTION;
 use super::container::Blob;
 use super::metadata::{Metadata, escape, pairs, unescape};
-use super::roll::Roll;
+use super::renewal_batch::RenewalBatch;
 use crate::text::Unreadable;
 
 pub(super) const OWNER: &str = "ownerid";
@@ -39,25 +40,26 @@ struct Fields {
     previous_until: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     heir: Option<String>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    on_roll: bool,
+    #[serde(rename = "on_roll", default, skip_serializing_if = "std::ops::Not::not")]
+    batch_renewed: bool,
 }
 
-/// A lease as its blob says it, and its owner's roll.
+/// A lease as its blob and its owner's renewal batch show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ownership {
     pub(super) record: LeaseRecord,
     pub(super) etag: String,
-    /// Its owner, as another SDK wrote it.
+    /// The id of its owner, if another SDK wrote it.
     pub(super) foreign: Option<String>,
-    /// Its owner renews on its roll.
-    pub(super) on_roll: bool,
-    /// The beat of its last renewal there.
+    /// Whether its owner renews it in a batch. Stored as `on_roll`.
+    pub(super) batch_renewed: bool,
+    /// The beat of its last renewal in the batch.
     pub(super) beat: Option<u64>,
 }
 
 impl Ownership {
-    /// Names this state. Renewals on the roll change it, and strikes do not: whoever strikes is about to write.
+    /// The version of this state. Renewals in the batch change it; revocations do not, because the process
+    /// that revokes is about to write the ownership.
     pub(super) fn version(&self) -> LeaseVersion {
         match self.beat {
             None => LeaseVersion::tag(&self.etag),
@@ -74,32 +76,32 @@ impl Ownership {
         self.record.owner.as_ref() == Some(&token.owner) && self.record.epoch == token.epoch
     }
 
-    /// Whether this owner's lease in this epoch was before what is here.
-    pub(super) fn is_behind(&self, owner: &HostId, epoch: Epoch) -> bool {
+    /// Whether this state is later than a lease of this owner in this epoch.
+    pub(super) fn supersedes(&self, owner: &HostId, epoch: Epoch) -> bool {
         let here = &self.record;
         here.epoch > epoch || (here.epoch == epoch && here.owner.as_ref() != Some(owner))
     }
 
-    /// The owner, if it renews on its roll.
-    pub(super) fn enrolled(&self) -> Option<&HostId> {
-        self.record.owner.as_ref().filter(|_| self.on_roll)
+    /// The owner, if it renews the lease in a batch.
+    pub(super) fn batch_renewed_by(&self) -> Option<&HostId> {
+        self.record.owner.as_ref().filter(|_| self.batch_renewed)
     }
 
-    /// With what its owner's roll says of it.
-    pub(super) fn renewed_on(mut self, roll: Option<&Roll>) -> Self {
+    /// Adds the last renewal from its owner's batch.
+    pub(super) fn with_renewal_from(mut self, batch: Option<&RenewalBatch>) -> Self {
         let (partition, epoch) = (self.record.partition, self.record.epoch);
-        if let Some(roll) = roll.filter(|_| self.on_roll)
-            && let Some(renewed) = roll.renewal(partition, epoch)
+        if let Some(batch) = batch.filter(|_| self.batch_renewed)
+            && let Some(renewed) = batch.renewal(partition, epoch)
         {
             self.beat = Some(renewed.beat);
-            self.record.duration = Some(roll.duration);
+            self.record.duration = Some(batch.duration);
             self.record.renewed_at = self.record.renewed_at.max(renewed.at + CLOCK_RESOLUTION);
         }
         self
     }
 }
 
-pub(super) fn write(record: &LeaseRecord, on_roll: bool) -> Metadata {
+pub(super) fn write(record: &LeaseRecord, batch_renewed: bool) -> Metadata {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let fields = Fields {
         epoch: record.epoch.get(),
@@ -108,7 +110,7 @@ pub(super) fn write(record: &LeaseRecord, on_roll: bool) -> Metadata {
         previous: record.previous.as_ref().map(ToString::to_string),
         previous_until: (record.previous_until.0 != 0).then_some(record.previous_until.0),
         heir: record.heir.as_ref().map(ToString::to_string),
-        on_roll,
+        batch_renewed,
     };
     let owner = record.owner.as_ref().map(|owner| escape(&owner.to_string())).unwrap_or_default();
     // Plain structures with text keys: nothing in them can fail.
@@ -116,7 +118,7 @@ pub(super) fn write(record: &LeaseRecord, on_roll: bool) -> Metadata {
     pairs([(OWNER, owner), (OURS, ours)])
 }
 
-/// `taken` is the highest epoch ever taken, which records of other SDKs do not know.
+/// Reads a lease. `taken` is the highest epoch ever taken: records of other SDKs have none.
 pub(super) fn read(partition: PartitionId, blob: &Blob, taken: Epoch) -> Result<Ownership, Unreadable> {
     let owner = blob.metadata.get(OWNER).map(String::as_str).unwrap_or_default();
     let etag = blob.stamp.etag.clone();
@@ -135,7 +137,7 @@ pub(super) fn read(partition: PartitionId, blob: &Blob, taken: Epoch) -> Result<
             heir: None,
         };
         let foreign = (!owner.is_empty()).then(|| owner.to_owned());
-        return Ok(Ownership { record, etag, foreign, on_roll: false, beat: None });
+        return Ok(Ownership { record, etag, foreign, batch_renewed: false, beat: None });
     };
     let fields: Fields = serde_json::from_str(&unescape(ours)).map_err(|error| error.to_string())?;
     let record = LeaseRecord {
@@ -150,14 +152,14 @@ pub(super) fn read(partition: PartitionId, blob: &Blob, taken: Epoch) -> Result<
         previous_until: Timestamp(fields.previous_until.unwrap_or_default()),
         heir: host(fields.heir)?,
     };
-    Ok(Ownership { record, etag, foreign: None, on_roll: fields.on_roll, beat: None })
+    Ok(Ownership { record, etag, foreign: None, batch_renewed: fields.batch_renewed, beat: None })
 }
 
 fn host(text: Option<String>) -> Result<Option<HostId>, Unreadable> {
-    text.map(|text| text.parse().map_err(|_| format!("{text:?} is no host"))).transpose()
+    text.map(|text| text.parse().map_err(|_| format!("{text:?} is not a host id"))).transpose()
 }
 
-/// Another SDK's owner as a host: its id as a name, in no particular incarnation.
+/// Another SDK's owner as a host: its id as the name, and incarnation 0.
 fn foreign_host(owner: &str) -> HostId {
     let fits = |c: &char| !c.is_control() && !c.is_whitespace();
     let name: String = owner.chars().filter(fits).take(200).collect();
@@ -204,10 +206,10 @@ mod tests {
             heir: None,
             ..full()
         };
-        for (record, on_roll) in [(full(), true), (bare, false)] {
-            let read = read(P, &blob(write(&record, on_roll)), Epoch::NONE).unwrap();
+        for (record, batch_renewed) in [(full(), true), (bare, false)] {
+            let read = read(P, &blob(write(&record, batch_renewed)), Epoch::NONE).unwrap();
             assert_eq!((read.record, read.foreign, read.etag.as_str()), (record, None, "0x1"));
-            assert_eq!(read.on_roll, on_roll);
+            assert_eq!(read.batch_renewed, batch_renewed);
         }
     }
 
@@ -221,21 +223,21 @@ mod tests {
         assert_eq!(read.record.epoch, Epoch::from_stored(3));
         assert_eq!(read.record.owner, Some("a#0000000000000001".parse().unwrap()));
         assert_eq!(read.seen_at(Timestamp(8_000)).age, Duration::from_secs(2));
-        assert!(!read.on_roll);
+        assert!(!read.batch_renewed);
     }
 
     #[test]
     fn a_roll_counts_only_where_the_record_says_so() {
-        let mut roll = Roll::empty(0);
-        roll.renew(Duration::from_secs(60), [(P, full().epoch)].into_iter(), |_, _| false);
-        let roll = roll.dated(Timestamp(20_000));
-        let lease = |on_roll| read(P, &blob(write(&full(), on_roll)), Epoch::NONE).unwrap();
-        let renewed = lease(true).renewed_on(Some(&roll));
+        let mut batch = RenewalBatch::empty(0);
+        batch.renew(Duration::from_secs(60), [(P, full().epoch)].into_iter(), |_, _| false);
+        let batch = batch.dated(Timestamp(20_000));
+        let lease = |batch_renewed| read(P, &blob(write(&full(), batch_renewed)), Epoch::NONE).unwrap();
+        let renewed = lease(true).with_renewal_from(Some(&batch));
         assert_eq!(renewed.record.renewed_at, Timestamp(21_000));
         assert_eq!(renewed.seen_at(Timestamp(25_000)).age, Duration::from_secs(4));
         assert_eq!(renewed.record.duration, Some(Duration::from_secs(60)));
         assert_eq!(renewed.version(), LeaseVersion::tag("0x1;1"));
-        for other in [lease(false).renewed_on(Some(&roll)), lease(true).renewed_on(None)] {
+        for other in [lease(false).with_renewal_from(Some(&batch)), lease(true).with_renewal_from(None)] {
             assert_eq!(
                 (other.record.renewed_at, other.version()),
                 (Timestamp(6_000), LeaseVersion::tag("0x1"))

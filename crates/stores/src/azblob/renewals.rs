@@ -1,9 +1,11 @@
-//! Renewals: one request for each lease and several at a time, or one for all that are on a roll (`roll_call.rs`).
+//! Renews leases: one request for each lease, several concurrently, or one for each batch
+//! (`batch_renewals.rs`).
 //!
-//! Other SDKs look when each lease was written, so that beside them each one is. Hosts of Ephor look at the roll, too.
+//! Other SDKs judge a lease by when its blob was written, so in a group shared with them each lease is
+//! written. Hosts of Ephor also read the batches.
 //!
-//! Each lease has its own answer. A request that hangs is given up before the caller's time is up, and costs the others
-//! nothing but its place; what was not asked in time is unknown.
+//! Each lease has its own outcome. A request that hangs is abandoned before the caller's limit, and delays
+//! only itself; the outcome of leases that were not reached in time is unknown.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -14,21 +16,21 @@ use ephor_core::record;
 use ephor_core::store::{Renewal, StoreError};
 use futures_util::{Stream, StreamExt, stream};
 
+use super::blob_names::Names;
 use super::failure;
-use super::names::Names;
-use super::seals::changing_without_end;
-use super::session::{MOST_ATTEMPTS, Session, within};
+use super::fencing::too_many_conflicts;
+use super::session::{MAX_ATTEMPTS, Session, within};
 
 pub(super) type Outcome = Result<Renewal, StoreError>;
 
-/// How long a renewal of one lease, or of what is on one roll, may wait for an answer, if the whole call may take `limit`.
+/// The limit for the renewal of one lease or one batch, if the whole call may take `limit`.
 fn limit_of_one(limit: Duration) -> Duration {
     limit * 3 / 4
 }
 
 impl Session {
-    /// Renews what can be renewed within the limit. The error is that of a call in which nothing came through:
-    /// the one that asks for the longest pause.
+    /// Renews as many leases as possible within the limit. Fails only if no renewal succeeded, with the error that
+    /// asks for the longest pause.
     pub(super) async fn renew(
         &self,
         group: &GroupId,
@@ -41,10 +43,10 @@ impl Session {
         }
         let mut outcomes: Vec<Option<Outcome>> = tokens.iter().map(|_| None).collect();
         let renewals = async {
-            let names = self.introduced(group).await?;
+            let names = self.ensure_group(group).await?;
             let one = limit_of_one(limit);
-            if self.by_roll() {
-                let calls = self.renew_by_roll(group, &names, duration, tokens, one);
+            if self.renews_in_batches() {
+                let calls = self.renew_in_batches(group, &names, duration, tokens, one);
                 take_in(&mut outcomes, calls).await;
             } else {
                 let names = &names;
@@ -52,27 +54,35 @@ impl Session {
                     let renewal = self.renew_one(group, names, duration, token);
                     vec![(place, self.in_time(one, "a renewal", renewal).await)]
                 });
-                // All at hand: nothing is borrowed by a closure that outlives this.
+                // Collected first, so that no closure borrows longer than this call.
                 let calls: Vec<_> = calls.collect();
-                take_in(&mut outcomes, stream::iter(calls).buffer_unordered(self.options.at_once)).await;
+                take_in(
+                    &mut outcomes,
+                    stream::iter(calls).buffer_unordered(self.options.max_concurrent_requests),
+                )
+                .await;
             }
             Ok::<(), StoreError>(())
         };
         let late = || failure::too_late(&self.container.place, "renewals", limit);
         match within(limit, renewals).await {
             Some(done) => done?,
-            None => tracing::debug!(store = self.container.place, ?limit, "renewals were cut short"),
+            None => tracing::debug!(
+                store = self.container.place,
+                ?limit,
+                "the time limit ended before all leases were renewed"
+            ),
         }
         let outcomes: Vec<Outcome> =
             outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Err(late()))).collect();
         if outcomes.iter().all(Result::is_err) {
-            // Nothing came through: the store is unwell, not a lease.
+            // No renewal succeeded: the store fails, not a lease.
             return Err(longest_pause(outcomes).unwrap_or_else(late));
         }
         Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|error| unknown(&error))).collect())
     }
 
-    /// Gives a step up that takes too long: whether it was carried out is then unknown.
+    /// Abandons a step that takes too long. Its outcome is then unknown.
     pub(super) async fn in_time<T>(
         &self,
         limit: Duration,
@@ -91,10 +101,10 @@ impl Session {
         token: &LeaseToken,
     ) -> Outcome {
         let partition = token.partition;
-        // What is known of it is enough, if it is ours by that.
+        // The cached lease suffices if it is ours.
         let known = self.leases.get(names, partition);
         let mut known = known.filter(|lease| lease.is_held_by(token));
-        for _ in 0..MOST_ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let (lease, now) = match known.take() {
                 Some(lease) => {
                     let now = lease.record.renewed_at;
@@ -106,18 +116,18 @@ impl Session {
                 },
             };
             let Some(renewed) = record::renew(Some(&lease.record), token, duration, now) else {
-                let holder = self.with_roll(names, lease, now).await?.seen();
+                let holder = self.with_batch(names, lease, now).await?.seen();
                 return Ok(Renewal::Lost { holder: Some(holder) });
             };
             if self.write_lease(names, Some(&lease), &renewed).await?.is_some() {
                 return Ok(Renewal::Renewed);
             }
         }
-        Err(changing_without_end(partition))
+        Err(too_many_conflicts(partition))
     }
 }
 
-/// Takes answers in as they come. What is still open when this is dropped stays open.
+/// Stores outcomes as they arrive. Those that are missing when this is dropped stay missing.
 async fn take_in(outcomes: &mut [Option<Outcome>], calls: impl Stream<Item = Vec<(usize, Outcome)>>) {
     let mut calls = pin!(calls);
     while let Some(done) = calls.next().await {
@@ -127,7 +137,7 @@ async fn take_in(outcomes: &mut [Option<Outcome>], calls: impl Stream<Item = Vec
     }
 }
 
-/// The error that asks for the longest pause, or else the first: whoever asks again waits for as long as any of them says.
+/// The error that asks for the longest pause, or else the first: a caller that retries must wait that long.
 fn longest_pause(outcomes: Vec<Outcome>) -> Option<StoreError> {
     outcomes.into_iter().filter_map(Result::err).rev().max_by_key(StoreError::retry_after)
 }

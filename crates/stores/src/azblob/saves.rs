@@ -1,4 +1,4 @@
-//! Saves: one request, if what is known of the checkpoint is still so.
+//! Saves positions: one request, if the cached checkpoint is still current.
 
 use ephor_core::checkpoint::Checkpoint;
 use ephor_core::ids::GroupId;
@@ -7,30 +7,30 @@ use ephor_core::rules::Rules;
 use ephor_core::store::{Save, SaveRequest, StoreError};
 use ephor_core::time::Timestamp;
 
+use super::blob_names::Names;
 use super::checkpoint;
 use super::container::{Blob, Write};
-use super::names::Names;
-use super::seals::changing_without_end;
-use super::session::{MOST_ATTEMPTS, Session};
-use super::standing::read_checkpoint;
+use super::fencing::too_many_conflicts;
+use super::partition_state::read_checkpoint;
+use super::session::{MAX_ATTEMPTS, Session};
 
 impl Session {
     pub(super) async fn save(&self, group: &GroupId, request: &SaveRequest) -> Result<Save, StoreError> {
-        let names = self.introduced(group).await?;
+        let names = self.ensure_group(group).await?;
         let partition = request.token.partition;
         let mut known = self.checkpoints.get(&names, partition);
-        for _ in 0..MOST_ATTEMPTS {
-            let by_heart = known.is_some();
+        for _ in 0..MAX_ATTEMPTS {
+            let cached = known.is_some();
             let blob = match known.take() {
                 Some(blob) => Some(blob),
                 None => self.container.head(&names.checkpoint(partition)).await?.blob,
             };
-            let record = self.presented(group, &names, request, blob.as_ref()).await?;
-            // The time is that of the write.
+            let record = self.fenced_checkpoint(group, &names, request, blob.as_ref()).await?;
+            // The service sets the time.
             let verdict = record::save(&record, request, Timestamp(0), &Rules::default());
             let SaveVerdict::Write(checkpoint) = verdict else {
-                // What is known may be old: only what was just read is an answer.
-                if by_heart {
+                // The cache may be outdated: read before refusing.
+                if cached {
                     continue;
                 }
                 return Ok(refused(verdict));
@@ -39,12 +39,12 @@ impl Session {
                 return Ok(Save::Saved(saved));
             }
         }
-        Err(changing_without_end(partition))
+        Err(too_many_conflicts(partition))
     }
 
-    /// The checkpoint with the seal that the save is held against. Where other SDKs write it, there may be none:
-    /// then the lease decides, as far as it goes.
-    async fn presented(
+    /// The checkpoint with the fence that decides about the save. A checkpoint of another SDK has no fence:
+    /// the lease decides then, without a guarantee.
+    async fn fenced_checkpoint(
         &self,
         group: &GroupId,
         names: &Names,
@@ -53,7 +53,7 @@ impl Session {
     ) -> Result<CheckpointRecord, StoreError> {
         let partition = request.token.partition;
         let record = read_checkpoint(blob, group, partition)?;
-        if !self.shared_with_others() || blob.and_then(checkpoint::seal).is_some() {
+        if !self.shared_with_other_sdks() || blob.and_then(checkpoint::fence).is_some() {
             return Ok(record);
         }
         let lease = self.ownership_now(group, names, partition).await?;

@@ -1,8 +1,9 @@
-//! What all calls share: the container, the names, and what is known of the records that are ours to write.
+//! The state that all calls share: the container, the names, and the cached records.
 //!
-//! What is known is used as a condition: whoever writes by it and is wrong is refused by the service, reads and decides
-//! again. So nothing here must be kept up to date, and nothing is lost with it. Only of a lease that is renewed on a roll more is
-//! asked: that it is ours until somebody strikes it (`shelf.rs`).
+//! A cached record is used as a condition: if it is outdated, the service refuses the write, and the call
+//! reads and decides again. So the cache need not be kept up to date, and losing it is harmless. Only a
+//! lease that is renewed in a batch needs more: that it is ours until a process revokes it
+//! (`record_cache.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,22 +13,22 @@ use ephor_core::epoch::Epoch;
 use ephor_core::ids::{GroupId, PartitionId};
 use ephor_core::store::StoreError;
 
+use super::blob_names::{Case, Names};
 use super::container::{Blob, Container, NOTHING, Write};
 use super::failure;
 use super::metadata::{escape, pairs, unescape};
-use super::names::{Case, Names};
-use super::options::{BlobOptions, Neighbours};
+use super::options::{BlobOptions, SharedWith};
 use super::ownership::Ownership;
-use super::shelf::Shelf;
-use super::strikes::Rolls;
+use super::record_cache::RecordCache;
+use super::revocations::KnownBatches;
 
-/// So often somebody may be faster before a call gives up.
-pub(super) const MOST_ATTEMPTS: usize = 40;
+/// The number of lost races after which a call fails.
+pub(super) const MAX_ATTEMPTS: usize = 40;
 
-/// So long requests may take that nobody needs an answer to, together.
+/// The limit for requests whose answer no caller needs, together.
 pub(super) const ADVISORY_LIMIT: Duration = Duration::from_secs(1);
 
-/// What comes within this time.
+/// The result of a step; none if it takes longer than the limit.
 #[expect(clippy::disallowed_methods, reason = "requests to a service take real time")]
 pub(super) async fn within<T>(limit: Duration, step: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(limit, step).await.ok()
@@ -37,12 +38,12 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the container may be created.
+/// Whether a missing container is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Making {
-    /// It is created if it is missing.
+pub(super) enum ContainerCreation {
+    /// Create it.
     Allowed,
-    /// For tools: it is used as it is.
+    /// Never create it: for tools.
     Never,
 }
 
@@ -50,63 +51,68 @@ pub(super) struct Session {
     pub(super) container: Container,
     pub(super) prefix: String,
     pub(super) options: BlobOptions,
-    making: Making,
+    creation: ContainerCreation,
     ready: tokio::sync::OnceCell<()>,
-    /// Groups whose names are written down.
+    /// Groups whose names are stored.
     known: Mutex<BTreeSet<GroupId>>,
-    pub(super) leases: Shelf<Ownership>,
-    pub(super) rolls: Rolls,
-    pub(super) checkpoints: Shelf<Blob>,
-    /// Under which epochs no checkpoint was found under a name of another case.
-    nothing_elsewhere: Mutex<BTreeMap<(Names, PartitionId), Epoch>>,
-    /// Our hosts' records.
+    pub(super) leases: RecordCache<Ownership>,
+    pub(super) batches: KnownBatches,
+    pub(super) checkpoints: RecordCache<Blob>,
+    /// The epochs under which no checkpoint was found under a name in the other case.
+    no_checkpoint_in_other_case: Mutex<BTreeMap<(Names, PartitionId), Epoch>>,
+    /// The records of this process's hosts.
     pub(super) hosts: Mutex<BTreeMap<String, Blob>>,
-    /// Records of hosts that are long dead, and rolls that nobody needs, with their state, by group.
-    pub(super) dead: Mutex<BTreeMap<Names, Vec<(String, String)>>>,
+    /// Records of long dead hosts and unneeded batches, with their ETags, by group.
+    pub(super) deletable: Mutex<BTreeMap<Names, Vec<(String, String)>>>,
 }
 
 impl Session {
-    pub(super) fn new(container: Container, prefix: String, options: BlobOptions, making: Making) -> Self {
+    pub(super) fn new(
+        container: Container,
+        prefix: String,
+        options: BlobOptions,
+        creation: ContainerCreation,
+    ) -> Self {
         Self {
             container,
             prefix,
             options,
-            making,
+            creation,
             ready: tokio::sync::OnceCell::new(),
             known: Mutex::default(),
-            leases: Shelf::default(),
-            rolls: Rolls::default(),
-            checkpoints: Shelf::default(),
-            nothing_elsewhere: Mutex::default(),
+            leases: RecordCache::default(),
+            batches: KnownBatches::default(),
+            checkpoints: RecordCache::default(),
+            no_checkpoint_in_other_case: Mutex::default(),
             hosts: Mutex::default(),
-            dead: Mutex::default(),
+            deletable: Mutex::default(),
         }
     }
 
-    pub(super) fn shared_with_others(&self) -> bool {
-        self.options.neighbours == Neighbours::Sdk
+    pub(super) fn shared_with_other_sdks(&self) -> bool {
+        self.options.shared_with == SharedWith::OtherSdks
     }
 
     pub(super) fn is_for_tools(&self) -> bool {
-        self.making == Making::Never
+        self.creation == ContainerCreation::Never
     }
 
-    /// The container is there, or is made, before anything else.
+    /// Checks or creates the container before the first request.
     pub(super) async fn ready(&self) -> Result<(), StoreError> {
         self.ready.get_or_try_init(|| self.prepare()).await.map(|_| ())
     }
 
     async fn prepare(&self) -> Result<(), StoreError> {
-        if self.making == Making::Never {
+        if self.creation == ContainerCreation::Never {
             return Ok(());
         }
         if !self.container.exists().await? {
             self.make_container().await?;
             tracing::info!(store = self.container.place, "created the container");
         }
-        // It is only good to know: it holds nobody up for long.
-        for advice in within(ADVISORY_LIMIT, self.advice()).await.unwrap_or_default() {
-            tracing::warn!(store = self.container.place, "{advice}");
+        // A hint for operators: it must not delay the caller for long.
+        for warning in within(ADVISORY_LIMIT, self.account_warnings()).await.unwrap_or_default() {
+            tracing::warn!(store = self.container.place, "{warning}");
         }
         Ok(())
     }
@@ -115,7 +121,7 @@ impl Session {
         self.container.make().await.map_err(|error| match failure::lacks_right(&error) {
             true => StoreError::Refused {
                 message: format!(
-                    "{}: the container is missing, and what opens the account may not create one: create it, or \
+                    "{}: the container does not exist, and these credentials may not create one: create it, or \
                      correct its name ({error})",
                     self.container.place
                 ),
@@ -124,10 +130,10 @@ impl Session {
         })
     }
 
-    /// Whether the container can be used at all.
+    /// Fails unless the container can be used.
     pub(super) async fn check(&self) -> Result<(), StoreError> {
         self.ready().await?;
-        // A tool is told here that there is none, and everybody that the rights are too few to list.
+        // Reports a missing container to a tool, and missing rights to every caller.
         self.container.list(NOTHING).await.map(|_| ())
     }
 
@@ -145,29 +151,39 @@ impl Session {
         Names::of(&self.prefix, group, case).ok_or_else(too_long)
     }
 
-    /// Where SDKs that write names in the other case have their records, if that is elsewhere.
-    pub(super) fn names_elsewhere(&self, group: &GroupId) -> Option<Names> {
+    /// The names in the other case, if they differ from ours. SDKs that use that case keep their records there.
+    pub(super) fn names_in_other_case(&self, group: &GroupId) -> Option<Names> {
         let other = match self.options.case {
-            Case::Small => Case::AsGiven,
-            Case::AsGiven => Case::Small,
+            Case::Lower => Case::AsGiven,
+            Case::AsGiven => Case::Lower,
         };
         let theirs = self.names_in(group, other).ok()?;
         (self.names(group).ok()? != theirs).then_some(theirs)
     }
 
-    /// Whether this epoch, or a later one, has looked for a checkpoint under a name of another case, in vain.
-    pub(super) fn nothing_elsewhere(&self, names: &Names, partition: PartitionId, epoch: Epoch) -> bool {
-        let looked = locked(&self.nothing_elsewhere);
+    /// Whether this or a later epoch has found no checkpoint under a name in the other case.
+    pub(super) fn no_checkpoint_in_other_case(
+        &self,
+        names: &Names,
+        partition: PartitionId,
+        epoch: Epoch,
+    ) -> bool {
+        let looked = locked(&self.no_checkpoint_in_other_case);
         looked.get(&(names.clone(), partition)).is_some_and(|looked| *looked >= epoch)
     }
 
-    pub(super) fn note_nothing_elsewhere(&self, names: &Names, partition: PartitionId, epoch: Epoch) {
-        locked(&self.nothing_elsewhere).insert((names.clone(), partition), epoch);
+    pub(super) fn note_no_checkpoint_in_other_case(
+        &self,
+        names: &Names,
+        partition: PartitionId,
+        epoch: Epoch,
+    ) {
+        locked(&self.no_checkpoint_in_other_case).insert((names.clone(), partition), epoch);
     }
 
-    /// Before the first write: the group's names are written down, and they are these. Two groups that differ
-    /// only in case have the same blobs.
-    pub(super) async fn introduced(&self, group: &GroupId) -> Result<Names, StoreError> {
+    /// Returns the names of a group, and before its first write stores them or compares them with the stored
+    /// ones: two groups that differ only in case would share their blobs.
+    pub(super) async fn ensure_group(&self, group: &GroupId) -> Result<Names, StoreError> {
         self.ready().await?;
         let names = self.names(group)?;
         if locked(&self.known).contains(group) {
@@ -181,19 +197,19 @@ impl Session {
         if self.container.create(&names.group(), &metadata, "").await? == Write::Refused
             && let Some(blob) = self.container.head(&names.group()).await?.blob
         {
-            self.must_be(group, &blob)?;
+            self.check_group(group, &blob)?;
         }
         locked(&self.known).insert(group.clone());
         Ok(names)
     }
 
-    /// Refuses to take another group's blobs for this one's.
-    pub(super) fn must_be(&self, group: &GroupId, blob: &Blob) -> Result<(), StoreError> {
+    /// Refuses the blobs of another group.
+    pub(super) fn check_group(&self, group: &GroupId, blob: &Blob) -> Result<(), StoreError> {
         match written_group(blob) {
             Some(written) if written != *group => Err(StoreError::Refused {
                 message: format!(
-                    "{}: {written} is here already, and {group} would have the same blobs, for they are named in small \
-                     letters: write the name as it was written first, or use another prefix",
+                    "{}: {written} exists already, and {group} would share its blobs, because their names are in lower \
+                     case: write the name as it was written first, or use another prefix",
                     self.container.place
                 ),
             }),
@@ -202,7 +218,7 @@ impl Session {
     }
 }
 
-/// The names as they were given.
+/// The group's names in their original case.
 pub(super) fn written_group(blob: &Blob) -> Option<GroupId> {
     let text = |name: &str| blob.metadata.get(name).map(|value| unescape(value));
     Some(GroupId {

@@ -1,7 +1,7 @@
-//! The last step before a request is sent: it is signed with the account's key, or given its signature.
+//! Signs requests with the account's key, or adds the shared access signature.
 //!
-//! The Rust SDK knows Entra ID only. What is signed, and in which order, is told in "Authorize with Shared Key" of
-//! the service's documentation; the form is the one of 2015-02-21 and later.
+//! The Rust SDK supports only Entra ID. The signed fields and their order are those of "Authorize with Shared
+//! Key" in the service's documentation, in the form of 2015-02-21 and later.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use sha2::Sha256;
 
 use super::credential::{AccountKey, Sas};
 
-/// Headers that are signed without their names, in this order. The date stands among those of the service.
+/// The headers that are signed without their names, in this order. The date is among the service's headers.
 const SIGNED: [&str; 11] = [
     "content-encoding",
     "content-language",
@@ -32,7 +32,7 @@ const SIGNED: [&str; 11] = [
     "range",
 ];
 
-/// How a request is made one of ours.
+/// The policy that authorizes a request.
 #[derive(Debug)]
 pub(super) enum Signer {
     Key { account: String, key: AccountKey },
@@ -64,7 +64,7 @@ fn add(request: &mut Request, sas: &Sas) {
 fn sign(request: &mut Request, account: &str, key: &AccountKey, date: &str) {
     request.insert_header("x-ms-date", date.to_owned());
     let text = string_to_sign(request, account);
-    // A key of any length will do.
+    // HMAC accepts keys of any length.
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key.bytes()) else { return };
     mac.update(text.as_bytes());
     let signature = STANDARD.encode(mac.finalize().into_bytes());
@@ -87,13 +87,13 @@ fn string_to_sign(request: &Request, account: &str) -> String {
     text
 }
 
-/// A length of zero is signed as nothing.
+/// The signed length. A length of zero is an empty text.
 fn length(request: &Request, given: Option<String>) -> String {
     let length = given.or_else(|| request.body().len().map(|length| length.to_string()));
     length.filter(|length| length != "0").unwrap_or_default()
 }
 
-/// Those that begin with `x-ms-`, in order.
+/// The headers that begin with `x-ms-`, in order.
 fn service_headers(request: &Request) -> String {
     let headers = request.headers().iter();
     let mut headers: Vec<String> = headers

@@ -1,4 +1,4 @@
-//! The store itself.
+//! `BlobStore`: implements `Store` by calls of the session.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::address::{BlobAddress, Layout};
 use super::container::Container;
 use super::credential::{AccountKey, BlobCredential, Sas};
 use super::options::{BlobOptions, ConnectError, RENEW_LIMIT};
-use super::session::{Making, Session};
+use super::session::{ContainerCreation, Session};
 
 /// A store in a container of an Azure Storage account. Clones share its connections: one store serves all hosts of a
 /// process.
@@ -42,46 +42,46 @@ pub struct BlobStore {
 }
 
 impl BlobStore {
-    /// A store at `azblob://ACCOUNT/CONTAINER[/PREFIX]`, or at a connection string. It connects when it is first used, and creates
-    /// the container then if it is not there. What opens the account is in the connection string, or in the
-    /// environment (`AZURE_STORAGE_KEY`, `AZURE_STORAGE_SAS_TOKEN`), or comes from Entra ID.
+    /// A store at `azblob://ACCOUNT/CONTAINER[/PREFIX]` or at a connection string. It connects with its first
+    /// call, and then creates the container if it does not exist. The credentials are in the connection string
+    /// or in the environment (`AZURE_STORAGE_KEY`, `AZURE_STORAGE_SAS_TOKEN`), or come from Entra ID.
     pub fn connect(text: &str, options: BlobOptions) -> Result<Self, ConnectError> {
         let address = BlobAddress::parse(text)?;
         let credential = find_credential(&address)?;
-        Self::new(&address, credential, options, Making::Allowed)
+        Self::new(&address, credential, options, ContainerCreation::Allowed)
     }
 
-    /// The same with a credential of your own.
+    /// As [`connect`](Self::connect), with your own credential.
     pub fn connect_with(
         address: &BlobAddress,
         credential: BlobCredential,
         options: BlobOptions,
     ) -> Result<Self, ConnectError> {
-        Self::new(address, credential, options, Making::Allowed)
+        Self::new(address, credential, options, ContainerCreation::Allowed)
     }
 
     /// A store for tools: it creates no container.
     pub fn connect_existing(text: &str, options: BlobOptions) -> Result<Self, ConnectError> {
         let address = BlobAddress::parse(text)?;
         let credential = find_credential(&address)?;
-        Self::new(&address, credential, options, Making::Never)
+        Self::new(&address, credential, options, ContainerCreation::Never)
     }
 
     fn new(
         address: &BlobAddress,
         credential: BlobCredential,
         mut options: BlobOptions,
-        making: Making,
+        creation: ContainerCreation,
     ) -> Result<Self, ConnectError> {
         if address.layout != Layout::Sdk {
             return Err(ConnectError::Address {
-                problem: "the container of an old Event Processor Host is only read: export its positions, and import \
+                problem: "the container of an old Event Processor Host is read-only: export its positions, and import \
                           them into another store"
                     .into(),
             });
         }
-        if let Some(neighbours) = address.neighbours {
-            options.neighbours = neighbours;
+        if let Some(shared_with) = address.shared_with {
+            options.shared_with = shared_with;
         }
         if let Some(case) = address.case {
             options.case = case;
@@ -91,29 +91,29 @@ impl BlobStore {
         }
         options.check()?;
         let container = Container::new(address, credential, &options)?;
-        let session = Session::new(container, address.prefix.clone(), options, making);
+        let session = Session::new(container, address.prefix.clone(), options, creation);
         Ok(Self { session: Arc::new(session) })
     }
 
-    /// Looks whether the container is there, or makes it if that is allowed: an error that a person must mend is told
-    /// before anything starts.
+    /// Checks that the container can be used, and creates it if that is allowed, so that errors that an operator
+    /// must fix appear at the start.
     pub async fn check(&self) -> Result<(), StoreError> {
         self.session.check().await
     }
 
-    /// What of the account is not good for ownership, in words, as far as it can be found out: soft delete,
-    /// versioning, a hierarchical namespace. It is also logged when the store is first used.
-    pub async fn advice(&self) -> Vec<String> {
-        self.session.advice().await
+    /// Warnings about account settings that are unsuitable for leases, as far as they can be detected: soft
+    /// delete, versioning, a hierarchical namespace. They are also logged at the first use of the store.
+    pub async fn account_warnings(&self) -> Vec<String> {
+        self.session.account_warnings().await
     }
 
-    /// Whether the container is there. Unlike all other calls this one creates none.
+    /// Whether the container exists. Unlike all other calls this one creates none.
     pub async fn exists(&self) -> Result<bool, StoreError> {
         self.session.container.exists().await
     }
 }
 
-/// What opens the account: what the text says, or the environment, or Entra ID.
+/// The credential: from the text, from the environment, or from Entra ID.
 pub(super) fn find_credential(address: &BlobAddress) -> Result<BlobCredential, ConnectError> {
     if let Some(credential) = &address.credential {
         return Ok(credential.clone());
@@ -123,13 +123,16 @@ pub(super) fn find_credential(address: &BlobAddress) -> Result<BlobCredential, C
     if let Some(key) = variable("AZURE_STORAGE_KEY") {
         return match AccountKey::from_base64(&key) {
             Some(key) => Ok(BlobCredential::AccountKey(key)),
-            None => refuse("AZURE_STORAGE_KEY", "it is no base64: copy it once more, to its last ="),
+            None => refuse(
+                "AZURE_STORAGE_KEY",
+                "it is not valid base64: copy it again, including the = at its end",
+            ),
         };
     }
     if let Some(sas) = variable("AZURE_STORAGE_SAS_TOKEN") {
         return match Sas::new(&sas) {
             Some(sas) => Ok(BlobCredential::Sas(sas)),
-            None => refuse("AZURE_STORAGE_SAS_TOKEN", "it holds no sig=: copy it once more, to its end"),
+            None => refuse("AZURE_STORAGE_SAS_TOKEN", "it contains no sig=: copy it again, to its end"),
         };
     }
     super::entra::credential(&address.account).map(BlobCredential::Entra)
@@ -145,10 +148,10 @@ impl Store for BlobStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             wakes: false,
-            fences_checkpoints: !self.session.shared_with_others(),
+            fences_checkpoints: !self.session.shared_with_other_sdks(),
             keeps_history: true,
             clock_resolution: CLOCK_RESOLUTION,
-            epochless_neighbours: self.session.shared_with_others(),
+            epochless_neighbours: self.session.shared_with_other_sdks(),
         }
     }
 
@@ -229,7 +232,7 @@ impl Store for BlobStore {
         Box::pin(self.session.history(group, partition, most))
     }
 
-    /// The service tells nobody anything.
+    /// Never returns: the service sends no notifications.
     fn changed<'a>(&'a self, _group: &'a GroupId, _host: &'a HostId) -> BoxFuture<'a, ()> {
         Box::pin(std::future::pending())
     }

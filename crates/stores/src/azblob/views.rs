@@ -1,9 +1,9 @@
-//! Everything that a group keeps, from one list of its blobs.
+//! Reads all records of a group from one listing of its blobs.
 //!
-//! The service lists by name: checkpoints come before leases. Whoever finds itself an owner must see a checkpoint that no
-//! earlier owner can still change, and so it is not enough that both are in the list. But a checkpoint that is sealed
-//! with the lease's epoch is such a one, whenever it was listed; where the seal is lower, somebody is in the middle of a change,
-//! or died there: then the seal is raised, as the owner would do, and the checkpoint is the one that was read with it.
+//! The service lists by name, so checkpoints come before leases. A host that finds itself an owner must see
+//! a checkpoint that no earlier owner can still change. A checkpoint whose fence is the lease's epoch is
+//! final, whenever it was listed. If its fence is lower, a takeover is in progress or its process died:
+//! the view finishes it (raises the fence) and shows the checkpoint that was read with that write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,46 +15,47 @@ use ephor_core::record::CheckpointRecord;
 use ephor_core::store::{FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, Founding, StoreError, View};
 use ephor_core::time::Timestamp;
 
+use super::blob_names::{Kind, Names, group_of};
 use super::checkpoint;
 use super::container::{Blob, Listed, Write};
 use super::hosts::is_drained;
 use super::metadata::{escape, pairs, unescape};
-use super::names::{Kind, Names, group_of};
 use super::ownership::{self, Ownership};
-use super::roll::Roll;
+use super::partition_state::{damaged_epoch, damaged_lease, read_epoch};
+use super::renewal_batch::RenewalBatch;
 use super::session::{Session, locked, written_group};
-use super::standing::{damaged_epoch, damaged_lease, read_epoch};
 use crate::text::{Unreadable, read_founding, write_founding};
 
 const FOUNDING: &str = "founding";
 
-/// The blobs of a group, sorted out.
+/// The blobs of a group, by kind.
 #[derive(Default)]
 struct Sorted {
     leases: BTreeMap<PartitionId, (Blob, Timestamp)>,
     checkpoints: BTreeMap<PartitionId, Blob>,
     epochs: BTreeMap<PartitionId, Result<Epoch, Unreadable>>,
     hosts: Vec<(String, Blob, Timestamp)>,
-    rolls: BTreeMap<String, ListedRoll>,
+    batches: BTreeMap<String, ListedBatch>,
     founding: Option<Blob>,
     group: Option<Blob>,
 }
 
-/// A roll in the list.
-struct ListedRoll {
-    roll: Result<Roll, Unreadable>,
+/// A renewal batch in the listing.
+struct ListedBatch {
+    batch: Result<RenewalBatch, Unreadable>,
     etag: String,
     at: Timestamp,
 }
 
-/// A lease as it is shown, with what its owner's roll says. That was listed earlier, and counts from then.
-fn enroll(names: &Names, sorted: &Sorted, lease: &Ownership, at: Timestamp) -> Lease {
+/// A lease with its renewal from its owner's batch. The batch was listed earlier, so the age counts from then.
+fn with_listed_batch(names: &Names, sorted: &Sorted, lease: &Ownership, at: Timestamp) -> Lease {
     let partition = lease.record.partition;
-    let listed = lease.enrolled().and_then(|owner| sorted.rolls.get(&names.roll(owner, partition)));
-    match listed.map(|listed| (&listed.roll, listed.at)) {
+    let listed =
+        lease.batch_renewed_by().and_then(|owner| sorted.batches.get(&names.batch(owner, partition)));
+    match listed.map(|listed| (&listed.batch, listed.at)) {
         None => lease.seen_at(at),
-        Some((Ok(roll), earlier)) => lease.clone().renewed_on(Some(roll)).seen_at(at.min(earlier)),
-        // Its owner writes it anew soon. Until then nobody can tell how old the lease is.
+        Some((Ok(batch), earlier)) => lease.clone().with_renewal_from(Some(batch)).seen_at(at.min(earlier)),
+        // Its owner overwrites it soon. Until then the age of the lease is unknown.
         Some((Err(_), _)) => Lease { age: Duration::ZERO, age_known: false, ..lease.seen_at(at) },
     }
 }
@@ -73,9 +74,9 @@ fn sort(names: &Names, listed: Vec<Listed>) -> Sorted {
                 sorted.epochs.insert(partition, read_epoch(&blob));
             }
             Some(Kind::Host) => sorted.hosts.push((name, blob, at)),
-            Some(Kind::Roll(bucket)) => {
-                let roll = Roll::read(bucket, &blob);
-                sorted.rolls.insert(name, ListedRoll { roll, etag: blob.stamp.etag, at });
+            Some(Kind::RenewalBatch(batch_number)) => {
+                let batch = RenewalBatch::read(batch_number, &blob);
+                sorted.batches.insert(name, ListedBatch { batch, etag: blob.stamp.etag, at });
             }
             Some(Kind::Founding) => sorted.founding = Some(blob),
             Some(Kind::Group) => sorted.group = Some(blob),
@@ -85,17 +86,17 @@ fn sort(names: &Names, listed: Vec<Listed>) -> Sorted {
     sorted
 }
 
-/// The rolls of hosts without a record, which own nothing: whatever was struck there is taken away. The leases were listed
-/// behind them, and whoever strikes since changes their state.
-fn unneeded_rolls(names: &Names, sorted: &Sorted, view: &View) -> Vec<(String, String)> {
+/// The batches of hosts that have no record and own nothing: their revocations are no longer needed. The leases
+/// were listed after them, and a later revocation changes their ETag.
+fn unneeded_batches(names: &Names, sorted: &Sorted, view: &View) -> Vec<(String, String)> {
     let owners = view.leases.iter().filter_map(|lease| lease.owner.as_ref());
-    let owners: BTreeSet<String> = owners.map(|owner| names.rolls(owner)).collect();
+    let owners: BTreeSet<String> = owners.map(|owner| names.batches(owner)).collect();
     let hosts: BTreeSet<&String> = sorted.hosts.iter().map(|(name, _, _)| name).collect();
-    let unneeded = sorted.rolls.iter().filter(|(name, _)| {
+    let unneeded = sorted.batches.iter().filter(|(name, _)| {
         let has_lease = owners.iter().any(|owner| name.starts_with(owner.as_str()));
-        !has_lease && names.host_of_roll(name).is_some_and(|host| !hosts.contains(&host))
+        !has_lease && names.host_of_batch(name).is_some_and(|host| !hosts.contains(&host))
     });
-    // A lease that cannot be read may be anybody's.
+    // An unreadable lease may belong to any host.
     let all_read = view.leases.len() == sorted.leases.len();
     let unneeded = unneeded.filter(|_| all_read);
     unneeded.map(|(name, listed)| (name.clone(), listed.etag.clone())).collect()
@@ -108,53 +109,53 @@ impl Session {
         let (at, listed) = self.container.list(&names.all()).await?;
         let sorted = sort(&names, listed);
         if let Some(blob) = &sorted.group {
-            self.must_be(group, blob)?;
+            self.check_group(group, blob)?;
         }
         let mut view = View { at, ..View::default() };
-        let told = |what: &str, why: &str| format!("{what} of {group}: {why}");
-        self.forget_what_has_changed(&names, &sorted);
-        let mut sealed = self.take_in_leases(group, &names, &sorted, &mut view).await?;
+        let damaged = |what: &str, why: &str| format!("{what} of {group}: {why}");
+        self.forget_changed_leases(&names, &sorted);
+        let mut fenced = self.add_leases(group, &names, &sorted, &mut view).await?;
         for (partition, blob) in &sorted.checkpoints {
-            let read = sealed.remove(partition).map_or_else(|| checkpoint::read(blob), Ok);
+            let read = fenced.remove(partition).map_or_else(|| checkpoint::read(blob), Ok);
             match read {
                 Ok(record) => {
                     view.checkpoints.extend(record.checkpoint.map(|checkpoint| (*partition, checkpoint)))
                 }
                 Err(why) => {
-                    view.damaged.push(told(&format!("the checkpoint of partition {partition}"), &why))
+                    view.damaged.push(damaged(&format!("the checkpoint of partition {partition}"), &why))
                 }
             }
         }
-        // Those that were not there yet when their turn came.
-        let late = sealed.into_iter().filter_map(|(partition, record)| Some((partition, record.checkpoint?)));
+        // Checkpoints that did not exist yet when they would have been listed.
+        let late = fenced.into_iter().filter_map(|(partition, record)| Some((partition, record.checkpoint?)));
         view.checkpoints.extend(late);
-        self.take_in_elsewhere(group, &sorted, &mut view).await?;
+        self.add_from_other_case(group, &sorted, &mut view).await?;
         view.checkpoints.sort_by_key(|(partition, _)| *partition);
-        self.take_in_hosts(group, &names, &sorted, &mut view).await;
+        self.add_hosts(group, &names, &sorted, &mut view).await;
         let founding = sorted.founding.as_ref().map(|blob| self.founding_in(&names, blob));
         match founding {
             None => {}
             Some(founding) => match founding.await {
                 Ok(founding) => view.founding = Some(founding),
-                Err(why) => view.damaged.push(told("the founding", &why)),
+                Err(why) => view.damaged.push(damaged("the founding", &why)),
             },
         }
         Ok(view)
     }
 
-    /// For tools: the checkpoints under names of another case, where there is none under ours. Hosts go on from them at
-    /// their first claim, and look for them only then.
-    async fn take_in_elsewhere(
+    /// For tools: adds the checkpoints under names in the other case, if there is none under ours. Hosts continue
+    /// from them at their first claim, and read them only then.
+    async fn add_from_other_case(
         &self,
         group: &GroupId,
         sorted: &Sorted,
         view: &mut View,
     ) -> Result<(), StoreError> {
-        let elsewhere = self.names_elsewhere(group).filter(|_| self.is_for_tools());
-        let Some(elsewhere) = elsewhere else { return Ok(()) };
-        let (_, listed) = self.container.list(&elsewhere.checkpoints()).await?;
+        let other_case = self.names_in_other_case(group).filter(|_| self.is_for_tools());
+        let Some(other_case) = other_case else { return Ok(()) };
+        let (_, listed) = self.container.list(&other_case.checkpoints()).await?;
         for Listed { name, blob, .. } in listed {
-            let Some(Kind::Checkpoint(partition)) = elsewhere.kind(&name) else { continue };
+            let Some(Kind::Checkpoint(partition)) = other_case.kind(&name) else { continue };
             if sorted.checkpoints.contains_key(&partition) || view.checkpoint(partition).is_some() {
                 continue;
             }
@@ -168,22 +169,22 @@ impl Session {
         Ok(())
     }
 
-    /// What is known and was listed otherwise may have been changed past us, by another SDK or a person: it is read
-    /// again before it is renewed.
-    fn forget_what_has_changed(&self, names: &Names, sorted: &Sorted) {
+    /// Drops cached leases that were listed with another ETag: another SDK or a person may have changed them. They
+    /// are read again before they are renewed.
+    fn forget_changed_leases(&self, names: &Names, sorted: &Sorted) {
         self.leases.retain(names, |partition, lease| {
             sorted.leases.get(&partition).is_some_and(|(blob, _)| blob.stamp.etag == lease.etag)
         });
-        self.rolls.retain(|name| names.kind(name).is_none() || sorted.rolls.contains_key(name));
-        for (name, listed) in &sorted.rolls {
-            if let Ok(roll) = &listed.roll {
-                self.rolls.note(name, roll.beat());
+        self.batches.retain(|name| names.kind(name).is_none() || sorted.batches.contains_key(name));
+        for (name, listed) in &sorted.batches {
+            if let Ok(batch) = &listed.batch {
+                self.batches.note_beat(name, batch.beat());
             }
         }
     }
 
-    /// Leases, and the checkpoints whose seal had to be raised.
-    async fn take_in_leases(
+    /// Adds the leases; returns the checkpoints whose fence was raised.
+    async fn add_leases(
         &self,
         group: &GroupId,
         names: &Names,
@@ -191,8 +192,8 @@ impl Session {
         view: &mut View,
     ) -> Result<BTreeMap<PartitionId, CheckpointRecord>, StoreError> {
         let mut raised = BTreeMap::new();
-        let damaged = sorted.rolls.values().filter_map(|listed| listed.roll.as_ref().err());
-        view.damaged.extend(damaged.map(|why| format!("the renewals of a host of {group}: {why}")));
+        let damaged = sorted.batches.values().filter_map(|listed| listed.batch.as_ref().err());
+        view.damaged.extend(damaged.map(|why| format!("the renewal batch of a host of {group}: {why}")));
         for (partition, epoch) in &sorted.epochs {
             if let Err(why) = epoch {
                 view.damaged.push(damaged_epoch(names, *partition, group, why).to_string());
@@ -200,7 +201,7 @@ impl Session {
         }
         let mut leases = Vec::new();
         for (partition, (blob, at)) in &sorted.leases {
-            // Where it cannot be read, nothing is claimed; who owns it is shown all the same.
+            // An unreadable epoch prevents claims; the owner is shown all the same.
             let taken = sorted.epochs.get(partition).and_then(|epoch| epoch.as_ref().ok()).copied();
             let taken = taken.unwrap_or_default();
             match ownership::read(*partition, blob, taken) {
@@ -209,38 +210,39 @@ impl Session {
             }
         }
         let seen = |lease: &Ownership| sorted.checkpoints.get(&lease.record.partition);
-        let behind =
-            leases.iter().filter(|(lease, blob, _)| self.is_behind(group, names, blob, lease, seen(lease)));
-        let behind: Vec<_> = behind.map(|(lease, _, _)| (lease, seen(lease))).collect();
-        let mut outcomes = self.raise_all(group, names, &behind).await?;
+        let low = leases
+            .iter()
+            .filter(|(lease, blob, _)| self.is_fence_low(group, names, blob, lease, seen(lease)));
+        let low: Vec<_> = low.map(|(lease, _, _)| (lease, seen(lease))).collect();
+        let mut outcomes = self.repair_fences(group, names, &low).await?;
         for (lease, _, at) in &leases {
             let partition = lease.record.partition;
             match outcomes.remove(&partition) {
                 None => {}
                 Some(Ok(record)) => raised.extend(record.map(|record| (partition, record))),
                 Some(Err(error @ StoreError::Damaged { .. })) => match seen(lease) {
-                    // It is under a name of another case: whoever found itself an owner here would begin without it.
+                    // It is under a name in the other case: an owner would start without it.
                     None => {
                         view.damaged.push(error.to_string());
                         continue;
                     }
-                    // It is nobody's to begin with, and the list of checkpoints tells why.
-                    Some(seen) if checkpoint::seal(seen).is_some() => continue,
-                    // Its owner may be at work, and goes on.
+                    // No host can start from it, and the list of checkpoints has the reason.
+                    Some(seen) if checkpoint::fence(seen).is_some() => continue,
+                    // Its owner may be working, and continues.
                     Some(_) => {}
                 },
-                // What does not pass is told of this partition, and the others go on.
+                // A permanent error is reported for this partition, and the others continue.
                 Some(Err(error)) => {
                     view.damaged.push(format!("the checkpoint of partition {partition} of {group}: {error}"));
                     continue;
                 }
             }
-            view.leases.push(enroll(names, sorted, lease, *at));
+            view.leases.push(with_listed_batch(names, sorted, lease, *at));
         }
         Ok(raised)
     }
 
-    async fn take_in_hosts(&self, group: &GroupId, names: &Names, sorted: &Sorted, view: &mut View) {
+    async fn add_hosts(&self, group: &GroupId, names: &Names, sorted: &Sorted, view: &mut View) {
         let mut dead = Vec::new();
         for (name, blob, at) in &sorted.hosts {
             match self.host_entry(name, blob, *at).await {
@@ -259,24 +261,24 @@ impl Session {
             }
         }
         view.hosts.sort_by(|one, other| one.record.id.cmp(&other.record.id));
-        dead.extend(unneeded_rolls(names, sorted, view));
-        locked(&self.dead).insert(names.clone(), dead);
+        dead.extend(unneeded_batches(names, sorted, view));
+        locked(&self.deletable).insert(names.clone(), dead);
     }
 
     pub(super) async fn found(&self, group: &GroupId, founding: &Founding) -> Result<Founding, StoreError> {
-        let names = self.introduced(group).await?;
+        let names = self.ensure_group(group).await?;
         let text = escape(&write_founding(founding));
         let (metadata, body) = match text.len() {
-            short if short <= super::metadata::MOST_METADATA => (pairs([(FOUNDING, text)]), String::new()),
+            short if short <= super::metadata::MAX_METADATA => (pairs([(FOUNDING, text)]), String::new()),
             _ => (pairs([(FOUNDING, String::new())]), text),
         };
         if self.container.create(&names.founding(), &metadata, &body).await? != Write::Refused {
             return Ok(founding.clone());
         }
-        let told = |why: &str| StoreError::Damaged { what: format!("the founding of {group}: {why}") };
+        let damaged = |why: &str| StoreError::Damaged { what: format!("the founding of {group}: {why}") };
         let blob = self.container.head(&names.founding()).await?.blob;
-        let blob = blob.ok_or_else(|| told("it is gone"))?;
-        self.founding_in(&names, &blob).await.map_err(|why| told(&why))
+        let blob = blob.ok_or_else(|| damaged("it does not exist"))?;
+        self.founding_in(&names, &blob).await.map_err(|why| damaged(&why))
     }
 
     async fn founding_in(&self, names: &Names, blob: &Blob) -> Result<Founding, String> {
@@ -288,7 +290,8 @@ impl Session {
         read_founding(&unescape(&whole.map(|(_, body)| body).unwrap_or_default()))
     }
 
-    /// All groups that have records, in order: ours by their own word, those of other SDKs by their names.
+    /// All groups that have records, in order: ours by their stored names, those of other SDKs by the names of their
+    /// blobs.
     pub(super) async fn groups(&self) -> Result<Vec<GroupId>, StoreError> {
         self.ready().await?;
         let prefix = if self.prefix.is_empty() { String::new() } else { format!("{}/", self.prefix) };

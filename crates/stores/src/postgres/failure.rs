@@ -137,7 +137,7 @@ const CERTIFICATES: &[(&str, (Class, &str))] = &[
 
 fn of_tls(text: &str) -> (Class, &'static str) {
     match CERTIFICATES.iter().find(|(words, _)| text.contains(words)) {
-        Some((_, told)) => *told,
+        Some((_, known)) => *known,
         None if text.contains(DECLINED) => NO_TLS,
         None if text.contains("peer certificate") => NOT_TRUSTED,
         None => NO_AGREEMENT,
@@ -277,10 +277,10 @@ mod tests {
                 if matches!(error, sqlx::Error::Io(_)) && said.contains(DECLINED) {
                     continue;
                 }
-                let told = of(error.into(), "postgres://ada@db/fleet");
+                let mapped = of(error.into(), "postgres://ada@db/fleet");
                 assert!(
-                    matches!(&told, StoreError::Refused { message } if message.contains(words)),
-                    "{told}"
+                    matches!(&mapped, StoreError::Refused { message } if message.contains(words)),
+                    "{mapped}"
                 );
             }
         }

@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    /// Between what `save_in` reads and what it writes nobody may raise the epoch.
+    /// No host may raise the epoch between the read and the write of `save_in`.
     #[tokio::test(flavor = "multi_thread")]
     async fn nobody_claims_between_the_two_statements_of_a_save() {
         let server = Server::start();
@@ -190,8 +190,8 @@ mod tests {
         };
         let (saved, early) = tokio::join!(user, other);
         assert!(matches!(saved, Save::Saved(_)), "{saved:?}");
-        let told = early.expect_err("the save holds the row").to_string();
-        assert!(told.contains("holds the checkpoint"), "{told}");
+        let refusal = early.expect_err("the save holds the row").to_string();
+        assert!(refusal.contains("holds the checkpoint"), "{refusal}");
         let Ok(Claim::Won { checkpoint, .. }) =
             store.claim(&group(), &request("b", Some(lease.version))).await
         else {

@@ -66,7 +66,7 @@ CREATE TABLE $s.hosts (
     record text NOT NULL,
     PRIMARY KEY (group_key, host)
 );
--- Apart from the hosts, who write their records anew with every heartbeat.
+-- Separate from hosts, because a host rewrites its record with every heartbeat.
 CREATE TABLE $s.orders (
     group_key text NOT NULL,
     host text NOT NULL,
@@ -208,7 +208,7 @@ mod tests {
             let mut connection = PgConnection::connect(&server.url("postgres")).await.unwrap();
             prepare(&mut connection, "ephor", MIGRATIONS).await.unwrap();
             execute(&mut connection, "INSERT INTO ephor.orders VALUES ('g', 'a', true)").await.unwrap();
-            // What fails half-way leaves nothing behind.
+            // A failed migration leaves no change.
             let broken = [VERSION_1, NEXT, "CREATE TABLE $s.leases ()"];
             assert!(prepare(&mut connection, "ephor", &broken).await.is_err());
             assert_eq!(version(&mut connection, "ephor").await.unwrap(), Some(1));

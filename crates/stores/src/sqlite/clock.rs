@@ -154,8 +154,8 @@ mod tests {
     #[test]
     fn it_never_runs_backwards() {
         let late = ClockRow { seen: 500_900, ..first() };
-        let behind = read(late.clone(), &reading("a", 1_500, 0)).unwrap();
-        assert_eq!((behind.now(), behind.base), (late.now(), late.base));
+        let backwards = read(late.clone(), &reading("a", 1_500, 0)).unwrap();
+        assert_eq!((backwards.now(), backwards.base), (late.now(), late.base));
     }
 
     #[test]

@@ -90,9 +90,9 @@ fn compare(paths: &DatabasePaths, database: &File, open_direct: OpenDirect<'_>) 
     if fcntl_lock(database, FlockOperation::NonBlockingLockShared).is_err() {
         return Ok(());
     }
-    let told = |error| paths.other(error);
-    let Some(mut direct) = open_direct(&paths.database).map_err(told)? else { return Ok(()) };
-    match direct.matches_disk_eventually(database, pause).map_err(told)? {
+    let io_error = |error| paths.other(error);
+    let Some(mut direct) = open_direct(&paths.database).map_err(io_error)? else { return Ok(()) };
+    match direct.matches_disk_eventually(database, pause).map_err(io_error)? {
         true => Ok(()),
         false => Err(OpenError::NeedsExclusiveRepair { path: paths.database.clone() }),
     }
@@ -109,13 +109,13 @@ fn repair_file(
     cached: &File,
     open_direct: OpenDirect<'_>,
 ) -> Result<Option<DirectFile>, OpenError> {
-    let told = |error| paths.other(error);
-    let Some(mut direct) = open_direct(path).map_err(told)? else { return Ok(None) };
-    if !direct.matches_disk(cached).map_err(told)? {
+    let io_error = |error| paths.other(error);
+    let Some(mut direct) = open_direct(path).map_err(io_error)? else { return Ok(None) };
+    if !direct.matches_disk(cached).map_err(io_error)? {
         tracing::warn!(file = %path.display(), "a part of the file is not on disk after a disk failure; writing it again");
-        direct.repair(cached).map_err(told)?;
-        cached.sync_data().map_err(told)?;
-        if !direct.matches_disk(cached).map_err(told)? {
+        direct.repair(cached).map_err(io_error)?;
+        cached.sync_data().map_err(io_error)?;
+        if !direct.matches_disk(cached).map_err(io_error)? {
             return Err(OpenError::DiskLosesWrites { path: path.to_owned() });
         }
     }
@@ -132,17 +132,17 @@ mod tests {
     use super::super::SqliteStore;
     use super::*;
 
-    /// Where the child finds the file.
+    /// The variable with the path for the child process.
     const CHILD: &str = "EPHOR_TEST_HOLDS";
 
-    /// A store whose database and log are not empty, and which nobody has open.
+    /// A store whose database and log are not empty, and which no process has open.
     fn store() -> (tempfile::TempDir, DatabasePaths) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ephor.db");
         let _ = SqliteStore::open(&path).unwrap();
         let connection = Connection::open(&path).unwrap();
         connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); CREATE TABLE more (x);").unwrap();
-        // Whoever closes last would copy the log into the database.
+        // The last connection copies the log into the database when it closes.
         let paths = DatabasePaths::find(&path, false).unwrap();
         let log = fs::read(&paths.log).unwrap();
         drop(connection);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     /// Waits until this process has closed the file: a store is closed by its own thread.
-    #[expect(clippy::disallowed_methods, reason = "the system tells nobody when a file is closed")]
+    #[expect(clippy::disallowed_methods, reason = "the system does not notify of a closed file")]
     fn wait_until_closed(paths: &DatabasePaths) {
         while lock_holder::is_open_in_this_process(&fs::metadata(&paths.database).unwrap()) {
             std::thread::sleep(Duration::from_millis(1));
@@ -205,7 +205,7 @@ mod tests {
         assert!(!is_whole(&paths.database) && !is_whole(&paths.log));
     }
 
-    /// Not a test of its own: a process that has the file open until it is told to end.
+    /// Not a test of its own: a child process that keeps the file open until its input ends.
     #[test]
     #[expect(clippy::print_stdout, reason = "the parent reads it")]
     fn hold_as_a_child() {

@@ -100,8 +100,11 @@ mod tests {
     #[test]
     fn a_value_that_no_table_lets_in_is_damage() {
         let error = rusqlite::Error::InvalidColumnType(0, "drain".into(), rusqlite::types::Type::Text);
-        let told = of_transaction(TransactionError::Sqlite(error), Path::new("/data/ephor.db"));
-        assert!(matches!(&told, StoreError::Refused { message } if message.contains("is damaged")), "{told}");
+        let mapped = of_transaction(TransactionError::Sqlite(error), Path::new("/data/ephor.db"));
+        assert!(
+            matches!(&mapped, StoreError::Refused { message } if message.contains("is damaged")),
+            "{mapped}"
+        );
     }
 
     #[test]

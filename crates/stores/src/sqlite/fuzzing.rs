@@ -52,7 +52,7 @@ pub fn rows(values: &[(usize, Cell)]) {
     DATABASE.with_borrow_mut(|database| {
         let (connection, columns) = database
             .get_or_insert_with(|| prepared().unwrap_or_else(|error| panic!("no database: {error:?}")));
-        // What a case changes is rolled back with it.
+        // The transaction rolls back the changes of this case.
         let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Deferred);
         let transaction = transaction.unwrap_or_else(|error| panic!("no transaction: {error}"));
         for (column, value) in values {
@@ -157,8 +157,11 @@ fn fine<T>(result: TransactionResult<T>) -> Option<T> {
             {
                 panic!("{error:?}");
             }
-            let told = failure::of_transaction(error, std::path::Path::new("ephor.db"));
-            assert!(!matches!(told, StoreError::Throttled(_)) && !told.to_string().is_empty(), "{told:?}");
+            let mapped = failure::of_transaction(error, std::path::Path::new("ephor.db"));
+            assert!(
+                !matches!(mapped, StoreError::Throttled(_)) && !mapped.to_string().is_empty(),
+                "{mapped:?}"
+            );
             None
         }
     }

@@ -88,15 +88,15 @@ pub(super) fn bring_log_to_disk(
     log: &File,
     deadline: Instant,
 ) -> Result<(), OpenError> {
-    let told = |error| paths.other(error);
-    machine.sync(log).map_err(told)?;
-    let Some(mut direct) = DirectFile::open(&paths.log).map_err(told)? else { return Ok(()) };
-    while !direct.matches_disk(log).map_err(told)? {
+    let io_error = |error| paths.other(error);
+    machine.sync(log).map_err(io_error)?;
+    let Some(mut direct) = DirectFile::open(&paths.log).map_err(io_error)? else { return Ok(()) };
+    while !direct.matches_disk(log).map_err(io_error)? {
         // Other processes may have written meanwhile: compare again under the write lock.
         match Transaction::new_unchecked(connection, TransactionBehavior::Immediate) {
             Ok(_nobody_writes) => {
-                machine.sync(log).map_err(told)?;
-                let kept = direct.matches_disk(log).map_err(told)?;
+                machine.sync(log).map_err(io_error)?;
+                let kept = direct.matches_disk(log).map_err(io_error)?;
                 return if kept {
                     Ok(())
                 } else {

@@ -74,7 +74,7 @@ CREATE TABLE hosts (
     PRIMARY KEY (group_id, host)
 ) STRICT, WITHOUT ROWID;
 
--- Apart from the hosts, who write their records anew with every heartbeat.
+-- Separate from hosts, because a host rewrites its record with every heartbeat.
 CREATE TABLE orders (
     group_id INTEGER NOT NULL,
     host TEXT NOT NULL,

@@ -1,4 +1,4 @@
-//! Why an owner changed: `claimed:expired`, `handed-over`, `released:shutdown`, `sought:ada`.
+//! The reason of a change of owner as text: `claimed:expired`, `handed-over`, `released:shutdown`, `sought:ada`.
 
 use ephor_core::history::ChangeReason;
 use ephor_core::lease::{ClaimCause, ReleaseCause};
@@ -40,7 +40,7 @@ pub(crate) fn read_reason(text: &str) -> Result<ChangeReason, Unreadable> {
     let release =
         RELEASES.iter().find(|(name, _)| *name == text).map(|(_, cause)| ChangeReason::Released(*cause));
     let handed = (text == HANDED_OVER).then_some(ChangeReason::HandedOver);
-    claim.or(release).or(handed).ok_or_else(|| format!("a change for no known reason: {text:?}"))
+    claim.or(release).or(handed).ok_or_else(|| format!("unknown reason of a change: {text:?}"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How a group began: `{"partitions":[0,1,2],"log":"a1b2"}`.
+//! The founding of a group as text: `{"partitions":[0,1,2],"log":"a1b2"}`.
 
 use ephor_core::ids::{LogId, PartitionId};
 use ephor_core::store::Founding;

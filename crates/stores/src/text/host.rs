@@ -1,4 +1,4 @@
-//! What a host says of itself. Its id stands beside it.
+//! A host's record as text. The store keeps the host's id beside it.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ struct WantFields {
 struct AnswerFields {
     partition: u32,
     asker: String,
-    /// None: no.
+    /// None means that the owner declines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     draining_until: Option<i64>,
 }
@@ -85,7 +85,7 @@ pub(crate) fn write_host(record: &HostRecord) -> String {
 
 pub(crate) fn read_host(id: HostId, text: &str) -> Result<HostRecord, Unreadable> {
     let fields: Fields = read(text)?;
-    // A state to come: whatever it means, nobody counts on that host.
+    // A state of a later release: other hosts do not count on that host.
     let state =
         STATES.iter().find(|(name, _)| *name == fields.state).map_or(HostState::Unfit, |(_, state)| *state);
     let StatisticsFields { owned, events, lag_events, failures } = fields.statistics;
@@ -133,7 +133,7 @@ fn read_answer(fields: &AnswerFields) -> Result<Answer, Unreadable> {
 }
 
 fn read_id(text: &str) -> Result<HostId, Unreadable> {
-    text.parse().map_err(|_| format!("{text:?} is no host"))
+    text.parse().map_err(|_| format!("{text:?} is not a host id"))
 }
 
 #[cfg(test)]

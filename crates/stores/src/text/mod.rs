@@ -1,8 +1,8 @@
-//! Records as text, the same in every store that keeps text.
+//! Reads and writes records as text, in the same formats in every store. The formats are stored and stay.
 //!
-//! Whoever reads ignores fields that it does not know and fills in those that it misses, so that a release
-//! and the next run side by side. A kind that it does not know (a new state of a host, a new reason) reads
-//! as the nearest that is safe, where there is one, and is damage where there is none.
+//! A reader ignores unknown fields and fills in missing ones, so that two releases can share a store. An
+//! unknown value (a new state of a host, a new reason) reads as the nearest safe one, if there is one, and
+//! as damage otherwise.
 
 mod change;
 mod founding;
@@ -14,7 +14,7 @@ pub(crate) use founding::{read_founding, write_founding};
 pub(crate) use host::{read_host, write_host};
 pub(crate) use position::{read_position, write_position};
 
-/// What cannot be read, in words.
+/// Why a record is unreadable, in words.
 pub(crate) type Unreadable = String;
 
 fn read<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Result<T, Unreadable> {
@@ -22,6 +22,6 @@ fn read<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Result<T, Unreadable> {
 }
 
 fn write(record: &impl serde::Serialize) -> String {
-    // Plain structures with text keys: nothing in them can fail.
+    // Plain structures with text keys cannot fail.
     serde_json::to_string(record).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Positions: `{"finished":7,"offset":"7","enqueued_at":1700000000123}`, `{"start":"earliest"}`,
+//! A position as text: `{"finished":7,"offset":"7","enqueued_at":1700000000123}`, `{"start":"earliest"}`,
 //! `{"at":7}`, `{"after":7}`, `{"at_offset":"@x"}`, `{"after_offset":"@x"}`, `{"from":1700000000123}`.
 
 use ephor_core::checkpoint::Position;
@@ -11,7 +11,7 @@ use super::{Unreadable, read, write};
 const EARLIEST: &str = "earliest";
 const LATEST: &str = "latest";
 
-/// One of the first seven says which kind it is.
+/// Exactly one of the first seven is set, and names the kind.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Fields {
@@ -81,8 +81,8 @@ pub(crate) fn read_position(text: &str) -> Result<Position, Unreadable> {
             StartPosition::Offset { offset: Offset::new(&offset), inclusive: false }
         }
         Fields { from: Some(time), .. } => StartPosition::EnqueuedTime(Timestamp(time)),
-        // To guess a position could lose events.
-        _ => return Err(format!("a position of no known kind: {text}")),
+        // A guessed position could lose events.
+        _ => return Err(format!("unknown kind of position: {text}")),
     };
     Ok(Position::Start(start))
 }

@@ -6,7 +6,7 @@ use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken, LeaseVersion, ReleaseCause, ReleaseRequest};
 use ephor_core::store::{Claim, GiveAway, Renewal, Store};
-use ephor_stores::azblob::{BlobOptions, BlobStore, Neighbours};
+use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 use futures_util::{StreamExt, stream};
 
 use crate::proxy::{Fate, Proxy};
@@ -41,9 +41,9 @@ async fn version(store: &dyn Store, partition: PartitionId) -> Option<LeaseVersi
 }
 
 /// What two intervals cost with so many leases more and more.
-async fn intervals(neighbours: Neighbours, steps: &[(u32, usize)]) {
+async fn intervals(shared_with: SharedWith, steps: &[(u32, usize)]) {
     let proxy = Proxy::start(shared().port).await;
-    let options = BlobOptions { neighbours, ..BlobOptions::default() };
+    let options = BlobOptions { shared_with, ..BlobOptions::default() };
     let store = open_with(&proxy.place(&place(), shared().port), options);
     store.heartbeat(&group(), &record("a")).await.unwrap();
     let mut tokens: Vec<LeaseToken> = Vec::new();
@@ -65,12 +65,12 @@ async fn intervals(neighbours: Neighbours, steps: &[(u32, usize)]) {
 
 #[test]
 fn an_interval_costs_three_requests_and_one_more_for_each_further_256_partitions() {
-    wait(intervals(Neighbours::None, &[(1, 3), (16, 3), (256, 3), (257, 4)]));
+    wait(intervals(SharedWith::EphorOnly, &[(1, 3), (16, 3), (256, 3), (257, 4)]));
 }
 
 #[test]
 fn beside_other_sdks_an_interval_costs_a_request_for_each_lease_and_two() {
-    wait(intervals(Neighbours::Sdk, &[(1, 3), (16, 18), (256, 258)]));
+    wait(intervals(SharedWith::OtherSdks, &[(1, 3), (16, 18), (256, 258)]));
 }
 
 /// Counts what was asked since the last time.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ephor_core::BoxFuture;
 use ephor_core::store::Store;
-use ephor_stores::azblob::{BlobOptions, Neighbours};
+use ephor_stores::azblob::{BlobOptions, SharedWith};
 use ephor_testkit::conformance::store::{StoreFixture, TwoStores};
 
 use crate::server::{open, open_with, place};
@@ -23,7 +23,7 @@ impl Fixture {
     }
 
     fn with_neighbours() -> Self {
-        let options = BlobOptions { neighbours: Neighbours::Sdk, ..BlobOptions::default() };
+        let options = BlobOptions { shared_with: SharedWith::OtherSdks, ..BlobOptions::default() };
         Self(Arc::new(open_with(&place(), options)))
     }
 }

@@ -1,7 +1,7 @@
 //! A signature for one container (`sr=c`) is enough, though it may ask nothing about the container itself.
 
 use ephor_core::store::{Renewal, Store, StoreError};
-use ephor_stores::azblob::OldFleet;
+use ephor_stores::azblob::LegacyContainer;
 use ephor_stores::{StoreUrl, open as open_by_url, open_existing};
 
 use crate::proxy::{Asked, Fate, Proxy};
@@ -47,7 +47,7 @@ fn a_container_that_such_a_signature_names_and_that_is_missing_is_missed() {
         let url: StoreUrl = signed.parse().unwrap();
         assert!(open_existing(&url).await.unwrap().is_none());
         let error = open_by_url(&url).await.err().expect("it may not create one").to_string();
-        assert!(error.contains("the container is missing") && error.contains("create it"), "{error}");
+        assert!(error.contains("the container does not exist") && error.contains("create it"), "{error}");
         open(&by_key).check().await.unwrap();
         open_by_url(&url).await.unwrap();
     });
@@ -58,10 +58,10 @@ fn an_old_fleet_is_read_with_such_a_signature() {
     wait(async {
         let (by_key, signed, _proxy) = places().await;
         let eph = |place: &str| format!("{place};Layout=eph;Namespace=ns.example.net;Hub=homes");
-        let fleet = OldFleet::open(&eph(&signed), &Default::default()).unwrap();
+        let fleet = LegacyContainer::open(&eph(&signed), &Default::default()).unwrap();
         let error = fleet.check().await.unwrap_err();
         assert!(
-            matches!(&error, StoreError::Refused { message } if message.contains("no old fleet")),
+            matches!(&error, StoreError::Refused { message } if message.contains("no Event Processor Host has used it")),
             "{error}"
         );
         open(&by_key).check().await.unwrap();

@@ -66,8 +66,8 @@ fn a_missing_container_is_made_where_that_is_allowed_and_missed_where_not() {
         let url: StoreUrl = place.parse().unwrap();
         assert!(open_existing(&url).await.unwrap().is_none());
         let tool = BlobStore::connect_existing(&place, BlobOptions::default()).unwrap();
-        refused(tool.check().await.unwrap_err(), "container is missing");
-        refused(tool.view(&group()).await.unwrap_err(), "container is missing");
+        refused(tool.check().await.unwrap_err(), "container does not exist");
+        refused(tool.view(&group()).await.unwrap_err(), "container does not exist");
         // Nor where the rights do not reach.
         let reader = open(&signed(&place, "rl", FAR));
         refused(reader.check().await.unwrap_err(), "lacks a right");
@@ -85,8 +85,8 @@ fn a_container_that_is_removed_is_not_begun_anew_in_silence() {
         let store = open(&place);
         let token = claim(&store, P, "a").await;
         Raw::new(shared().port, &place).remove().await;
-        refused(store.view(&group()).await.unwrap_err(), "container is missing");
-        refused(save(&store, &token, 1).await.unwrap_err(), "container is missing");
+        refused(store.view(&group()).await.unwrap_err(), "container does not exist");
+        refused(save(&store, &token, 1).await.unwrap_err(), "container does not exist");
     });
 }
 
@@ -111,7 +111,7 @@ fn a_service_that_is_busy_or_away_is_told_so() {
         proxy.rule(|_| Fate::Lost);
         let error = store.view(&group()).await.unwrap_err();
         assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
-        tells(&error, "is it up");
+        tells(&error, "it is up");
         // What is only read is asked again, and no write is.
         assert_eq!(proxy.asked().len(), 3);
         proxy.rule(|asked| if asked.place == 0 { Fate::Lost } else { Fate::Through });
@@ -136,7 +136,7 @@ fn nobody_there_is_unavailable() {
             let store = open(&place);
             let error = store.check().await.unwrap_err();
             assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
-            tells(&error, "is it up");
+            tells(&error, "it is up");
             assert_eq!(format!("{store:?}"), "BlobStore { place: \"azblob://contoso/ephor\", .. }");
         }
     });
@@ -148,7 +148,7 @@ fn what_of_an_account_breaks_ownership_is_said() {
         let proxy = Proxy::start(shared().port).await;
         let store = open(&proxy.place(&place(), shared().port));
         store.check().await.unwrap();
-        assert_eq!(store.advice().await, [""; 0]);
+        assert_eq!(store.account_warnings().await, [""; 0]);
         proxy.rule(|asked| match asked.line.contains("restype=service") {
             true => Fate::Rewritten(
                 "</StorageServiceProperties>",
@@ -158,16 +158,16 @@ fn what_of_an_account_breaks_ownership_is_said() {
             ),
             false => Fate::Through,
         });
-        let advice = store.advice().await;
+        let advice = store.account_warnings().await;
         assert!(
-            matches!(&advice[..], [one] if one.contains("soft delete") && one.contains("Switch it off")),
+            matches!(&advice[..], [one] if one.contains("soft delete") && one.contains("switch soft delete off")),
             "{advice:?}"
         );
         proxy.rule(|asked| match asked.line.contains("restype=account") {
             true => Fate::Rewritten("x-ms-is-hns-enabled: false", "x-ms-is-hns-enabled: true".into()),
             false => Fate::Through,
         });
-        let advice = store.advice().await;
+        let advice = store.account_warnings().await;
         assert!(matches!(&advice[..], [one] if one.contains("hierarchical namespace")), "{advice:?}");
         proxy.rule(|asked| match asked.line.starts_with("PUT") {
             true => {
@@ -176,7 +176,7 @@ fn what_of_an_account_breaks_ownership_is_said() {
             false => Fate::Through,
         });
         claim(&store, P, "a").await;
-        let advice = store.advice().await;
+        let advice = store.account_warnings().await;
         assert!(matches!(&advice[..], [one] if one.contains("versions")), "{advice:?}");
     });
 }

@@ -5,7 +5,7 @@ use ephor_core::ids::PartitionId;
 use ephor_core::lease::ClaimCause;
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 use ephor_core::store::{Claim, Renewal, Save, SaveRequest, Seek, SeekRequest, Store};
-use ephor_stores::azblob::{BlobOptions, BlobStore, Neighbours};
+use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 use ephor_stores::open_existing;
 
 use crate::proxy::{Asked, Fate, Proxy};
@@ -16,7 +16,7 @@ use crate::world::{BASE, LEASE, P, claim, group, save, seek, stored, try_claim, 
 const UUID: &str = "4f0c7b52-9f5c-4f0e-8f2d-2f6f0f0f0f0f";
 
 fn neighbourly(place: &str) -> BlobStore {
-    open_with(place, BlobOptions { neighbours: Neighbours::Sdk, ..BlobOptions::default() })
+    open_with(place, BlobOptions { shared_with: SharedWith::OtherSdks, ..BlobOptions::default() })
 }
 
 /// The store, and its container past the store.

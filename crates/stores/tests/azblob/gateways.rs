@@ -1,7 +1,7 @@
 //! What stands between a host and the service answers in its place: nothing is lost by that.
 
 use ephor_core::store::{Renewal, Save, Store, StoreError};
-use ephor_stores::azblob::{BlobOptions, Neighbours};
+use ephor_stores::azblob::{BlobOptions, SharedWith};
 
 use crate::proxy::{Fate, Proxy};
 use crate::server::{open_with, place, shared};
@@ -11,10 +11,10 @@ use crate::world::{LEASE, P, claim, group, save, wait};
 #[test]
 fn a_page_of_a_gateway_takes_no_lease_and_no_checkpoint_away() {
     wait(async {
-        for neighbours in [Neighbours::None, Neighbours::Sdk] {
+        for shared_with in [SharedWith::EphorOnly, SharedWith::OtherSdks] {
             for status in [404, 502] {
                 let proxy = Proxy::start(shared().port).await;
-                let options = BlobOptions { neighbours, ..BlobOptions::default() };
+                let options = BlobOptions { shared_with, ..BlobOptions::default() };
                 let store = open_with(&proxy.place(&place(), shared().port), options.clone());
                 let token = claim(&store, P, "a").await;
                 let tokens = std::slice::from_ref(&token);
@@ -30,11 +30,11 @@ fn a_page_of_a_gateway_takes_no_lease_and_no_checkpoint_away() {
                         Ok(answers) => matches!(answers[..], [Renewal::Unknown { .. }]),
                         Err(error) => matches!(error, StoreError::Unavailable(_)),
                     };
-                    assert!(unknown, "{neighbours:?} {status}: {renewed:?}");
+                    assert!(unknown, "{shared_with:?} {status}: {renewed:?}");
                     let error = save(&store, &token, 2).await.unwrap_err();
-                    assert!(matches!(error, StoreError::Unavailable(_)), "{neighbours:?} {status}: {error}");
+                    assert!(matches!(error, StoreError::Unavailable(_)), "{shared_with:?} {status}: {error}");
                     let error = fresh.exists().await.unwrap_err();
-                    assert!(matches!(error, StoreError::Unavailable(_)), "{neighbours:?} {status}: {error}");
+                    assert!(matches!(error, StoreError::Unavailable(_)), "{shared_with:?} {status}: {error}");
                     assert!(!error.to_string().contains("nginx"), "{error}");
                 }
                 proxy.rule(|_| Fate::Through);

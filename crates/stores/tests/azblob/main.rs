@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "the server's time is real")]
 
 mod advisory;
+mod batch_renewals;
 mod calls;
 mod clock;
 mod conformance;
@@ -13,8 +14,8 @@ mod fleet;
 mod foreign;
 mod gateways;
 mod golden;
+mod legacy;
 mod mishaps;
-mod old_fleet;
 mod oracle;
 mod other_case;
 mod prefixes;
@@ -24,7 +25,6 @@ mod races;
 mod raw;
 mod renewal_load;
 mod renewals;
-mod rolls;
 mod server;
 mod signatures;
 mod world;

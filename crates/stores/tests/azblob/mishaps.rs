@@ -6,7 +6,7 @@ use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{HostId, PartitionId};
 use ephor_core::lease::ClaimCause;
 use ephor_core::store::{Claim, Renewal, Save, Store, StoreError};
-use ephor_stores::azblob::{BlobOptions, BlobStore, Neighbours};
+use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 
 use crate::proxy::{Fate, Proxy};
 use crate::raw::Raw;
@@ -96,7 +96,8 @@ fn a_damaged_lease_says_which_blob_to_delete_and_is_mended_by_that() {
 fn a_tool_that_looks_changes_nothing() {
     wait(async {
         let place = place();
-        let host = open_with(&place, BlobOptions { neighbours: Neighbours::Sdk, ..BlobOptions::default() });
+        let host =
+            open_with(&place, BlobOptions { shared_with: SharedWith::OtherSdks, ..BlobOptions::default() });
         claim(&host, P, "a").await;
         let raw = Raw::new(shared().port, &place);
         let before = raw.names().await;

@@ -10,7 +10,7 @@ use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken, ReleaseCause, ReleaseRequest};
 use ephor_core::store::{Claim, GiveAway, Renewal, Save, Seek, SeekRequest, Store, View};
-use ephor_stores::azblob::{BlobOptions, BlobStore, Neighbours};
+use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 
 use crate::oracle::{Oracle, Span, Tick};
 use crate::proxy::{Fate, Proxy};
@@ -189,9 +189,9 @@ impl Actor {
 }
 
 /// A store behind a network that fails in every way.
-async fn behind_a_bad_network(place: &str, neighbours: Neighbours, seed: u64) -> (Proxy, BlobStore) {
+async fn behind_a_bad_network(place: &str, shared_with: SharedWith, seed: u64) -> (Proxy, BlobStore) {
     let proxy = Proxy::start(shared().port).await;
-    let options = BlobOptions { neighbours, ..BlobOptions::default() };
+    let options = BlobOptions { shared_with, ..BlobOptions::default() };
     let store = open_with(&proxy.place(place, shared().port), options);
     store.heartbeat(&group(), &record("nobody")).await.unwrap();
     let mut random = fastrand::Rng::with_seed(seed);
@@ -206,8 +206,8 @@ async fn behind_a_bad_network(place: &str, neighbours: Neighbours, seed: u64) ->
 }
 
 /// One round with three hosts, each with neighbours as it is told.
-async fn round(neighbours: [Neighbours; 3], seed: u64) {
-    let fenced = neighbours == [Neighbours::None; 3];
+async fn round(neighbours: [SharedWith; 3], seed: u64) {
+    let fenced = neighbours == [SharedWith::EphorOnly; 3];
     let (oracle, place) = (Arc::new(Oracle::new(fenced)), place());
     let sequence = Arc::new(AtomicU64::new(1));
     let (mut proxies, mut actors) = (Vec::new(), Vec::new());
@@ -241,21 +241,21 @@ fn seed() -> u64 {
 #[test]
 fn hosts_that_take_from_each_other_are_told_what_fits_together() {
     for _ in 0..3 {
-        wait(round([Neighbours::None; 3], seed()));
+        wait(round([SharedWith::EphorOnly; 3], seed()));
     }
 }
 
 #[test]
 fn beside_other_sdks_what_they_are_told_fits_together_too() {
-    wait(round([Neighbours::Sdk; 3], seed()));
+    wait(round([SharedWith::OtherSdks; 3], seed()));
 }
 
 /// A fleet in which the option is changed, one host after the other.
 #[test]
 fn hosts_with_and_without_neighbours_are_told_what_fits_together() {
     for neighbours in [
-        [Neighbours::None, Neighbours::None, Neighbours::Sdk],
-        [Neighbours::Sdk, Neighbours::Sdk, Neighbours::None],
+        [SharedWith::EphorOnly, SharedWith::EphorOnly, SharedWith::OtherSdks],
+        [SharedWith::OtherSdks, SharedWith::OtherSdks, SharedWith::EphorOnly],
     ] {
         wait(round(neighbours, seed()));
     }

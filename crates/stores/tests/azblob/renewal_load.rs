@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::LeaseToken;
 use ephor_core::store::{Renewal, Store};
-use ephor_stores::azblob::{BlobOptions, BlobStore, Neighbours};
+use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 use futures_util::StreamExt;
 
 use crate::proxy::{Fate, Proxy};
@@ -129,7 +129,7 @@ fn run(seconds: Option<u64>) {
         let place = place();
         let proxy = Proxy::start(shared().port).await;
         // Beside other SDKs each lease is written by itself: the most requests that there are.
-        let options = BlobOptions { neighbours: Neighbours::Sdk, ..BlobOptions::default() };
+        let options = BlobOptions { shared_with: SharedWith::OtherSdks, ..BlobOptions::default() };
         let store = open_with(&proxy.place(&place, shared().port), options);
         let raw = Raw::new(shared().port, &place);
         let count = LEASES[usize::from(seconds.is_none())];

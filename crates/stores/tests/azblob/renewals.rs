@@ -5,7 +5,7 @@ use std::time::Duration;
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::LeaseToken;
 use ephor_core::store::{Renewal, Store};
-use ephor_stores::azblob::{BlobOptions, BlobStore, Neighbours};
+use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 
 use crate::proxy::{Asked, Fate, Proxy};
 use crate::server::{open_with, place, shared};
@@ -14,9 +14,9 @@ use crate::world::{LEASE, claim, group, wait};
 /// What a host waits for a store by default.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-async fn store(neighbours: Neighbours) -> (BlobStore, Proxy) {
+async fn store(shared_with: SharedWith) -> (BlobStore, Proxy) {
     let proxy = Proxy::start(shared().port).await;
-    let options = BlobOptions { neighbours, ..BlobOptions::default() };
+    let options = BlobOptions { shared_with, ..BlobOptions::default() };
     (open_with(&proxy.place(&place(), shared().port), options), proxy)
 }
 
@@ -48,8 +48,10 @@ fn known(answers: &[Renewal]) -> Vec<bool> {
 #[test]
 fn a_request_that_hangs_costs_no_other_lease_its_renewal() {
     wait(async {
-        for (neighbours, hanging) in [(Neighbours::Sdk, "/ownership/1?"), (Neighbours::None, "/renewals/")] {
-            let (store, proxy) = store(neighbours).await;
+        for (shared_with, hanging) in
+            [(SharedWith::OtherSdks, "/ownership/1?"), (SharedWith::EphorOnly, "/renewals/")]
+        {
+            let (store, proxy) = store(shared_with).await;
             // By roll these are in two.
             let tokens = claims(&store, &[1, 300]).await;
             assert_eq!(known(&renew(&store, &tokens).await), [true, true]);
@@ -62,8 +64,8 @@ fn a_request_that_hangs_costs_no_other_lease_its_renewal() {
                 false => Fate::Through,
             });
             let answers = known(&renew(&store, &tokens).await);
-            assert_eq!(answers.iter().filter(|renewed| **renewed).count(), 1, "{neighbours:?}: {answers:?}");
-            assert_eq!(known(&renew(&store, &tokens).await), [true, true], "{neighbours:?}");
+            assert_eq!(answers.iter().filter(|renewed| **renewed).count(), 1, "{shared_with:?}: {answers:?}");
+            assert_eq!(known(&renew(&store, &tokens).await), [true, true], "{shared_with:?}");
         }
     });
 }
@@ -72,8 +74,10 @@ fn a_request_that_hangs_costs_no_other_lease_its_renewal() {
 #[test]
 fn an_answer_that_comes_too_late_does_no_harm() {
     wait(async {
-        for (neighbours, late) in [(Neighbours::Sdk, "/ownership/1?"), (Neighbours::None, "/renewals/")] {
-            let (store, proxy) = store(neighbours).await;
+        for (shared_with, late) in
+            [(SharedWith::OtherSdks, "/ownership/1?"), (SharedWith::EphorOnly, "/renewals/")]
+        {
+            let (store, proxy) = store(shared_with).await;
             let tokens = claims(&store, &[1, 300]).await;
             renew(&store, &tokens).await;
             let mut held = false;
@@ -85,8 +89,8 @@ fn an_answer_that_comes_too_late_does_no_harm() {
                 false => Fate::Through,
             });
             let answers = known(&renew(&store, &tokens).await);
-            assert_eq!(answers.iter().filter(|renewed| **renewed).count(), 1, "{neighbours:?}: {answers:?}");
-            assert_eq!(known(&renew(&store, &tokens).await), [true, true], "{neighbours:?}");
+            assert_eq!(answers.iter().filter(|renewed| **renewed).count(), 1, "{shared_with:?}: {answers:?}");
+            assert_eq!(known(&renew(&store, &tokens).await), [true, true], "{shared_with:?}");
         }
     });
 }
@@ -94,8 +98,10 @@ fn an_answer_that_comes_too_late_does_no_harm() {
 #[test]
 fn whoever_is_throttled_is_told_for_how_long() {
     wait(async {
-        for (neighbours, busy) in [(Neighbours::Sdk, "/ownership/1?"), (Neighbours::None, "/renewals/")] {
-            let (store, proxy) = store(neighbours).await;
+        for (shared_with, busy) in
+            [(SharedWith::OtherSdks, "/ownership/1?"), (SharedWith::EphorOnly, "/renewals/")]
+        {
+            let (store, proxy) = store(shared_with).await;
             let tokens = claims(&store, &[1, 300]).await;
             renew(&store, &tokens).await;
             let mut held = false;
@@ -112,7 +118,7 @@ fn whoever_is_throttled_is_told_for_how_long() {
                 Renewal::Unknown { retry_after, .. } => *retry_after,
                 _ => None,
             });
-            assert_eq!(pause, Some(Duration::from_secs(7)), "{neighbours:?}: {answers:?}");
+            assert_eq!(pause, Some(Duration::from_secs(7)), "{shared_with:?}: {answers:?}");
             proxy.rule(|_| Fate::Busy(7));
             let error = store.renew(&group(), LEASE, &tokens).await.unwrap_err();
             assert_eq!(error.retry_after(), Some(Duration::from_secs(7)), "{error}");
@@ -127,8 +133,10 @@ fn whoever_is_throttled_is_told_for_how_long() {
 #[test]
 fn whoever_is_throttled_is_told_for_how_long_though_another_request_hangs() {
     wait(async {
-        for (neighbours, hanging) in [(Neighbours::Sdk, "/ownership/1?"), (Neighbours::None, "/renewals/")] {
-            let (store, proxy) = store(neighbours).await;
+        for (shared_with, hanging) in
+            [(SharedWith::OtherSdks, "/ownership/1?"), (SharedWith::EphorOnly, "/renewals/")]
+        {
+            let (store, proxy) = store(shared_with).await;
             let tokens = claims(&store, &[1, 300]).await;
             renew(&store, &tokens).await;
             let mut held = false;
@@ -141,7 +149,7 @@ fn whoever_is_throttled_is_told_for_how_long_though_another_request_hangs() {
             });
             let error =
                 store.renew_within(&group(), LEASE, &tokens, Duration::from_secs(1)).await.unwrap_err();
-            assert_eq!(error.retry_after(), Some(Duration::from_secs(7)), "{neighbours:?}: {error}");
+            assert_eq!(error.retry_after(), Some(Duration::from_secs(7)), "{shared_with:?}: {error}");
         }
     });
 }

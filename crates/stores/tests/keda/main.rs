@@ -11,14 +11,14 @@ mod world;
 
 use ephor_core::position::StartPosition::{Earliest, Latest};
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
-use ephor_stores::azblob::Neighbours;
+use ephor_stores::azblob::SharedWith;
 use world::World;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hub_without_events_has_no_backlog() {
-    for neighbours in [Neighbours::None, Neighbours::Sdk] {
+    for shared_with in [SharedWith::EphorOnly, SharedWith::OtherSdks] {
         for start in [Earliest, Latest] {
-            let world = World::new(neighbours).await;
+            let world = World::new(shared_with).await;
             world.keda_counts([0, 0], "nobody was there").await;
             let host = world.host(start).await;
             world.keda_counts([0, 0], "a host waits").await;
@@ -35,8 +35,8 @@ async fn a_hub_without_events_has_no_backlog() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_before_the_first_host_are_counted_once_and_as_they_are_done() {
-    for neighbours in [Neighbours::None, Neighbours::Sdk] {
-        let world = World::new(neighbours).await;
+    for shared_with in [SharedWith::EphorOnly, SharedWith::OtherSdks] {
+        let world = World::new(shared_with).await;
         world.send([6, 0]).await;
         world.keda_counts([6, 0], "nobody was there").await;
         let host = world.host(Earliest).await;
@@ -61,13 +61,13 @@ async fn events_before_the_first_host_are_counted_once_and_as_they_are_done() {
 /// From the first claim on, what lies before the newest event is nobody's backlog. Before it, no blob can say so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_begins_at_the_latest_has_what_comes_from_then_on() {
-    for neighbours in [Neighbours::None, Neighbours::Sdk] {
-        let world = World::new(neighbours).await;
+    for shared_with in [SharedWith::EphorOnly, SharedWith::OtherSdks] {
+        let world = World::new(shared_with).await;
         world.send([6, 0]).await;
         world.keda_counts([6, 0], "nobody was there").await;
         let host = world.host(Latest).await;
         world.keda_counts([0, 0], "claimed").await;
-        if neighbours == Neighbours::Sdk {
+        if shared_with == SharedWith::OtherSdks {
             // Whoever takes it over goes by the offset: JavaScript cannot do without.
             let blob = world.blob(0).await.unwrap();
             let offset = ephor_hub::offset_of(5).to_string();
@@ -89,8 +89,8 @@ async fn who_begins_at_the_latest_has_what_comes_from_then_on() {
 /// The oldest events are gone: nobody shall count them, and nobody begins elsewhere for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_retention_has_taken_is_no_backlog() {
-    for neighbours in [Neighbours::None, Neighbours::Sdk] {
-        let world = World::new(neighbours).await;
+    for shared_with in [SharedWith::EphorOnly, SharedWith::OtherSdks] {
+        let world = World::new(shared_with).await;
         world.send([9, 4]).await;
         world.retention_takes_all();
         world.keda_counts([0, 0], "all is gone").await;
@@ -118,17 +118,17 @@ async fn what_retention_has_taken_is_no_backlog() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_group_that_begins_on_a_trimmed_log_has_what_is_kept() {
-    for neighbours in [Neighbours::None, Neighbours::Sdk] {
-        let world = World::new(neighbours).await;
+    for shared_with in [SharedWith::EphorOnly, SharedWith::OtherSdks] {
+        let world = World::new(shared_with).await;
         world.send([9, 4]).await;
         world.retention_takes_all();
         world.send([3, 1]).await;
         // Without a blob KEDA takes one event for none, unless it is the very first.
         world.keda_counts([3, 0], "nobody was there").await;
         let host = world.host(Earliest).await;
-        let single = if neighbours == Neighbours::None { 1 } else { 0 };
+        let single = if shared_with == SharedWith::EphorOnly { 1 } else { 0 };
         world.keda_counts([3, single], "claimed, and nothing done").await;
-        if neighbours == Neighbours::None {
+        if shared_with == SharedWith::EphorOnly {
             // Other SDKs go by the offset: before everything that there is.
             let blob = world.blob(0).await.unwrap();
             assert_eq!((blob["sequencenumber"].as_str(), blob["offset"].as_str()), ("8", "-1"));
@@ -145,7 +145,7 @@ async fn a_group_that_begins_on_a_trimmed_log_has_what_is_kept() {
 /// What it cannot know, it counts too high, and only until the next save.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_counts_too_much_behind_retention_and_behind_a_seek_by_hand() {
-    let world = World::new(Neighbours::None).await;
+    let world = World::new(SharedWith::EphorOnly).await;
     world.send([9, 4]).await;
     let host = world.host(Earliest).await;
     host.stop().await;

@@ -18,7 +18,7 @@ use ephor_eventhubs::{ConnectionString, EventHubs};
 use ephor_gateway::{Gateway, GatewayConfig};
 use ephor_hub::files::MemoryFiles;
 use ephor_hub::{Durability, Hub, HubConfig, LocalNamespace, NamespaceConfig, NewEvent, Retention};
-use ephor_stores::azblob::{BlobOptions, BlobStore, Neighbours};
+use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 use ephor_testkit::azurite_server::Azurite;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -60,12 +60,12 @@ pub(crate) struct World {
     /// The container, with what opens it.
     place: String,
     pub(crate) raw: Raw,
-    neighbours: Neighbours,
+    shared_with: SharedWith,
     gateway: JoinHandle<()>,
 }
 
 impl World {
-    pub(crate) async fn new(neighbours: Neighbours) -> Self {
+    pub(crate) async fn new(shared_with: SharedWith) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let clock = Arc::new(Set(AtomicI64::new(1_000_000_000_000)));
         let config = NamespaceConfig {
@@ -86,7 +86,7 @@ impl World {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let place = format!("{}Container=keda-{number}", azurite().connection_string());
         let raw = Raw::new(azurite().port, &place);
-        Self { hub, clock, connection, place, raw, neighbours, gateway }
+        Self { hub, clock, connection, place, raw, shared_with, gateway }
     }
 
     fn client(&self) -> EventHubs {
@@ -151,7 +151,7 @@ impl World {
     }
 
     fn store(&self) -> BlobStore {
-        let options = BlobOptions { neighbours: self.neighbours, ..BlobOptions::default() };
+        let options = BlobOptions { shared_with: self.shared_with, ..BlobOptions::default() };
         BlobStore::connect(&self.place, options).unwrap()
     }
 

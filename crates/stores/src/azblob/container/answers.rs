@@ -1,4 +1,4 @@
-//! What the service's answers say: states of blobs, times, and which refusals are a lost race.
+//! Reads the service's answers: the states of blobs, times, and failed conditions.
 
 use azure_core::error::Error;
 use azure_core::http::Etag;
@@ -20,29 +20,29 @@ pub(super) const NO_BLOB: &str = "BlobNotFound";
 pub(super) const NO_CONTAINER: &str = "ContainerNotFound";
 const METADATA: &str = "x-ms-meta-";
 
-/// A blob as it is at one moment.
+/// A blob in one state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::azblob) struct Blob {
     pub(in crate::azblob) metadata: Metadata,
     pub(in crate::azblob) stamp: Stamp,
 }
 
-/// Names one state of a blob.
+/// The state of a blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::azblob) struct Stamp {
     /// Without its quotes.
     pub(in crate::azblob) etag: String,
-    /// When it was last written, by the service's clock.
+    /// The time of the last write, by the service's clock.
     pub(in crate::azblob) modified: Timestamp,
 }
 
-/// What was read, and when by the service's clock.
+/// The result of a read, and the service's time.
 pub(in crate::azblob) struct Read {
     pub(in crate::azblob) at: Timestamp,
     pub(in crate::azblob) blob: Option<Blob>,
 }
 
-/// A blob in a list.
+/// A blob in a listing.
 pub(in crate::azblob) struct Listed {
     pub(in crate::azblob) name: String,
     pub(in crate::azblob) blob: Blob,
@@ -50,11 +50,11 @@ pub(in crate::azblob) struct Listed {
     pub(in crate::azblob) at: Timestamp,
 }
 
-/// How a conditional write ended.
+/// The outcome of a conditional write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::azblob) enum Write {
     Done(Stamp),
-    /// The blob is not as it should be: another state, there already, or gone.
+    /// The condition failed: the blob is in another state, exists already, or does not exist.
     Refused,
 }
 
@@ -82,12 +82,12 @@ impl Container {
     }
 }
 
-/// Another state than asked for, there already, or gone. Whoever holds a blob lease is no such case.
+/// Whether an error is a failed condition. A blob lease of another process is not.
 pub(super) fn is_lost_race(error: &Error) -> bool {
     match failure::answer(error) {
         Some((412, code)) => !code.starts_with("Lease"),
         Some((409, code)) => code == "BlobAlreadyExists",
-        // Whatever else says so, a gateway for one, does not know.
+        // Another server, such as a gateway, may also send 404.
         Some((404, code)) => code == NO_BLOB,
         _ => false,
     }

@@ -1,4 +1,4 @@
-//! How a container is reached: what signs, what carries, and which version of the service is spoken.
+//! Creates the client of a container: credential, transport and service version.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,17 +13,17 @@ use ephor_core::loopback::is_loopback;
 use super::Container;
 use crate::azblob::address::BlobAddress;
 use crate::azblob::credential::BlobCredential;
-use crate::azblob::expiry::Expiry;
 use crate::azblob::options::{BlobOptions, ConnectError};
+use crate::azblob::sas_expiry::SasExpiry;
 use crate::azblob::signing::Signer;
 
-const NO_TOKEN_WITHOUT_TLS: &str = "nothing opens the account at this http endpoint: set AZURE_STORAGE_KEY or \
+const NO_TOKEN_WITHOUT_TLS: &str = "there are no credentials for this http endpoint: set AZURE_STORAGE_KEY or \
                                     AZURE_STORAGE_SAS_TOKEN, or give a connection string with AccountKey or \
-                                    SharedAccessSignature. Without them Entra ID is asked, and that needs an https \
+                                    SharedAccessSignature. Entra ID, which is used without them, needs an https \
                                     endpoint";
 
-/// Refuses to send what opens the account over a network on which others may listen, unless that was asked for. A token of
-/// Entra ID is never sent without TLS.
+/// Refuses to send credentials over a network without TLS, unless the address allows it. A token of Entra ID is
+/// never sent without TLS.
 fn check_plaintext(address: &BlobAddress, credential: &BlobCredential) -> Result<(), ConnectError> {
     let refuse = |problem: String| Err(ConnectError::Address { problem });
     let host = address.endpoint.host_str().unwrap_or_default();
@@ -38,7 +38,7 @@ fn check_plaintext(address: &BlobAddress, credential: &BlobCredential) -> Result
         BlobCredential::Sas(_) => "the shared access signature",
     };
     refuse(format!(
-        "the endpoint http://{host} is not on this machine, and whoever is on the way could read {secret}: write https, or \
+        "the endpoint http://{host} is not on this machine, and other machines on the network could read {secret}: write https, or \
          AllowInsecure=true in the connection string (allow-insecure=true in a URL) if you trust everybody on this network"
     ))
 }
@@ -64,7 +64,7 @@ impl Container {
                 client_options.per_try_policies.push(Arc::new(Signer::Key { account, key }));
             }
             BlobCredential::Sas(sas) => {
-                expiry = Expiry::of(&sas);
+                expiry = SasExpiry::of(&sas);
                 client_options.per_try_policies.push(Arc::new(Signer::Sas(sas)));
             }
             BlobCredential::Entra(credential) => token = Some(credential),
@@ -85,13 +85,13 @@ impl Container {
     }
 }
 
-/// Requests go over TLS by ring, as everywhere here. No answer is decompressed.
+/// The HTTP client: TLS by ring, no redirects, no decompression.
 fn transport(limit: Duration) -> Result<Transport, String> {
-    // Fails if there is one already: that one is used then.
+    // Fails if a provider is installed already: that one is used.
     let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
     let builder =
         reqwest::Client::builder().connect_timeout(limit).redirect(reqwest::redirect::Policy::none());
-    let client = builder.build().map_err(|error| format!("no HTTP client can be made: {error}"))?;
+    let client = builder.build().map_err(|error| format!("cannot create the HTTP client: {error}"))?;
     Ok(Transport::new(Arc::new(client)))
 }
 

@@ -1,8 +1,8 @@
-//! One container: single requests, each with its condition, its limit, and its error in our words.
+//! Sends single requests to one container, each with its condition and its time limit, and maps errors.
 //!
-//! A condition that is not met is a value. Nothing is sent twice that might have been carried out: what a lost
-//! answer means is for whoever asked to find out. What is only read is asked again when a connection broke, and so is
-//! what never left this machine.
+//! A failed condition is a value. No write is repeated that may have been carried out: the caller finds
+//! out what a lost answer means. Reads are repeated after a broken connection, and so are requests that
+//! never left this machine.
 
 mod answers;
 mod connect;
@@ -23,40 +23,40 @@ use ephor_core::store::StoreError;
 use ephor_core::time::Timestamp;
 use futures_util::TryStreamExt;
 
-use super::expiry::Expiry;
 use super::failure;
 use super::metadata::Metadata;
+use super::sas_expiry::SasExpiry;
 pub(super) use answers::{Blob, Listed, Read, Stamp, Write};
 use answers::{DATE, NO_BLOB, NO_CONTAINER, VERSION, is_lost_race, listed, metadata, quoted};
 
-/// How often a request is sent at most, if that is harmless.
-const MOST_ATTEMPTS: usize = 3;
+/// The maximum number of times a repeatable request is sent.
+const MAX_ATTEMPTS: usize = 3;
 
-/// Begins no blob's name.
+/// A prefix that no blob has.
 pub(super) const NOTHING: &str = "ephor/nothing";
 
-/// A container, and how it is talked to.
+/// A container of a storage account.
 pub(super) struct Container {
     client: BlobContainerClient,
-    /// For people, without secrets.
+    /// The address for messages, without secrets.
     pub(super) place: String,
     limit: Duration,
     service: BlobServiceClient,
-    /// An answer said that it keeps versions.
+    /// Whether an answer has shown that the account keeps versions.
     versions: AtomicBool,
-    /// When the signature runs out, if it says so.
-    expiry: Option<Expiry>,
+    /// The expiry of the signature, if it has one.
+    expiry: Option<SasExpiry>,
 }
 
 impl Container {
-    /// Whether the container is there.
+    /// Whether the container exists.
     pub(super) async fn exists(&self) -> Result<bool, StoreError> {
         let what = "looking for the container";
         match self.send(what, failure::broke, || self.client.get_properties(None)).await? {
             Ok(_) => Ok(true),
             Err(error) => match failure::answer(&error) {
                 Some((404, NO_CONTAINER)) => Ok(false),
-                // A signature for the container alone may list its blobs, and may not ask this.
+                // A signature for the container may list its blobs, but not read its properties.
                 Some((403, _)) => self.exists_to_list().await,
                 _ => Err(self.failed(&error, what)),
             },
@@ -72,7 +72,7 @@ impl Container {
         }
     }
 
-    /// Creates the container; fine if somebody else just did.
+    /// Creates the container. Succeeds if it exists already.
     pub(super) async fn make(&self) -> Result<(), StoreError> {
         let what = "creating the container";
         match self.send(what, failure::was_not_sent, || self.client.create(None)).await? {
@@ -82,14 +82,14 @@ impl Container {
         }
     }
 
-    /// What the service says of the account: whether it keeps folders.
+    /// Whether the account has a hierarchical namespace.
     pub(super) async fn has_folders(&self) -> bool {
         let what = "asking for the kind of account";
         let header = HeaderName::from_static("x-ms-is-hns-enabled");
         let said = |headers: &Headers| {
             headers.get_optional_str(&header).map(|value| value.eq_ignore_ascii_case("true"))
         };
-        // A signature for the container alone may ask only there, and an emulator answers only for the account.
+        // A signature for the container may ask only there, and an emulator answers only for the account.
         let here = self.send(what, failure::was_not_sent, || self.client.get_account_info(None)).await;
         if let Some(said) = here.ok().and_then(Result::ok).and_then(|answer| said(answer.headers())) {
             return said;
@@ -98,7 +98,7 @@ impl Container {
         there.ok().and_then(Result::ok).and_then(|answer| said(answer.headers())).unwrap_or(false)
     }
 
-    /// Whether deleted and overwritten blobs are kept for a while, as far as we may know.
+    /// Whether the account keeps deleted and overwritten blobs; false if this credential may not ask.
     pub(super) async fn keeps_deleted(&self) -> bool {
         let what = "asking for the account's settings";
         let settings = || async { self.service.get_properties(None).await?.into_model() };
@@ -107,12 +107,12 @@ impl Container {
         settings.delete_retention_policy.and_then(|policy| policy.enabled).unwrap_or(false)
     }
 
-    /// Whether an answer said that earlier versions of blobs are kept.
+    /// Whether an answer has shown that the account keeps earlier versions of blobs.
     pub(super) fn keeps_versions(&self) -> bool {
         self.versions.load(Ordering::Relaxed)
     }
 
-    /// A blob's metadata, if it is there.
+    /// Reads a blob's metadata, if the blob exists.
     pub(super) async fn head(&self, name: &str) -> Result<Read, StoreError> {
         let what = format!("reading {name}");
         let blob = self.client.blob_client(name);
@@ -124,7 +124,7 @@ impl Container {
                 Ok(Read { at: self.time(headers, &DATE, &what)?, blob: Some(blob) })
             }
             Err(error) => {
-                // The answer has a time, too.
+                // The error has the service's time, too.
                 let headers = match error.kind() {
                     azure_core::error::ErrorKind::HttpResponse { raw_response: Some(raw), .. } => {
                         raw.headers()
@@ -139,7 +139,7 @@ impl Container {
         }
     }
 
-    /// A blob with what is in it.
+    /// Reads a blob with its body.
     pub(super) async fn body(&self, name: &str) -> Result<Option<(Blob, String)>, StoreError> {
         let what = format!("reading {name}");
         let blob = self.client.blob_client(name);
@@ -160,7 +160,7 @@ impl Container {
         }
     }
 
-    /// All blobs whose names begin like this, with their metadata, and the service's time at the end.
+    /// Lists all blobs with this prefix and their metadata; also returns the service's time of the last page.
     pub(super) async fn list(&self, prefix: &str) -> Result<(Timestamp, Vec<Listed>), StoreError> {
         let what = format!("listing {prefix}");
         let mut marker = None;
@@ -211,7 +211,7 @@ impl Container {
         self.send(what, failure::broke, page).await
     }
 
-    /// Creates a blob, if there is none.
+    /// Creates a blob, if it does not exist.
     pub(super) async fn create(
         &self,
         name: &str,
@@ -221,8 +221,8 @@ impl Container {
         self.put(name, metadata, body, None).await
     }
 
-    /// Writes a blob anew with what is in it, if it is in this state. Where deleted blobs are kept, so is what was
-    /// there before: records that change often are written by [`update`](Self::update).
+    /// Replaces a blob and its body, if it is in this state. An account with soft delete keeps the old blob, so
+    /// records that change often are written by [`update`](Self::update).
     pub(super) async fn replace(
         &self,
         name: &str,
@@ -275,7 +275,7 @@ impl Container {
         self.written(outcome.map(|answer| answer.headers().clone()), &what)
     }
 
-    /// Deletes a blob, in this state or in any. It is fine if it is not there.
+    /// Deletes a blob, in this state or in any. Succeeds if it does not exist or is in another state.
     pub(super) async fn delete(&self, name: &str, etag: Option<&str>) -> Result<(), StoreError> {
         let what = format!("deleting {name}");
         let blob = self.client.blob_client(name);
@@ -290,7 +290,7 @@ impl Container {
         }
     }
 
-    /// Takes a real lease of a blob; false if somebody holds one.
+    /// Takes the service's lease of a blob; false if another process holds it.
     pub(super) async fn lease(&self, name: &str, seconds: i32, id: &str) -> Result<bool, StoreError> {
         let what = format!("taking the lease of {name}");
         let blob = self.client.blob_client(name);
@@ -308,22 +308,22 @@ impl Container {
         }
     }
 
-    /// Gives a real lease back. If that fails, it ends by itself.
+    /// Releases the service's lease of a blob. If that fails, the lease expires.
     pub(super) async fn unlease(&self, name: &str, id: &str) {
         let what = format!("giving back the lease of {name}");
         let blob = self.client.blob_client(name);
         let outcome =
             self.send(&what, failure::was_not_sent, || blob.release_lease(id.to_owned(), None)).await;
         if !matches!(outcome, Ok(Ok(_))) {
-            tracing::debug!(name, "a lease of ours is left to end by itself");
+            tracing::debug!(name, "a blob lease could not be released; it expires");
         }
     }
 
-    /// An error in our words. A signature that has run out is told as such, whatever the service calls it.
+    /// Maps an error. An expired signature is reported as such, whatever code the service sends.
     fn failed(&self, error: &Error, what: &str) -> StoreError {
         let over = self.expiry.as_ref().filter(|_| matches!(failure::answer(error), Some((401 | 403, _))));
-        let told = over.and_then(|expiry| expiry.refusal(failure::said_at(error), &self.place, what));
-        told.unwrap_or_else(|| failure::of(error, &self.place, what))
+        let expired = over.and_then(|expiry| expiry.refusal(failure::said_at(error), &self.place, what));
+        expired.unwrap_or_else(|| failure::of(error, &self.place, what))
     }
 
     fn written(&self, outcome: Result<Headers, Error>, what: &str) -> Result<Write, StoreError> {
@@ -332,7 +332,7 @@ impl Container {
                 if headers.get_optional_str(&VERSION).is_some()
                     && !self.versions.swap(true, Ordering::Relaxed)
                 {
-                    tracing::warn!(store = self.place, "{}", super::advice::VERSIONS);
+                    tracing::warn!(store = self.place, "{}", super::account_checks::VERSIONS);
                 }
                 Ok(Write::Done(self.stamp(&headers, what)?))
             }
@@ -341,7 +341,7 @@ impl Container {
         }
     }
 
-    /// Sends within the limit, and again where that is harmless.
+    /// Sends a request within the limit, and again if that is harmless.
     #[expect(clippy::disallowed_methods, reason = "requests to a service take real time")]
     async fn send<T, F: Future<Output = Result<T, Error>>>(
         &self,
@@ -353,7 +353,7 @@ impl Container {
             let mut attempt = 1;
             loop {
                 match request().await {
-                    Err(error) if attempt < MOST_ATTEMPTS && harmless(&error) => attempt += 1,
+                    Err(error) if attempt < MAX_ATTEMPTS && harmless(&error) => attempt += 1,
                     outcome => return outcome,
                 }
             }

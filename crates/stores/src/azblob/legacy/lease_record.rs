@@ -1,14 +1,14 @@
-//! What the blob of a lease says, in every spelling.
+//! Reads the lease blob of an old host, in the spelling of every SDK.
 
 use ephor_core::checkpoint::Position;
 use ephor_core::epoch::Epoch;
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 use serde_json::{Map, Value};
 
-/// What an offset says before the first event.
+/// The offset before the first event.
 const BEFORE_ALL: &str = "-1";
 
-/// What a blob says.
+/// The content of a lease blob.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) epoch: Epoch,
@@ -27,13 +27,13 @@ pub(super) fn read(body: &str) -> Result<Record, String> {
         _ => None,
     };
     if get("partitionid").is_none() {
-        return Err("it is no lease of an Event Processor Host".into());
+        return Err("it is not a lease of an Event Processor Host".into());
     }
     let number = |name: &str| get(name).and_then(text).and_then(|text| text.parse::<i64>().ok());
     let epoch = Epoch::from_stored(number("epoch").and_then(|epoch| u64::try_from(epoch).ok()).unwrap_or(0));
     let offset = get("offset").and_then(text).filter(|offset| offset != BEFORE_ALL);
     let sequence = number("sequencenumber").and_then(|sequence| u64::try_from(sequence).ok());
-    // Without an offset nothing was ever finished: a number beside it is where it began.
+    // Without an offset nothing was finished: the sequence number is the start.
     let position = offset.map(|offset| match sequence {
         Some(sequence) => Position::Finished {
             sequence: SequenceNumber(sequence),

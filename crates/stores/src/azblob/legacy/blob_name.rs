@@ -1,28 +1,28 @@
-//! The name of a lease's blob: of which group and partition it is, and what to do where none is found.
+//! Parses the names of old hosts' lease blobs, and advises if there are none.
 
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 
-use crate::azblob::names::group_of;
+use crate::azblob::blob_names::group_of;
 
-/// How well a blob's name is as it was asked for; the best come first.
+/// How well a blob's name matches the prefix; the best match comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fit {
-    /// The group is right behind the prefix.
+    /// The group follows the prefix.
     Exact,
-    /// It would be, with a slash more or less.
+    /// The group follows the prefix with a slash added or removed.
     Slash,
     /// There is no group in the name.
     NoGroup,
 }
 
-/// The group and the partition that a blob is of. The last slash of the prefix may be missing, or one too many.
+/// The group and the partition of a blob. The prefix may lack its last slash, or have one too many.
 pub(super) fn place(prefix: &str, name: &str) -> Option<(Option<ConsumerGroup>, PartitionId, Fit)> {
     let Some((folder, last)) = name.rsplit_once('/') else {
         return Some((None, name.parse().ok()?, Fit::NoGroup));
     };
     let partition = last.parse().ok()?;
-    let behind = |prefix: &str| folder.strip_prefix(prefix)?.parse::<ConsumerGroup>().ok();
-    if let Some(group) = behind(prefix) {
+    let group_after = |prefix: &str| folder.strip_prefix(prefix)?.parse::<ConsumerGroup>().ok();
+    if let Some(group) = group_after(prefix) {
         return Some((Some(group), partition, Fit::Exact));
     }
     let other = match prefix.strip_suffix('/') {
@@ -30,27 +30,27 @@ pub(super) fn place(prefix: &str, name: &str) -> Option<(Option<ConsumerGroup>, 
         None if prefix.is_empty() => return None,
         None => format!("{prefix}/"),
     };
-    Some((Some(behind(&other)?), partition, Fit::Slash))
+    Some((Some(group_after(&other)?), partition, Fit::Slash))
 }
 
-/// What to do where no lease of an old fleet was found, by the names that are there.
+/// The advice if there is no lease of an old host, by the names that are there.
 pub(super) fn instead(names: &[&str]) -> String {
     let is_lease =
         |name: &str| name.rsplit_once('/').is_some_and(|(_, last)| last.parse::<PartitionId>().is_ok());
     let advice = if names.iter().any(|name| group_of("", name).is_some()) {
-        "The blobs here are those of the SDKs of today, or of Ephor: try without layout=eph, or with another prefix".to_owned()
+        "The blobs here are those of the present SDKs or of Ephor: try without layout=eph, or with another prefix".to_owned()
     } else if let Some(name) = names.iter().find(|name| is_lease(name)) {
         format!(
-            "There are others, such as {name}: what is before the consumer group in it is the prefix, and belongs behind \
-             the container's name"
+            "There are others, such as {name}: the part before the consumer group is the prefix; add it after the \
+             container's name"
         )
     } else {
-        "Is it the right container?".to_owned()
+        "Check the name of the container".to_owned()
     };
     format!("there is no lease of an old Event Processor Host here. {advice}")
 }
 
-/// The group as hubs call it: the JavaScript host wrote `$default`, Python none at all.
+/// The group's name as hubs write it: the JavaScript host wrote `$default`, Python none.
 pub(super) fn plain(group: Option<ConsumerGroup>) -> ConsumerGroup {
     let default = ConsumerGroup::default_group();
     group.filter(|group| !group.as_str().eq_ignore_ascii_case(default.as_str())).unwrap_or(default)

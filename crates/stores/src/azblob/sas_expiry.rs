@@ -1,4 +1,4 @@
-//! Warns before a shared access signature runs out, and says so when it has.
+//! Warns before a shared access signature expires, and reports an expired one.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -12,24 +12,24 @@ use super::metadata::unescape;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Warned of at first when so much is left, and again when so much is.
+/// The remaining times at which to warn.
 const WARNED_AT: [Duration; 2] = [DAY.saturating_mul(7), DAY];
 
-/// When a signature runs out. It is the one that was given at the start: nothing replaces it while a process runs.
-pub(super) struct Expiry {
+/// The expiry of the signature. A process cannot replace its signature while it runs.
+pub(super) struct SasExpiry {
     at: Timestamp,
-    /// As the signature has it.
+    /// The time as the signature writes it.
     text: String,
-    /// How many of the warnings are given.
+    /// The number of warnings that were logged.
     warned: AtomicU8,
 }
 
-impl Expiry {
-    /// None if the signature does not say, as one with a stored policy.
+impl SasExpiry {
+    /// Reads the expiry; none if the signature has none, such as one with a stored access policy.
     pub(super) fn of(sas: &Sas) -> Option<Self> {
         let text = sas.query().split('&').find_map(|pair| pair.strip_prefix("se="))?;
         let text = unescape(text);
-        // The service takes a day, minutes, or seconds and their parts.
+        // The service accepts a date, minutes, seconds, or fractions of them.
         let whole = match text.len() {
             10 => format!("{text}T00:00:00Z"),
             17 => format!("{}:00Z", text.trim_end_matches('Z')),
@@ -39,7 +39,7 @@ impl Expiry {
         Some(Self { at, text, warned: AtomicU8::new(0) })
     }
 
-    /// Warns if the end is near at this time of the service, once for each stage.
+    /// Logs a warning if the expiry is near at this time of the service, once for each stage.
     pub(super) fn warn_at(&self, now: Timestamp, place: &str) {
         let left = self.at.since(now);
         let due = WARNED_AT.iter().filter(|limit| left < **limit).count();
@@ -49,16 +49,16 @@ impl Expiry {
                 store = place,
                 expires = self.text,
                 hours_left = left.as_secs() / 3_600,
-                "the shared access signature runs out soon: make a new one, and restart the hosts with it before that"
+                "the shared access signature expires soon: create a new one, and restart the hosts with it before that"
             );
         }
     }
 
-    /// What to tell whoever was refused at this time, if the signature has run out by then.
+    /// The error of a refused request, if the signature has expired at this time.
     pub(super) fn refusal(&self, at: Option<Timestamp>, place: &str, what: &str) -> Option<StoreError> {
         let now = at.unwrap_or_else(|| Timestamp(OffsetDateTime::now_utc().unix_timestamp() * 1_000));
         let message = format!(
-            "{place}: the shared access signature has expired ({}): make a new one, and restart with it ({what})",
+            "{place}: the shared access signature has expired ({}): create a new one, and restart with it ({what})",
             self.text
         );
         (now >= self.at).then_some(StoreError::Refused { message })
@@ -69,8 +69,8 @@ impl Expiry {
 mod tests {
     use super::*;
 
-    fn expiry(se: &str) -> Option<Expiry> {
-        Expiry::of(&Sas::new(&format!("sv=2021-12-02&se={se}&sig=canary")).unwrap())
+    fn expiry(se: &str) -> Option<SasExpiry> {
+        SasExpiry::of(&Sas::new(&format!("sv=2021-12-02&se={se}&sig=canary")).unwrap())
     }
 
     #[test]
@@ -82,7 +82,7 @@ mod tests {
         for text in ["", "soon", "2030-13-01"] {
             assert!(expiry(text).is_none(), "{text}");
         }
-        assert!(Expiry::of(&Sas::new("si=policy&sig=canary").unwrap()).is_none());
+        assert!(SasExpiry::of(&Sas::new("si=policy&sig=canary").unwrap()).is_none());
     }
 
     #[test]
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!([30, 7, 6, 5, 30, 1, 0, -1, 30].map(warned), [0, 0, 1, 1, 1, 1, 2, 2, 2]);
         assert!(expiry.refusal(Some(at(1)), "p", "w").is_none());
         let error = expiry.refusal(Some(at(0)), "azblob://contoso/homes", "listing").unwrap().to_string();
-        assert!(error.contains("has expired (2030-01-01)") && error.contains("make a new one"), "{error}");
+        assert!(error.contains("has expired (2030-01-01)") && error.contains("create a new one"), "{error}");
         assert!(!error.contains("canary"), "{error}");
     }
 }

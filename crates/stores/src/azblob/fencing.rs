@@ -1,4 +1,5 @@
-//! Seals: from then on only the new epoch may save, and the position that is read with it is the last of all before.
+//! Raises the fence of a checkpoint. From then on only the new epoch may save, and the position that is
+//! read with the fence is the last one of all earlier epochs.
 
 use ephor_core::checkpoint::Checkpoint;
 use ephor_core::epoch::Epoch;
@@ -6,101 +7,104 @@ use ephor_core::ids::{GroupId, PartitionId};
 use ephor_core::record::CheckpointRecord;
 use ephor_core::store::StoreError;
 
+use super::blob_names::Names;
 use super::checkpoint;
 use super::container::{Blob, Write};
-use super::names::Names;
-use super::session::{MOST_ATTEMPTS, Session};
-use super::standing::{damaged, read_checkpoint};
+use super::partition_state::{damaged, read_checkpoint};
+use super::session::{MAX_ATTEMPTS, Session};
 
-/// How a seal ended.
-pub(super) enum Sealing {
-    /// This is the checkpoint, and no earlier epoch can change it any more.
-    Sealed(CheckpointRecord),
-    /// A later epoch has sealed it.
+/// The outcome of raising a fence.
+pub(super) enum Fencing {
+    /// The fence is raised: no earlier epoch can change this checkpoint.
+    Fenced(CheckpointRecord),
+    /// A later epoch has raised the fence.
     Overtaken,
 }
 
-pub(super) fn changing_without_end(partition: PartitionId) -> StoreError {
+pub(super) fn too_many_conflicts(partition: PartitionId) -> StoreError {
     StoreError::Unavailable(
-        format!("the records of partition {partition} change faster than they can be written").into(),
+        format!(
+            "other processes change the records of partition {partition} faster than this one can write them"
+        )
+        .into(),
     )
 }
 
 impl Session {
-    /// Raises the seal to an epoch whose lease is written already. Whoever sees that it is lower may do so: it is
-    /// what the owner of that epoch does first.
-    pub(super) async fn seal(
+    /// Raises the fence to an epoch whose lease is written. Any process that finds a lower fence may do so,
+    /// because it is what the owner of that epoch does first.
+    pub(super) async fn raise_fence(
         &self,
         group: &GroupId,
         names: &Names,
         partition: PartitionId,
         epoch: Epoch,
         seen: Option<Blob>,
-    ) -> Result<Sealing, StoreError> {
+    ) -> Result<Fencing, StoreError> {
         let name = names.checkpoint(partition);
         let mut seen = Some(seen);
-        for _ in 0..MOST_ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let blob = match seen.take() {
                 Some(blob) => blob,
                 None => self.container.head(&name).await?.blob,
             };
             let record = read_checkpoint(blob.as_ref(), group, partition)?;
-            let sealed = CheckpointRecord { seal: epoch, ..record.clone() };
+            let fenced = CheckpointRecord { seal: epoch, ..record.clone() };
             let (metadata, write) = match &blob {
-                None => match self.first(group, names, partition, epoch).await? {
-                    Some(sealed) => return Ok(Sealing::Sealed(sealed)),
+                None => match self.first_checkpoint(group, names, partition, epoch).await? {
+                    Some(fenced) => return Ok(Fencing::Fenced(fenced)),
                     None => continue,
                 },
-                Some(_) if record.seal > epoch => return Ok(Sealing::Overtaken),
-                Some(_) if record.seal == epoch => return Ok(Sealing::Sealed(record)),
+                Some(_) if record.seal > epoch => return Ok(Fencing::Overtaken),
+                Some(_) if record.seal == epoch => return Ok(Fencing::Fenced(record)),
                 Some(blob) => {
-                    let metadata = checkpoint::reseal(blob, &record, epoch);
+                    let metadata = checkpoint::with_fence(blob, &record, epoch);
                     let write = self.container.update(&name, &metadata, &blob.stamp.etag).await?;
                     (metadata, write)
                 }
             };
             if let Write::Done(stamp) = write {
                 self.checkpoints.put(names, partition, Blob { metadata, stamp });
-                return Ok(Sealing::Sealed(sealed));
+                return Ok(Fencing::Fenced(fenced));
             }
         }
-        Err(changing_without_end(partition))
+        Err(too_many_conflicts(partition))
     }
 
-    /// The first checkpoint of a partition: one that says nothing, or what an SDK that writes names in the other case has
-    /// written elsewhere. None if somebody else was first.
-    async fn first(
+    /// Creates the first checkpoint of a partition: an empty one, or a copy of the one that an SDK has written
+    /// under a name in the other case. None if another process was first.
+    async fn first_checkpoint(
         &self,
         group: &GroupId,
         names: &Names,
         partition: PartitionId,
         epoch: Epoch,
     ) -> Result<Option<CheckpointRecord>, StoreError> {
-        let name = self.names_elsewhere(group).map(|elsewhere| elsewhere.checkpoint(partition));
-        let elsewhere = match &name {
+        let name = self.names_in_other_case(group).map(|other_case| other_case.checkpoint(partition));
+        let other_case = match &name {
             Some(name) => self.container.head(name).await?.blob,
             None => None,
         };
-        let read = elsewhere.as_ref().map(checkpoint::read).transpose();
+        let read = other_case.as_ref().map(checkpoint::read).transpose();
         let mut record = read
             .map_err(|why| {
                 let name = name.unwrap_or_default();
-                let mend = format!("{why}; it is in the blob {name}: correct it, or delete it to begin anew");
-                damaged("checkpoint", partition, group, &mend)
+                let advice = format!("{why}; it is in the blob {name}: correct the blob, or delete it to start at the initial position");
+                damaged("checkpoint", partition, group, &advice)
             })?
             .unwrap_or_default();
         if let Some(checkpoint) = &mut record.checkpoint {
-            // Epochs there are not of this count.
+            // Its epoch is of another count.
             checkpoint.epoch = checkpoint.epoch.min(epoch);
         }
-        let metadata = match (&elsewhere, &record.checkpoint) {
+        let metadata = match (&other_case, &record.checkpoint) {
             (Some(blob), Some(_)) => {
-                tracing::info!(%group, %partition, "goes on from a checkpoint under a name of another case");
-                checkpoint::reseal(blob, &record, epoch)
+                tracing::info!(%group, %partition, "continuing from a checkpoint under a name in the other case");
+                checkpoint::with_fence(blob, &record, epoch)
             }
-            // Other SDKs would begin there instead of where they are told to.
-            _ if self.shared_with_others() => {
-                self.note_nothing_elsewhere(names, partition, epoch);
+            // Other SDKs would start at an empty checkpoint, and not at their initial position.
+            _ if self.shared_with_other_sdks() => {
+                self.note_no_checkpoint_in_other_case(names, partition, epoch);
                 return Ok(Some(CheckpointRecord { seal: epoch, checkpoint: None }));
             }
             _ => checkpoint::synthetic(epoch),
@@ -114,8 +118,8 @@ impl Session {
         }
     }
 
-    /// Writes a position under a new seal, over whatever is there; false if a later epoch was faster.
-    pub(super) async fn overwrite(
+    /// Writes a position with a new fence, and overwrites the present one; false if a later epoch was faster.
+    pub(super) async fn overwrite_position(
         &self,
         names: &Names,
         partition: PartitionId,
@@ -124,12 +128,12 @@ impl Session {
     ) -> Result<bool, StoreError> {
         let name = names.checkpoint(partition);
         let mut seen = Some(seen);
-        for _ in 0..MOST_ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let blob = match seen.take() {
                 Some(blob) => blob,
                 None => self.container.head(&name).await?.blob,
             };
-            if blob.as_ref().and_then(checkpoint::seal).is_some_and(|seal| seal > position.epoch) {
+            if blob.as_ref().and_then(checkpoint::fence).is_some_and(|seal| seal > position.epoch) {
                 return Ok(false);
             }
             let metadata =
@@ -143,6 +147,6 @@ impl Session {
                 return Ok(true);
             }
         }
-        Err(changing_without_end(partition))
+        Err(too_many_conflicts(partition))
     }
 }

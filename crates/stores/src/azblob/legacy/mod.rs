@@ -1,13 +1,14 @@
-//! The container of an old Event Processor Host: how far its fleet came, read once it is stopped.
+//! Reads the positions in the container of an old Event Processor Host, after its hosts were stopped.
 //!
 //! ```text
-//!   [PREFIX]GROUP/PARTITION    .NET, Java, JavaScript; a slash between prefix and group is the prefix's own
-//!   PARTITION                  Python, whatever the group is
+//!   [PREFIX]GROUP/PARTITION    .NET, Java, JavaScript; a slash between prefix and group is a part of the prefix
+//!   PARTITION                  Python, for any group
 //! ```
 //!
-//! Each is a JSON object, with its names in `PascalCase`, `camelCase` or `snake_case`, and is guarded by a real lease of
-//! the blob. While it is read here we hold that lease: a fleet that runs is noticed, and one that comes back waits. Nothing
-//! is written into the container: what was read goes into another store, by an export and an import.
+//! Each blob is a JSON object, with its names in `PascalCase`, `camelCase` or `snake_case`, and is guarded by
+//! the service's lease of the blob. The store takes that lease while it reads: running hosts are noticed, and
+//! hosts that start meanwhile wait. The store writes no blob: an export and an import bring the positions
+//! into another store.
 
 mod blob_name;
 mod lease_record;
@@ -38,12 +39,12 @@ use super::options::{BlobOptions, ConnectError};
 use blob_name::{Fit, instead, place, plain};
 use lease_record::read;
 
-/// The longest lease that the service gives, in seconds.
+/// The service's longest blob lease, in seconds.
 const LEASE_SECONDS: i32 = 60;
 
-/// The positions of a stopped fleet, to be read and taken elsewhere. As a store it shows them and refuses all else.
+/// A read-only store of the positions in the container of an old Event Processor Host. It refuses all writes.
 #[derive(Clone)]
-pub struct OldFleet {
+pub struct LegacyContainer {
     inner: Arc<Inner>,
 }
 
@@ -54,7 +55,7 @@ struct Inner {
     hub: HubName,
 }
 
-/// A blob of the fleet.
+/// A lease blob of an old host.
 struct Found {
     name: String,
     group: Option<ConsumerGroup>,
@@ -65,8 +66,8 @@ struct Found {
     etag: String,
 }
 
-impl OldFleet {
-    /// The container of an old fleet; the address says of which hub ([`Layout::Eph`]).
+impl LegacyContainer {
+    /// Connects to a container; the address names the hub ([`Layout::Eph`]).
     pub fn connect(
         address: &BlobAddress,
         credential: BlobCredential,
@@ -74,7 +75,7 @@ impl OldFleet {
     ) -> Result<Self, ConnectError> {
         let Layout::Eph { namespace, hub } = address.layout.clone() else {
             return Err(ConnectError::Address {
-                problem: "this is no container of an old fleet: add layout=eph".into(),
+                problem: "the address is not one of an old Event Processor Host: add layout=eph".into(),
             });
         };
         options.check()?;
@@ -83,21 +84,21 @@ impl OldFleet {
         Ok(Self { inner: Arc::new(Inner { container, prefix, namespace, hub }) })
     }
 
-    /// The same, with what opens the account from the text or the environment.
+    /// As [`connect`](Self::connect), with the credential of the text or the environment.
     pub fn open(text: &str, options: &BlobOptions) -> Result<Self, ConnectError> {
         let address = BlobAddress::parse(text)?;
         let credential = super::store::find_credential(&address)?;
         Self::connect(&address, credential, options)
     }
 
-    /// Whether the container is there. Its fleet has made it: if it is not, its name is wrong.
+    /// Fails if the container does not exist.
     pub async fn check(&self) -> Result<(), StoreError> {
         if self.inner.container.exists().await? {
             return Ok(());
         }
         Err(StoreError::Refused {
             message: format!(
-                "{}: there is no container of this name, and so no old fleet: correct its name, or the account's",
+                "{}: the container does not exist, so no Event Processor Host has used it: correct its name, or the account's",
                 self.inner.container.place
             ),
         })
@@ -105,7 +106,7 @@ impl OldFleet {
 }
 
 impl Inner {
-    /// The leases of the fleet; there must be some.
+    /// Lists the leases of the old hosts; fails if there are none.
     async fn found(&self) -> Result<Vec<Found>, StoreError> {
         let (_, listed) = self.container.list("").await?;
         if !listed.iter().any(|listed| place(&self.prefix, &listed.name).is_some()) {
@@ -139,7 +140,7 @@ impl Inner {
         Ok(names.into_iter().map(group).collect())
     }
 
-    /// Everything, read while we hold the lease of every blob.
+    /// Reads all positions while this process holds the lease of every blob.
     async fn view(&self, group: &GroupId) -> Result<View, StoreError> {
         let mut found = self.found().await?;
         let wanted = |name: &Option<ConsumerGroup>| match name {
@@ -147,12 +148,12 @@ impl Inner {
             None => true,
         };
         found.retain(|found| wanted(&found.group));
-        // What fits less well is of another fleet, if there is what fits better.
+        // Names that match less well belong to another group of hosts.
         let best = found.iter().map(|found| found.fit).min();
         found.retain(|found| Some(found.fit) == best);
         found.sort_by_key(|found| found.partition);
         if let Some(twice) = found.windows(2).find(|pair| pair[0].partition == pair[1].partition) {
-            return Err(self.told_twice(group, &twice[0], &twice[1]));
+            return Err(self.duplicate_lease(group, &twice[0], &twice[1]));
         }
         let id = lease_id(&format!("{group} {}", self.container.place));
         let mut held: Vec<&str> = Vec::new();
@@ -181,12 +182,13 @@ impl Inner {
         view
     }
 
-    /// The hub takes names that differ in case for one group, and only a person knows which blob is the present one.
-    fn told_twice(&self, group: &GroupId, one: &Found, other: &Found) -> StoreError {
+    /// The error for two blobs of one partition. The hub ignores the case of a group's name, and only an operator
+    /// knows which blob is current.
+    fn duplicate_lease(&self, group: &GroupId, one: &Found, other: &Found) -> StoreError {
         StoreError::Refused {
             message: format!(
-                "{}: {} and {} are both the lease of partition {} of {group}, for the hub takes their names for one: \
-                 look which of them the fleet wrote last, and move the other away",
+                "{}: {} and {} are both the lease of partition {} of {group}, because the hub ignores the case of names: \
+                 find out which of them the hosts wrote last, and move the other away",
                 self.container.place, one.name, other.name, one.partition
             ),
         }
@@ -196,8 +198,8 @@ impl Inner {
         if !self.container.lease(&found.name, LEASE_SECONDS, id).await? {
             return Err(StoreError::Refused {
                 message: format!(
-                    "{}: somebody holds the lease of {}: the old fleet still runs. Stop all its hosts, wait a minute, and \
-                     try again",
+                    "{}: another process holds the lease of {}: the old hosts still run. Stop all of them, wait a minute, \
+                     and try again",
                     self.container.place, found.name
                 ),
             });
@@ -232,7 +234,7 @@ impl Inner {
     }
 }
 
-/// A lease as it is once its fleet is stopped: nobody's.
+/// The lease of a partition after its hosts were stopped: without an owner.
 fn lease(partition: PartitionId, epoch: Epoch, at: Timestamp, modified: Timestamp, etag: &str) -> Lease {
     Lease {
         partition,
@@ -251,12 +253,12 @@ fn lease(partition: PartitionId, epoch: Epoch, at: Timestamp, modified: Timestam
 
 fn unreadable(name: &str, partition: PartitionId, group: &GroupId, why: &str) -> String {
     format!(
-        "the lease of partition {partition} of {group}, the blob {name}: {why} (nothing is written into an old fleet's \
-         container: put the blob right by hand, or go on without it)"
+        "the lease of partition {partition} of {group}, the blob {name}: {why} (Ephor writes nothing into the container \
+         of an old host: correct the blob by hand, or continue without it)"
     )
 }
 
-/// An id for leases of ours: the same for the same place, so that a second try takes up the first.
+/// The id of our blob leases: the same for the same container, so that a second attempt continues the first.
 fn lease_id(text: &str) -> String {
     let digest = Sha256::digest(text);
     let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
@@ -265,20 +267,20 @@ fn lease_id(text: &str) -> String {
 
 fn only_read<'a, T: 'a>(inner: &'a Inner) -> StoreFuture<'a, T> {
     let message = format!(
-        "{}: this is the container of an old Event Processor Host, which is only read: export its positions, and import \
+        "{}: this is the container of an old Event Processor Host, which is read-only: export its positions, and import \
          them into another store",
         inner.container.place
     );
     Box::pin(async move { Err(StoreError::Refused { message }) })
 }
 
-impl fmt::Debug for OldFleet {
+impl fmt::Debug for LegacyContainer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OldFleet").field("place", &self.inner.container.place).finish_non_exhaustive()
+        f.debug_struct("LegacyContainer").field("place", &self.inner.container.place).finish_non_exhaustive()
     }
 }
 
-impl Store for OldFleet {
+impl Store for LegacyContainer {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             wakes: false,
@@ -365,7 +367,7 @@ impl Store for OldFleet {
     }
 }
 
-/// Reads a body as the lease of an old host, and a name as that of its blob: for a fuzz target.
+/// Reads a body as the lease of an old host, and a name as that of its blob, for a fuzz target.
 #[cfg(feature = "fuzzing")]
 pub(super) fn play(name: &str, body: &str) {
     let _ = (read(body), instead(&[name]));

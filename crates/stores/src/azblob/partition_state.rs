@@ -1,4 +1,4 @@
-//! How a partition stands: what is read before something is decided.
+//! Reads the state of a partition, by which an operation decides, and writes epochs and leases.
 
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{GroupId, PartitionId};
@@ -7,25 +7,25 @@ use ephor_core::record::{CheckpointRecord, LeaseRecord};
 use ephor_core::store::StoreError;
 use ephor_core::time::Timestamp;
 
+use super::blob_names::Names;
 use super::checkpoint;
 use super::container::{Blob, Write};
 use super::metadata::pairs;
-use super::names::Names;
 use super::ownership::{self, Ownership};
+use super::revocations::{KnownBatch, LeaseWithBatch};
 use super::session::Session;
-use super::strikes::{Enrolled, KnownRoll};
 use crate::text::Unreadable;
 
-/// In the blob of the highest epoch.
+/// The metadata name in the blob of the highest epoch.
 const EPOCH: &str = "epoch";
 
-/// A partition's records at one moment.
-pub(super) struct Standing {
+/// A partition's records at one time.
+pub(super) struct PartitionState {
     /// The service's time.
     pub(super) now: Timestamp,
     pub(super) lease: Option<Ownership>,
-    /// Its owner's roll.
-    pub(super) roll: Option<KnownRoll>,
+    /// Its owner's renewal batch.
+    pub(super) batch: Option<KnownBatch>,
     /// The highest epoch ever taken.
     pub(super) taken: Epoch,
     taken_etag: Option<String>,
@@ -36,55 +36,58 @@ pub(super) fn damaged(what: &str, partition: PartitionId, group: &GroupId, why: 
     StoreError::Damaged { what: format!("the {what} of partition {partition} of {group}: {why}") }
 }
 
-/// A lease that cannot be read, and what to do about it: its epoch is in another blob, so that nothing is lost with it.
+/// The error for an unreadable lease. Deleting its blob loses nothing, because the epoch is in another blob.
 pub(super) fn damaged_lease(names: &Names, partition: PartitionId, group: &GroupId, why: &str) -> StoreError {
-    let mend = format!("{why}; delete the blob {}, and it is claimed anew", names.ownership(partition));
-    damaged("lease", partition, group, &mend)
+    let advice = format!(
+        "{why}; delete the blob {}, and a host claims the partition again",
+        names.ownership(partition)
+    );
+    damaged("lease", partition, group, &advice)
 }
 
-/// The highest epoch that was ever taken. One that cannot be read is no zero: epochs would be given out again.
+/// Reads the highest epoch ever taken. An unreadable one is an error, because epochs must not be used twice.
 pub(super) fn read_epoch(blob: &Blob) -> Result<Epoch, Unreadable> {
     let text = blob.metadata.get(EPOCH).ok_or("the metadata epoch is missing")?;
     let shown = || text.chars().take(40).collect::<String>();
     text.parse()
         .map(Epoch::from_stored)
-        .map_err(|_| format!("the metadata epoch is no number: {:?}", shown()))
+        .map_err(|_| format!("the metadata epoch is not a number: {:?}", shown()))
 }
 
-/// The same with what to do about it.
+/// The error for an unreadable highest epoch.
 pub(super) fn damaged_epoch(names: &Names, partition: PartitionId, group: &GroupId, why: &str) -> StoreError {
     let name = names.epoch(partition);
-    let mend = format!(
+    let advice = format!(
         "{why}; set epoch in the metadata of the blob {name} to a number above every epoch that was used: `ephor lease \
-         history` shows those of this store, and one million more is above all others. Its owner goes on meanwhile, and \
-         nobody else can claim it"
+         history` shows the epochs of this store; add one million to be above all others. The owner continues meanwhile, \
+         and no other host can claim the partition"
     );
-    damaged("highest epoch", partition, group, &mend)
+    damaged("highest epoch", partition, group, &advice)
 }
 
 impl Session {
-    /// How a partition stands, with its owner's roll.
-    pub(super) async fn standing_on_roll(
+    /// Reads the state of a partition and its owner's renewal batch.
+    pub(super) async fn read_state_with_batch(
         &self,
         group: &GroupId,
         names: &Names,
         partition: PartitionId,
-    ) -> Result<Standing, StoreError> {
-        let mut standing = self.standing(group, names, partition).await?;
-        if let Some(lease) = standing.lease.take() {
-            let now = self.with_roll(names, lease, standing.now).await?;
-            standing.put_lease(Some(now));
+    ) -> Result<PartitionState, StoreError> {
+        let mut state = self.read_state(group, names, partition).await?;
+        if let Some(lease) = state.lease.take() {
+            let now = self.with_batch(names, lease, state.now).await?;
+            state.set_lease(Some(now));
         }
-        Ok(standing)
+        Ok(state)
     }
 
-    /// The same by its own blobs alone: when its owner renewed last is then unknown.
-    pub(super) async fn standing(
+    /// Reads the state of a partition from its own blobs. The time of a batched renewal is then unknown.
+    pub(super) async fn read_state(
         &self,
         group: &GroupId,
         names: &Names,
         partition: PartitionId,
-    ) -> Result<Standing, StoreError> {
+    ) -> Result<PartitionState, StoreError> {
         let lease = names.ownership(partition);
         let taken = names.epoch(partition);
         let checkpoint = names.checkpoint(partition);
@@ -98,17 +101,17 @@ impl Session {
             highest.map_err(|why| damaged_epoch(names, partition, group, &why))?.unwrap_or_default();
         let read = |blob: &Blob| ownership::read(partition, blob, highest);
         let lease = first.blob.as_ref().map(read).transpose();
-        Ok(Standing {
+        Ok(PartitionState {
             now: first.at.max(taken.at).max(checkpoint.at),
             lease: lease.map_err(|why| damaged_lease(names, partition, group, &why))?,
-            roll: None,
+            batch: None,
             taken: highest,
             taken_etag: taken.blob.map(|blob| blob.stamp.etag),
             checkpoint: checkpoint.blob,
         })
     }
 
-    /// The lease as its own blob says it now.
+    /// Reads the lease from its own blob.
     pub(super) async fn ownership_now(
         &self,
         group: &GroupId,
@@ -117,30 +120,30 @@ impl Session {
     ) -> Result<Option<(Ownership, Timestamp)>, StoreError> {
         let read = self.container.head(&names.ownership(partition)).await?;
         let Some(blob) = read.blob else { return Ok(None) };
-        // A record of ours knows its epoch, and what is foreign is nobody's to renew.
+        // Our records contain their epoch, and a record of another SDK is not renewed.
         let lease = ownership::read(partition, &blob, Epoch::NONE);
         let lease = lease.map_err(|why| damaged_lease(names, partition, group, &why))?;
         Ok(Some((lease, read.at)))
     }
 
-    /// Takes an epoch: nobody else will ever have it, whatever becomes of the lease. False if somebody took one first.
+    /// Takes an epoch, which no other process can take then. False if another process took one first.
     pub(super) async fn take_epoch(
         &self,
         names: &Names,
         partition: PartitionId,
-        standing: &Standing,
+        state: &PartitionState,
         epoch: Epoch,
     ) -> Result<bool, StoreError> {
         let name = names.epoch(partition);
         let metadata = pairs([(EPOCH, epoch.get().to_string())]);
-        let write = match &standing.taken_etag {
+        let write = match &state.taken_etag {
             None => self.container.create(&name, &metadata, "").await?,
             Some(etag) => self.container.update(&name, &metadata, etag).await?,
         };
         Ok(write != Write::Refused)
     }
 
-    /// Writes the lease, if it is as it was read.
+    /// Writes the lease, if it is unchanged since it was read.
     pub(super) async fn write_lease(
         &self,
         names: &Names,
@@ -148,9 +151,9 @@ impl Session {
         record: &LeaseRecord,
     ) -> Result<Option<Ownership>, StoreError> {
         let name = names.ownership(record.partition);
-        let on_roll = self.by_roll() && record.owner.is_some();
-        let metadata = ownership::write(record, on_roll);
-        self.leases.doubt(names, record.partition);
+        let batch_renewed = self.renews_in_batches() && record.owner.is_some();
+        let metadata = ownership::write(record, batch_renewed);
+        self.leases.begin_write(names, record.partition);
         let write = match before {
             None => self.container.create(&name, &metadata, "").await?,
             Some(before) => self.container.update(&name, &metadata, &before.etag).await?,
@@ -163,7 +166,7 @@ impl Session {
             record: LeaseRecord { revision: 0, ..record.clone() },
             etag: stamp.etag,
             foreign: None,
-            on_roll,
+            batch_renewed,
             beat: None,
         };
         self.leases.put(names, record.partition, written.clone());
@@ -171,12 +174,12 @@ impl Session {
     }
 }
 
-impl Standing {
-    /// The lease was read anew.
-    pub(super) fn put_lease(&mut self, now: Option<Enrolled>) {
-        (self.lease, self.roll) = (None, None);
-        if let Some(Enrolled { lease, roll, now }) = now {
-            (self.lease, self.roll, self.now) = (Some(lease), roll, now);
+impl PartitionState {
+    /// Replaces the lease by one that was read later.
+    pub(super) fn set_lease(&mut self, now: Option<LeaseWithBatch>) {
+        (self.lease, self.batch) = (None, None);
+        if let Some(LeaseWithBatch { lease, batch, now }) = now {
+            (self.lease, self.batch, self.now) = (Some(lease), batch, now);
         }
     }
 
@@ -194,16 +197,16 @@ impl Standing {
     }
 
     /// The epoch that may save.
-    pub(super) fn seal(&self) -> Epoch {
-        self.checkpoint.as_ref().and_then(checkpoint::seal).unwrap_or_default()
+    pub(super) fn fence(&self) -> Epoch {
+        self.checkpoint.as_ref().and_then(checkpoint::fence).unwrap_or_default()
     }
 
-    /// The highest epoch that is written anywhere.
+    /// The highest epoch in any of the blobs.
     pub(super) fn highest(&self) -> Epoch {
-        self.taken.max(self.seal())
+        self.taken.max(self.fence())
     }
 
-    /// The checkpoint; damage is an error.
+    /// The checkpoint; an error if it is damaged.
     pub(super) fn checkpoint(
         &self,
         group: &GroupId,

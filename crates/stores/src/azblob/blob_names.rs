@@ -1,39 +1,39 @@
 //! The names of the blobs of a group.
 //!
 //! ```text
-//!   [PREFIX/]NAMESPACE/HUB/GROUP/ownership/PARTITION      who owns it: ours, and every other SDK's
-//!                              /checkpoint/PARTITION      how far it is: ours, and every other SDK's
-//!                              /ephor/group               the three names as they were given
-//!                              /ephor/founding            how the group began
+//!   [PREFIX/]NAMESPACE/HUB/GROUP/ownership/PARTITION      owner: shared with the other SDKs
+//!                              /checkpoint/PARTITION      position: shared with the other SDKs
+//!                              /ephor/group               the three names in their original case
+//!                              /ephor/founding            the partitions when the group was created
 //!                              /ephor/epoch/PARTITION     the highest epoch ever taken
 //!                              /ephor/history/PARTITION   the last changes of owner
-//!                              /ephor/hosts/SHA-256       a host's record, and what is wanted of it
-//!                              /ephor/renewals/SHA-256/N  the leases that a host renews, of the partitions from 256 N on
+//!                              /ephor/hosts/SHA-256       a host's record, and the orders for it
+//!                              /ephor/renewals/SHA-256/N  a host's renewal batch, for the partitions from 256 N on
 //! ```
 //!
-//! The SDKs for .NET, JavaScript and Python write the three names in small letters, and so do we. Those for Java,
-//! Go and Rust keep the case: [`Case::AsGiven`] is for fleets with these.
+//! The SDKs for .NET, JavaScript and Python write the three names in lower case, and so does Ephor. The
+//! SDKs for Java, Go and Rust keep the case: [`Case::AsGiven`] is for groups with those.
 
 use ephor_core::ids::{ConsumerGroup, GroupId, HostId, HubName, Namespace, PartitionId};
 use sha2::{Digest, Sha256};
 
-use super::roll::bucket;
+use super::renewal_batch::batch_number;
 
-/// How the names of a group are written in the names of blobs.
+/// The case of a group's names in the names of blobs. A URL writes `case=small` or `case=as-given`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Case {
-    /// In small letters, as .NET, JavaScript and Python do.
+    /// Lower case, as .NET, JavaScript and Python write them (`small` in a URL).
     #[default]
-    Small,
-    /// As they are given, as Java, Go and Rust do.
+    Lower,
+    /// As given, as Java, Go and Rust write them.
     AsGiven,
 }
 
-/// The longest name that the service takes.
-const LONGEST: usize = 1_024;
+/// The service's limit for the length of a name.
+const MAX_NAME_LENGTH: usize = 1_024;
 
-/// As many digits as a bucket's number has.
-const LONGEST_NUMBER: usize = 10;
+/// The number of digits of the largest batch number.
+const MAX_BATCH_DIGITS: usize = 10;
 
 /// The names of one group's blobs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,7 +41,7 @@ pub(super) struct Names {
     base: String,
 }
 
-/// What a blob of a group is.
+/// The kinds of blobs of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Ownership(PartitionId),
@@ -49,26 +49,26 @@ pub(super) enum Kind {
     Epoch(PartitionId),
     History(PartitionId),
     Host,
-    /// With the number of its bucket.
-    Roll(u32),
+    /// A renewal batch, with its number.
+    RenewalBatch(u32),
     Founding,
     Group,
 }
 
 impl Names {
-    /// The names of a group; none if they would be too long for the service.
+    /// The names of a group; none if they are too long for the service.
     pub(super) fn of(prefix: &str, group: &GroupId, case: Case) -> Option<Self> {
         let joined = format!("{}/{}/{}", group.namespace, group.hub, group.group);
         let joined = match case {
-            Case::Small => joined.to_lowercase(),
+            Case::Lower => joined.to_lowercase(),
             Case::AsGiven => joined,
         };
         let base = if prefix.is_empty() { joined } else { format!("{prefix}/{joined}") };
         let names = Self { base };
-        (names.rolls_named(&"0".repeat(64)).len() + LONGEST_NUMBER <= LONGEST).then_some(names)
+        (names.batches_named(&"0".repeat(64)).len() + MAX_BATCH_DIGITS <= MAX_NAME_LENGTH).then_some(names)
     }
 
-    /// What all names of the group begin with.
+    /// The prefix of all names of the group.
     pub(super) fn all(&self) -> String {
         format!("{}/", self.base)
     }
@@ -97,33 +97,34 @@ impl Names {
         format!("{}{partition}", self.histories())
     }
 
-    /// A host's id may hold what no name can, and be longer: its record says who it is.
+    /// The name contains a digest, because a host's id may contain characters that a name cannot. The
+    /// record has the id.
     pub(super) fn host(&self, id: &HostId) -> String {
         format!("{}/ephor/hosts/{}", self.base, digest(id))
     }
 
-    /// Where a host renews the lease of a partition.
-    pub(super) fn roll(&self, host: &HostId, partition: PartitionId) -> String {
-        self.roll_named(host, bucket(partition))
+    /// The batch in which a host renews the lease of a partition.
+    pub(super) fn batch(&self, host: &HostId, partition: PartitionId) -> String {
+        self.batch_named(host, batch_number(partition))
     }
 
-    pub(super) fn roll_named(&self, host: &HostId, bucket: u32) -> String {
-        format!("{}{bucket}", self.rolls(host))
+    pub(super) fn batch_named(&self, host: &HostId, batch_number: u32) -> String {
+        format!("{}{batch_number}", self.batches(host))
     }
 
-    /// What the names of a host's rolls begin with.
-    pub(super) fn rolls(&self, host: &HostId) -> String {
-        self.rolls_named(&digest(host))
+    /// The prefix of the names of a host's batches.
+    pub(super) fn batches(&self, host: &HostId) -> String {
+        self.batches_named(&digest(host))
     }
 
-    /// The record of the host whose roll this is.
-    pub(super) fn host_of_roll(&self, name: &str) -> Option<String> {
-        let (host, _bucket) =
+    /// The name of the record of the host that owns this batch.
+    pub(super) fn host_of_batch(&self, name: &str) -> Option<String> {
+        let (host, _batch_number) =
             name.strip_prefix(&self.base)?.strip_prefix("/ephor/renewals/")?.split_once('/')?;
         Some(format!("{}/ephor/hosts/{host}", self.base))
     }
 
-    fn rolls_named(&self, host: &str) -> String {
+    fn batches_named(&self, host: &str) -> String {
         format!("{}/ephor/renewals/{host}/", self.base)
     }
 
@@ -135,7 +136,7 @@ impl Names {
         format!("{}/ephor/group", self.base)
     }
 
-    /// What this blob is, if it is one of the group.
+    /// The kind of a blob, if it belongs to the group.
     pub(super) fn kind(&self, name: &str) -> Option<Kind> {
         kind(name.strip_prefix(&self.base)?.strip_prefix('/')?)
     }
@@ -145,8 +146,8 @@ fn digest(id: &HostId) -> String {
     Sha256::digest(id.to_string()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What is behind the name of a group. A hub's name may hold slashes, so that the blobs of another group can
-/// begin like this: only what is exactly of one of the forms counts.
+/// The kind of a blob by its name after that of the group. A hub's name may contain slashes, so names of
+/// another group can have the same prefix: only the exact forms count.
 fn kind(rest: &str) -> Option<Kind> {
     let parts: Vec<&str> = rest.split('/').collect();
     let partition = |text: &str| text.parse().ok();
@@ -156,15 +157,17 @@ fn kind(rest: &str) -> Option<Kind> {
         ["ephor", "epoch", text] => partition(text).map(Kind::Epoch),
         ["ephor", "history", text] => partition(text).map(Kind::History),
         ["ephor", "hosts", text] if text.len() == 64 => Some(Kind::Host),
-        ["ephor", "renewals", text, bucket] if text.len() == 64 => bucket.parse().ok().map(Kind::Roll),
+        ["ephor", "renewals", text, batch_number] if text.len() == 64 => {
+            batch_number.parse().ok().map(Kind::RenewalBatch)
+        }
         ["ephor", "founding"] => Some(Kind::Founding),
         ["ephor", "group"] => Some(Kind::Group),
         _ => None,
     }
 }
 
-/// The group that a blob of ownership or checkpoint belongs to, by its name alone: how groups of other SDKs are
-/// found. Ours say it themselves.
+/// The group of an ownership or checkpoint blob, by its name. This finds groups of other SDKs; groups of
+/// Ephor have a blob with their names.
 pub(super) fn group_of(prefix: &str, name: &str) -> Option<GroupId> {
     let rest = if prefix.is_empty() { name } else { name.strip_prefix(prefix)?.strip_prefix('/')? };
     let parts: Vec<&str> = rest.split('/').collect();
@@ -181,7 +184,7 @@ pub(super) fn group_of(prefix: &str, name: &str) -> Option<GroupId> {
     })
 }
 
-/// Whether a prefix can stand before all names.
+/// Whether a text can be the prefix of all names.
 pub(super) fn is_prefix(text: &str) -> bool {
     text.len() <= 300 && !text.split('/').any(|part| part.is_empty() || part == "." || part == "..")
 }
@@ -201,7 +204,7 @@ mod tests {
     #[test]
     fn names_are_those_of_the_other_sdks() {
         let group = group("Contoso.servicebus.windows.net", "Homes", "$Default");
-        let names = Names::of("", &group, Case::Small).unwrap();
+        let names = Names::of("", &group, Case::Lower).unwrap();
         assert_eq!(
             names.ownership(PartitionId(3)),
             "contoso.servicebus.windows.net/homes/$default/ownership/3"
@@ -219,7 +222,7 @@ mod tests {
 
     #[test]
     fn every_name_says_what_it_is() {
-        let names = Names::of("p", &group("ns", "a/b", "g"), Case::Small).unwrap();
+        let names = Names::of("p", &group("ns", "a/b", "g"), Case::Lower).unwrap();
         let p = PartitionId(12);
         let id = "ж#0000000000000001".parse().unwrap();
         for (name, expected) in [
@@ -228,7 +231,7 @@ mod tests {
             (names.epoch(p), Kind::Epoch(p)),
             (names.history(p), Kind::History(p)),
             (names.host(&id), Kind::Host),
-            (names.roll(&id, PartitionId(700)), Kind::Roll(2)),
+            (names.batch(&id, PartitionId(700)), Kind::RenewalBatch(2)),
             (names.founding(), Kind::Founding),
             (names.group(), Kind::Group),
         ] {
@@ -242,7 +245,7 @@ mod tests {
     /// `a/b` with the group `ownership` begins like `a` with the group `b`.
     #[test]
     fn the_blobs_of_a_group_are_never_taken_for_those_of_another() {
-        let outer = Names::of("", &group("ns", "a", "b"), Case::Small).unwrap();
+        let outer = Names::of("", &group("ns", "a", "b"), Case::Lower).unwrap();
         for (hub, inner) in [
             ("a/b", "ownership"),
             ("a/b", "ephor"),
@@ -250,7 +253,7 @@ mod tests {
             ("a/b/ephor", "hosts"),
             ("a/b/ephor", "renewals"),
         ] {
-            let inner = Names::of("", &group("ns", hub, inner), Case::Small).unwrap();
+            let inner = Names::of("", &group("ns", hub, inner), Case::Lower).unwrap();
             let p = PartitionId(1);
             let id = "h#0000000000000001".parse().unwrap();
             for name in [
@@ -258,7 +261,7 @@ mod tests {
                 inner.checkpoint(p),
                 inner.epoch(p),
                 inner.host(&id),
-                inner.roll(&id, p),
+                inner.batch(&id, p),
                 inner.group(),
             ] {
                 assert!(name.starts_with(&outer.all()), "{name}");
@@ -280,8 +283,8 @@ mod tests {
     #[test]
     fn what_is_too_long_is_refused() {
         let long = group(&"n".repeat(260), &"h".repeat(256), &"g".repeat(50));
-        assert!(Names::of(&"p".repeat(300), &long, Case::Small).is_some());
-        assert!(Names::of(&"p".repeat(500), &long, Case::Small).is_none());
+        assert!(Names::of(&"p".repeat(300), &long, Case::Lower).is_some());
+        assert!(Names::of(&"p".repeat(500), &long, Case::Lower).is_none());
         for prefix in ["/a", "a/", "a//b", "..", "a/./b"] {
             assert!(!is_prefix(prefix), "{prefix}");
         }

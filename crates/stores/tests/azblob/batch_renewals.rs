@@ -5,7 +5,7 @@ use std::time::Duration;
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ClaimRequest, Lease, LeaseToken, ReleaseCause, ReleaseRequest};
 use ephor_core::store::{Claim, GiveAway, Renewal, Store};
-use ephor_stores::azblob::{BlobOptions, BlobStore, Neighbours};
+use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 
 use crate::proxy::{Fate, Proxy};
 use crate::raw::Raw;
@@ -16,7 +16,7 @@ const P: PartitionId = crate::world::P;
 const Q: PartitionId = PartitionId(4);
 
 fn neighbourly(place: &str) -> BlobStore {
-    open_with(place, BlobOptions { neighbours: Neighbours::Sdk, ..BlobOptions::default() })
+    open_with(place, BlobOptions { shared_with: SharedWith::OtherSdks, ..BlobOptions::default() })
 }
 
 async fn lease(store: &dyn Store, partition: PartitionId) -> Lease {

@@ -11,9 +11,9 @@ use std::fmt;
 use azure_core::http::Url;
 use ephor_core::ids::{HubName, Namespace};
 
-use super::blob_names::{Case, is_prefix};
-use super::credential::{AccountKey, BlobCredential, Sas};
-use super::options::{ConnectError, SharedWith};
+use crate::azblob::layout::blob_names::{Case, is_prefix};
+use crate::azblob::options::{ConnectError, SharedWith};
+use crate::azblob::service::credential::{AccountKey, BlobCredential, Sas};
 use crate::url::{DEFAULT_CONTAINER, field, is_connection_string};
 
 const SUFFIX: &str = "core.windows.net";

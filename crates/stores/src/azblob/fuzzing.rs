@@ -6,14 +6,17 @@ use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
 use ephor_core::time::Timestamp;
 
-use super::blob_names::{Case, Names, group_of};
-use super::container::{Blob, Stamp};
-use super::metadata::{Metadata, unescape};
-use super::ownership;
-use super::partition_state::read_epoch;
-use super::renewal_batch::RenewalBatch;
-use super::session::written_group;
-use super::{checkpoint, history, hosts, legacy};
+use crate::azblob::layout::blob_names::{Case, Names, group_of};
+use crate::azblob::layout::metadata::{Metadata, unescape};
+use crate::azblob::legacy;
+use crate::azblob::records::checkpoint;
+use crate::azblob::records::history;
+use crate::azblob::records::hosts;
+use crate::azblob::records::ownership;
+use crate::azblob::renewal::batch::RenewalBatch;
+use crate::azblob::service::container::{Blob, Stamp};
+use crate::azblob::session::written_group;
+use crate::azblob::transactions::partition_state::read_epoch;
 
 const P: PartitionId = PartitionId(7);
 const MODIFIED: Timestamp = Timestamp(1_700_000_000_000);

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   BlobStore ── session.rs: cached records, used as conditions
-//!      │   read (partition_state.rs) ── decide by ephor_core::record ── write, if it is unchanged
-//!      └── container/: one request, one condition ── signing.rs ──► the service
+//!      │   read (transactions/partition_state.rs) ── decide by ephor_core::record ── write, if it is unchanged
+//!      └── service/: one request, one condition, signed ──► the service
 //! ```
 //!
 //! # The blobs of a partition
@@ -30,7 +30,7 @@
 //! | the version of a lease | ETag of the ownership, and the beat of its last renewal in the batch | ETag of the ownership |
 //! | the age of a lease | time of its last renewal in the batch, or of the ownership if that is later | Last-Modified of the ownership |
 //! | other SDKs see | leases that look expired, because the ownership blob does not change | leases that are renewed |
-//! | code | `batch_renewals.rs`, `renewal_batch.rs`, `revocations.rs` | `renewals.rs` |
+//! | code | `renewal/batched.rs`, `renewal/batch.rs`, `renewal/revocations.rs` | `renewal/renew.rs` |
 //!
 //! The reason for the second way: other SDKs judge a lease by when its ownership blob was written.
 //! Each ownership blob says whether its owner renews in a batch (`on_roll`, a stored name). Hosts of both
@@ -38,7 +38,7 @@
 //!
 //! An owner renews from its cache only leases that it wrote itself or has read since, and that are not
 //! revoked. While the outcome of one of its own writes is unknown, it reads the lease first
-//! (`record_cache.rs`). An owner that gives its own lease away need not revoke it, because it is the
+//! (`records/record_cache.rs`). An owner that gives its own lease away need not revoke it, because it is the
 //! one that renews. Another SDK or a person that overwrites an ownership blob revokes nothing: the owner
 //! notices with its next view.
 //!
@@ -67,7 +67,7 @@
 //!    not read yet. Step 3 is one compare-and-set that raises the fence and keeps the position, and that
 //!    position is where the new owner starts. From then on a save of an earlier epoch fails, because it is
 //!    conditional on the state before the fence was raised. A process that dies between 2 and 3 leaves a
-//!    lease that nobody serves; the next view raises the fence for it (`fence_repairs.rs`). A claim must
+//!    lease that nobody serves; the next view raises the fence for it (`transactions/fence_repairs.rs`). A claim must
 //!    not raise the fence before it owns the lease: it would lock out a live owner and might then lose.
 //! 4. *A seek is one step*: the write of the checkpoint. It locks the owner out and sets the position for
 //!    every later claim. Removing the owner from the lease only lets it notice sooner; if the seeking
@@ -93,46 +93,16 @@
 //! blob's Last-Modified. Both are rounded down, so the difference may be a second too large; one second
 //! is subtracted, so that no owner counts as dead too early. No record contains a time of this machine.
 
-// The layout of the container.
-mod blob_names;
-mod metadata;
-
-// The records.
-mod checkpoint;
-mod history;
-mod hosts;
-mod ownership;
-mod record_cache;
-
-// The transactions.
-mod fence_repairs;
-mod fencing;
-mod ownership_changes;
-mod partition_state;
-mod saves;
+mod address;
+mod layout;
+mod legacy;
+mod options;
+mod records;
+mod renewal;
+mod service;
 mod session;
 mod store;
-mod views;
-
-// The renewal.
-mod batch_renewals;
-mod renewal_batch;
-mod renewals;
-mod revocations;
-
-// The service and the account.
-mod account_checks;
-mod address;
-mod container;
-mod credential;
-mod entra;
-mod failure;
-mod options;
-mod sas_expiry;
-mod signing;
-
-// The containers of earlier hosts.
-mod legacy;
+mod transactions;
 
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
@@ -141,13 +111,13 @@ use std::time::Duration;
 
 pub use crate::url::DEFAULT_CONTAINER;
 pub use address::{BlobAddress, Layout};
-pub use blob_names::Case;
-pub use credential::{AccountKey, BlobCredential, Sas};
+pub use layout::blob_names::Case;
 pub use legacy::LegacyContainer;
 pub use options::{
     BlobOptions, ConnectError, DEFAULT_CALL_LIMIT, DEFAULT_MAX_CONCURRENT_REQUESTS, DEFAULT_SERVICE_VERSION,
     SharedWith,
 };
+pub use service::credential::{AccountKey, BlobCredential, Sas};
 pub use store::BlobStore;
 
 /// The trait of credentials for [`BlobCredential::Entra`].

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::blob_names::Case;
+use crate::azblob::layout::blob_names::Case;
 
 /// See [`BlobOptions::service_version`].
 pub const DEFAULT_SERVICE_VERSION: &str = "2021-12-02";

@@ -3,7 +3,7 @@
 //! A cached record is used as a condition: if it is outdated, the service refuses the write, and the call
 //! reads and decides again. So the cache need not be kept up to date, and losing it is harmless. Only a
 //! lease that is renewed in a batch needs more: that it is ours until a process revokes it
-//! (`record_cache.rs`).
+//! (`records/record_cache.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,14 +13,14 @@ use ephor_core::epoch::Epoch;
 use ephor_core::ids::{GroupId, PartitionId};
 use ephor_core::store::StoreError;
 
-use super::blob_names::{Case, Names};
-use super::container::{Blob, Container, NOTHING, Write};
-use super::failure;
-use super::metadata::{escape, pairs, unescape};
-use super::options::{BlobOptions, SharedWith};
-use super::ownership::Ownership;
-use super::record_cache::RecordCache;
-use super::revocations::KnownBatches;
+use crate::azblob::layout::blob_names::{Case, Names};
+use crate::azblob::layout::metadata::{escape, pairs, unescape};
+use crate::azblob::options::{BlobOptions, SharedWith};
+use crate::azblob::records::ownership::Ownership;
+use crate::azblob::records::record_cache::RecordCache;
+use crate::azblob::renewal::revocations::KnownBatches;
+use crate::azblob::service::container::{Blob, Container, NOTHING, Write};
+use crate::azblob::service::failure;
 
 /// The number of lost races after which a call fails.
 pub(super) const MAX_ATTEMPTS: usize = 40;

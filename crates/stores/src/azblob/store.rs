@@ -14,12 +14,12 @@ use ephor_core::store::{
     Store, StoreError, StoreFuture, View,
 };
 
-use super::CLOCK_RESOLUTION;
-use super::address::{BlobAddress, Layout};
-use super::container::Container;
-use super::credential::{AccountKey, BlobCredential, Sas};
-use super::options::{BlobOptions, ConnectError, RENEW_LIMIT};
-use super::session::{ContainerCreation, Session};
+use crate::azblob::CLOCK_RESOLUTION;
+use crate::azblob::address::{BlobAddress, Layout};
+use crate::azblob::options::{BlobOptions, ConnectError, RENEW_LIMIT};
+use crate::azblob::service::container::Container;
+use crate::azblob::service::credential::{AccountKey, BlobCredential, Sas};
+use crate::azblob::session::{ContainerCreation, Session};
 
 /// A store in a container of an Azure Storage account. Clones share its connections: one store serves all hosts of a
 /// process.
@@ -135,7 +135,7 @@ pub(super) fn find_credential(address: &BlobAddress) -> Result<BlobCredential, C
             None => refuse("AZURE_STORAGE_SAS_TOKEN", "it contains no sig=: copy it again, to its end"),
         };
     }
-    super::entra::credential(&address.account).map(BlobCredential::Entra)
+    crate::azblob::service::entra::credential(&address.account).map(BlobCredential::Entra)
 }
 
 impl fmt::Debug for BlobStore {
@@ -246,7 +246,7 @@ mod tests {
     fn whoever_has_no_key_where_entra_id_cannot_be_used_is_told_where_to_put_one() {
         let address = "BlobEndpoint=http://127.0.0.1:7/contoso;AccountName=contoso;Container=leases";
         let address = BlobAddress::parse(address).unwrap();
-        let credential = BlobCredential::Entra(super::super::entra::credential("contoso").unwrap());
+        let credential = BlobCredential::Entra(crate::azblob::service::entra::credential("contoso").unwrap());
         let error = BlobStore::connect_with(&address, credential, BlobOptions::default()).unwrap_err();
         let error = error.to_string();
         assert!(error.contains("AZURE_STORAGE_KEY") && error.contains("https"), "{error}");

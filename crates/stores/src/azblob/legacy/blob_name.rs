@@ -2,7 +2,7 @@
 
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 
-use crate::azblob::blob_names::group_of;
+use crate::azblob::layout::blob_names::group_of;
 
 /// How well a blob's name matches the prefix; the best match comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -31,11 +31,11 @@ use ephor_core::store::{
 use ephor_core::time::Timestamp;
 use sha2::{Digest, Sha256};
 
-use super::CLOCK_RESOLUTION;
-use super::address::{BlobAddress, Layout};
-use super::container::Container;
-use super::credential::BlobCredential;
-use super::options::{BlobOptions, ConnectError};
+use crate::azblob::CLOCK_RESOLUTION;
+use crate::azblob::address::{BlobAddress, Layout};
+use crate::azblob::options::{BlobOptions, ConnectError};
+use crate::azblob::service::container::Container;
+use crate::azblob::service::credential::BlobCredential;
 use blob_name::{Fit, instead, place, plain};
 use lease_record::read;
 
@@ -87,7 +87,7 @@ impl LegacyContainer {
     /// As [`connect`](Self::connect), with the credential of the text or the environment.
     pub fn open(text: &str, options: &BlobOptions) -> Result<Self, ConnectError> {
         let address = BlobAddress::parse(text)?;
-        let credential = super::store::find_credential(&address)?;
+        let credential = crate::azblob::store::find_credential(&address)?;
         Self::connect(&address, credential, options)
     }
 

@@ -8,11 +8,11 @@ use std::sync::Mutex;
 
 use ephor_core::ids::PartitionId;
 
-use super::blob_names::Names;
-use super::session::locked;
+use crate::azblob::layout::blob_names::Names;
+use crate::azblob::session::locked;
 
 /// The cached records, by group and partition.
-pub(super) struct RecordCache<V>(Mutex<BTreeMap<(Names, PartitionId), Slot<V>>>);
+pub(in crate::azblob) struct RecordCache<V>(Mutex<BTreeMap<(Names, PartitionId), Slot<V>>>);
 
 struct Slot<V> {
     value: Option<V>,
@@ -24,7 +24,7 @@ struct Slot<V> {
 
 /// The version of a slot before a read: see [`RecordCache::put_read`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SlotVersion(u64);
+pub(in crate::azblob) struct SlotVersion(u64);
 
 impl<V> Default for RecordCache<V> {
     fn default() -> Self {
@@ -41,31 +41,31 @@ impl<V: Clone> RecordCache<V> {
         change(slot)
     }
 
-    pub(super) fn get(&self, names: &Names, partition: PartitionId) -> Option<V> {
+    pub(in crate::azblob) fn get(&self, names: &Names, partition: PartitionId) -> Option<V> {
         locked(&self.0).get(&(names.clone(), partition))?.value.clone()
     }
 
     /// Stores the record of a successful write. It makes the conditions of all writes in flight fail.
-    pub(super) fn put(&self, names: &Names, partition: PartitionId, value: V) {
+    pub(in crate::azblob) fn put(&self, names: &Names, partition: PartitionId, value: V) {
         self.change(names, partition, |slot| (slot.value, slot.unknown_writes) = (Some(value), 0));
     }
 
     /// Drops the record, after a write was refused or because it is outdated.
-    pub(super) fn forget(&self, names: &Names, partition: PartitionId) {
+    pub(in crate::azblob) fn forget(&self, names: &Names, partition: PartitionId) {
         self.change(names, partition, |slot| {
             (slot.value, slot.unknown_writes) = (None, slot.unknown_writes.saturating_sub(1));
         });
     }
 
     /// Drops the record before a write is sent, until its answer arrives.
-    pub(super) fn begin_write(&self, names: &Names, partition: PartitionId) {
+    pub(in crate::azblob) fn begin_write(&self, names: &Names, partition: PartitionId) {
         self.change(names, partition, |slot| {
             (slot.value, slot.unknown_writes) = (None, slot.unknown_writes + 1)
         });
     }
 
     /// Drops records that fail `keep`. Slots with a write in flight are not changed.
-    pub(super) fn retain(&self, names: &Names, mut keep: impl FnMut(PartitionId, &V) -> bool) {
+    pub(in crate::azblob) fn retain(&self, names: &Names, mut keep: impl FnMut(PartitionId, &V) -> bool) {
         for ((of, partition), slot) in locked(&self.0).iter_mut() {
             if of == names && slot.value.as_ref().is_some_and(|value| !keep(*partition, value)) {
                 slot.value = None;
@@ -75,12 +75,18 @@ impl<V: Clone> RecordCache<V> {
     }
 
     /// The version of a slot. Take it before a record is read.
-    pub(super) fn version(&self, names: &Names, partition: PartitionId) -> SlotVersion {
+    pub(in crate::azblob) fn version(&self, names: &Names, partition: PartitionId) -> SlotVersion {
         SlotVersion(locked(&self.0).get(&(names.clone(), partition)).map_or(0, |slot| slot.changes))
     }
 
     /// Stores a record that was read, if the slot has not changed since and no write is in flight.
-    pub(super) fn put_read(&self, names: &Names, partition: PartitionId, since: SlotVersion, value: V) {
+    pub(in crate::azblob) fn put_read(
+        &self,
+        names: &Names,
+        partition: PartitionId,
+        since: SlotVersion,
+        value: V,
+    ) {
         if self.version(names, partition) != since {
             return;
         }
@@ -96,8 +102,8 @@ impl<V: Clone> RecordCache<V> {
 mod tests {
     use ephor_core::ids::GroupId;
 
-    use super::super::blob_names::Case;
     use super::*;
+    use crate::azblob::layout::blob_names::Case;
 
     const P: PartitionId = PartitionId(1);
 

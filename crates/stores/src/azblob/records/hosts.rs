@@ -16,11 +16,11 @@ use ephor_core::store::{HostEntry, HostOrders, StoreError};
 use ephor_core::time::Timestamp;
 use futures_util::future::join_all;
 
-use super::CLOCK_RESOLUTION;
-use super::blob_names::Names;
-use super::container::{Blob, Write};
-use super::metadata::{MAX_METADATA, Metadata, escape, number, pairs, unescape};
-use super::session::{ADVISORY_LIMIT, MAX_ATTEMPTS, Session, locked, within};
+use crate::azblob::CLOCK_RESOLUTION;
+use crate::azblob::layout::blob_names::Names;
+use crate::azblob::layout::metadata::{MAX_METADATA, Metadata, escape, number, pairs, unescape};
+use crate::azblob::service::container::{Blob, Write};
+use crate::azblob::session::{ADVISORY_LIMIT, MAX_ATTEMPTS, Session, locked, within};
 use crate::text::{Unreadable, read_host, write_host};
 
 const ID: &str = "id";
@@ -32,7 +32,7 @@ const AT: &str = "at";
 const MAX_DELETED_PER_HEARTBEAT: usize = 4;
 
 impl Session {
-    pub(super) async fn heartbeat(
+    pub(in crate::azblob) async fn heartbeat(
         &self,
         group: &GroupId,
         record: &HostRecord,
@@ -97,14 +97,14 @@ impl Session {
         }
     }
 
-    pub(super) async fn retire(&self, group: &GroupId, host: &HostId) -> Result<(), StoreError> {
+    pub(in crate::azblob) async fn retire(&self, group: &GroupId, host: &HostId) -> Result<(), StoreError> {
         self.ready().await?;
         let name = self.names(group)?.host(host);
         locked(&self.hosts).remove(&name);
         self.container.delete(&name, None).await
     }
 
-    pub(super) async fn order(
+    pub(in crate::azblob) async fn order(
         &self,
         group: &GroupId,
         host: &HostId,
@@ -145,7 +145,7 @@ impl Session {
     }
 
     /// A host's record as a view shows it.
-    pub(super) async fn host_entry(
+    pub(in crate::azblob) async fn host_entry(
         &self,
         name: &str,
         blob: &Blob,
@@ -176,11 +176,11 @@ fn orders(blob: &Blob) -> HostOrders {
     HostOrders { drain: is_drained(&blob.metadata) }
 }
 
-pub(super) fn is_drained(metadata: &Metadata) -> bool {
+pub(in crate::azblob) fn is_drained(metadata: &Metadata) -> bool {
     metadata.get(DRAIN).is_some_and(|value| value == "true")
 }
 
 /// The time of the host's own last write.
-pub(super) fn written_at(blob: &Blob) -> Timestamp {
+pub(in crate::azblob) fn written_at(blob: &Blob) -> Timestamp {
     number(&blob.metadata, AT).map_or(blob.stamp.modified, Timestamp)
 }

@@ -20,9 +20,9 @@ use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
 use ephor_core::time::Timestamp;
 
-use super::CLOCK_RESOLUTION;
-use super::container::Blob;
-use super::metadata::{Metadata, number, pairs};
+use crate::azblob::CLOCK_RESOLUTION;
+use crate::azblob::layout::metadata::{Metadata, number, pairs};
+use crate::azblob::service::container::Blob;
 use crate::text::Unreadable;
 
 /// The number of partitions that share a batch.
@@ -37,11 +37,11 @@ const AT: &str = "at";
 
 /// The time and the beat of a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LastRenewal {
+pub(in crate::azblob) struct LastRenewal {
     /// Counts from one.
-    pub(super) beat: u64,
+    pub(in crate::azblob) beat: u64,
     /// By the service's clock.
-    pub(super) at: Timestamp,
+    pub(in crate::azblob) at: Timestamp,
 }
 
 /// The last renewal of a lease that was revoked before its first.
@@ -65,33 +65,33 @@ struct Entry {
 
 /// A renewal batch in one state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct RenewalBatch {
+pub(in crate::azblob) struct RenewalBatch {
     batch_number: u32,
     beat: u64,
-    pub(super) duration: Duration,
+    pub(in crate::azblob) duration: Duration,
     /// The time of the host's last renewal.
     at: Timestamp,
     entries: BTreeMap<PartitionId, Entry>,
 }
 
 /// The number of the batch that contains a partition.
-pub(super) fn batch_number(partition: PartitionId) -> u32 {
+pub(in crate::azblob) fn batch_number(partition: PartitionId) -> u32 {
     partition.0 / PARTITIONS_PER_BATCH
 }
 
 impl RenewalBatch {
     /// A batch without entries.
-    pub(super) fn empty(batch_number: u32) -> Self {
+    pub(in crate::azblob) fn empty(batch_number: u32) -> Self {
         let (duration, at) = (Duration::ZERO, Timestamp(0));
         Self { batch_number, beat: 0, duration, at, entries: BTreeMap::new() }
     }
 
     /// Whether nothing readable was ever written to the batch.
-    pub(super) fn is_blank(&self) -> bool {
+    pub(in crate::azblob) fn is_blank(&self) -> bool {
         self.beat == 0 && self.entries.is_empty()
     }
 
-    pub(super) fn read(batch_number: u32, blob: &Blob) -> Result<Self, Unreadable> {
+    pub(in crate::azblob) fn read(batch_number: u32, blob: &Blob) -> Result<Self, Unreadable> {
         let metadata = &blob.metadata;
         let unreadable =
             |name: &str| format!("{name} is {:?}", metadata.get(name).map_or("", String::as_str));
@@ -131,7 +131,7 @@ impl RenewalBatch {
     }
 
     /// The metadata that its host writes when it renews. The time is that of the write.
-    pub(super) fn metadata_by_host(&self) -> Metadata {
+    pub(in crate::azblob) fn metadata_by_host(&self) -> Metadata {
         let duration = u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX);
         let mut metadata = pairs([(BEAT, self.beat.to_string()), (DURATION, duration.to_string())]);
         for (partition, Entry { epoch, state }) in &self.entries {
@@ -152,7 +152,7 @@ impl RenewalBatch {
 
     /// The metadata that another process writes. It stores the time of the host's last renewal, because
     /// this write is no sign of life.
-    pub(super) fn metadata_by_other(&self) -> Metadata {
+    pub(in crate::azblob) fn metadata_by_other(&self) -> Metadata {
         let mut metadata = self.metadata_by_host();
         metadata.insert(AT.into(), self.at.0.to_string());
         metadata
@@ -163,7 +163,7 @@ impl RenewalBatch {
     }
 
     /// The last renewal of a lease.
-    pub(super) fn renewal(&self, partition: PartitionId, epoch: Epoch) -> Option<LastRenewal> {
+    pub(in crate::azblob) fn renewal(&self, partition: PartitionId, epoch: Epoch) -> Option<LastRenewal> {
         match self.of(partition, epoch)? {
             State::Latest => Some(self.last()),
             State::Earlier(renewed) | State::Revoked(renewed) => (renewed != NEVER).then_some(renewed),
@@ -175,22 +175,22 @@ impl RenewalBatch {
     }
 
     /// Whether the host has renewed a lease that is not revoked.
-    pub(super) fn holds(&self, partition: PartitionId, epoch: Epoch) -> bool {
+    pub(in crate::azblob) fn holds(&self, partition: PartitionId, epoch: Epoch) -> bool {
         matches!(self.of(partition, epoch), Some(State::Latest | State::Earlier(_)))
     }
 
-    pub(super) fn is_revoked(&self, partition: PartitionId, epoch: Epoch) -> bool {
+    pub(in crate::azblob) fn is_revoked(&self, partition: PartitionId, epoch: Epoch) -> bool {
         matches!(self.of(partition, epoch), Some(State::Revoked(_)))
     }
 
     /// Whether a lease can no longer be renewed: it is revoked, or there is an entry of a later epoch.
-    pub(super) fn forbids(&self, partition: PartitionId, epoch: Epoch) -> bool {
+    pub(in crate::azblob) fn forbids(&self, partition: PartitionId, epoch: Epoch) -> bool {
         let later = self.entries.get(&partition).is_some_and(|entry| entry.epoch > epoch);
         later || self.is_revoked(partition, epoch)
     }
 
     /// Revokes a lease. An entry of a later epoch is not changed.
-    pub(super) fn revoke(&mut self, partition: PartitionId, epoch: Epoch) {
+    pub(in crate::azblob) fn revoke(&mut self, partition: PartitionId, epoch: Epoch) {
         if self.forbids(partition, epoch) {
             return;
         }
@@ -199,12 +199,12 @@ impl RenewalBatch {
     }
 
     /// The number of renewals by the host.
-    pub(super) fn beat(&self) -> u64 {
+    pub(in crate::azblob) fn beat(&self) -> u64 {
         self.beat
     }
 
     /// Revokes all expired leases, so that the claims of a dead host's other leases need no write of their own.
-    pub(super) fn revoke_expired(&mut self, now: Timestamp) {
+    pub(in crate::azblob) fn revoke_expired(&mut self, now: Timestamp) {
         let (last, duration) = (self.last(), self.duration);
         for entry in self.entries.values_mut() {
             let renewed = match entry.state {
@@ -219,7 +219,7 @@ impl RenewalBatch {
     }
 
     /// Renews these leases with a new beat. Drops the entries for which `is_past` is true.
-    pub(super) fn renew(
+    pub(in crate::azblob) fn renew(
         &mut self,
         duration: Duration,
         leases: impl Iterator<Item = (PartitionId, Epoch)>,
@@ -239,7 +239,7 @@ impl RenewalBatch {
     }
 
     /// The batch after its host's write at this time.
-    pub(super) fn dated(self, at: Timestamp) -> Self {
+    pub(in crate::azblob) fn dated(self, at: Timestamp) -> Self {
         Self { at, ..self }
     }
 }
@@ -264,9 +264,9 @@ fn base_36(mut number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::container::Stamp;
-    use super::super::metadata::MAX_METADATA;
     use super::*;
+    use crate::azblob::layout::metadata::MAX_METADATA;
+    use crate::azblob::service::container::Stamp;
 
     const LEASE: Duration = Duration::from_secs(30);
     const P: PartitionId = PartitionId(700);

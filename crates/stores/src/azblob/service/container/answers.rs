@@ -9,8 +9,8 @@ use ephor_core::store::StoreError;
 use ephor_core::time::Timestamp;
 
 use super::Container;
-use crate::azblob::failure;
-use crate::azblob::metadata::Metadata;
+use crate::azblob::layout::metadata::Metadata;
+use crate::azblob::service::failure;
 
 const ETAG: HeaderName = HeaderName::from_static("etag");
 const LAST_MODIFIED: HeaderName = HeaderName::from_static("last-modified");

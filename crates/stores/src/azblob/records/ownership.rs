@@ -7,7 +7,7 @@
 //!
 //! Another SDK writes only `ownerid` and drops the rest, which distinguishes its records from ours. The
 //! time of the last write is the blob's Last-Modified in whole seconds; the real time may be up to a
-//! second later. If `on_roll` is set, the owner renews in its renewal batch (`renewal_batch.rs`), and a
+//! second later. If `on_roll` is set, the owner renews in its renewal batch (`renewal/batch.rs`), and a
 //! takeover revokes the lease there first.
 
 use std::time::Duration;
@@ -19,14 +19,14 @@ use ephor_core::record::LeaseRecord;
 use ephor_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::CLOCK_RESOLUTION;
-use super::container::Blob;
-use super::metadata::{Metadata, escape, pairs, unescape};
-use super::renewal_batch::RenewalBatch;
+use crate::azblob::CLOCK_RESOLUTION;
+use crate::azblob::layout::metadata::{Metadata, escape, pairs, unescape};
+use crate::azblob::renewal::batch::RenewalBatch;
+use crate::azblob::service::container::Blob;
 use crate::text::Unreadable;
 
-pub(super) const OWNER: &str = "ownerid";
-pub(super) const OURS: &str = "ephor";
+pub(in crate::azblob) const OWNER: &str = "ownerid";
+pub(in crate::azblob) const OURS: &str = "ephor";
 
 #[derive(Serialize, Deserialize)]
 struct Fields {
@@ -46,21 +46,21 @@ struct Fields {
 
 /// A lease as its blob and its owner's renewal batch show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Ownership {
-    pub(super) record: LeaseRecord,
-    pub(super) etag: String,
+pub(in crate::azblob) struct Ownership {
+    pub(in crate::azblob) record: LeaseRecord,
+    pub(in crate::azblob) etag: String,
     /// The id of its owner, if another SDK wrote it.
-    pub(super) foreign: Option<String>,
+    pub(in crate::azblob) foreign: Option<String>,
     /// Whether its owner renews it in a batch. Stored as `on_roll`.
-    pub(super) batch_renewed: bool,
+    pub(in crate::azblob) batch_renewed: bool,
     /// The beat of its last renewal in the batch.
-    pub(super) beat: Option<u64>,
+    pub(in crate::azblob) beat: Option<u64>,
 }
 
 impl Ownership {
     /// The version of this state. Renewals in the batch change it; revocations do not, because the process
     /// that revokes is about to write the ownership.
-    pub(super) fn version(&self) -> LeaseVersion {
+    pub(in crate::azblob) fn version(&self) -> LeaseVersion {
         match self.beat {
             None => LeaseVersion::tag(&self.etag),
             Some(beat) => LeaseVersion::tag(&format!("{};{beat}", self.etag)),
@@ -68,27 +68,27 @@ impl Ownership {
     }
 
     /// The lease as a view shows it.
-    pub(super) fn seen_at(&self, now: Timestamp) -> Lease {
+    pub(in crate::azblob) fn seen_at(&self, now: Timestamp) -> Lease {
         Lease { version: self.version(), ..self.record.seen_at(now) }
     }
 
-    pub(super) fn is_held_by(&self, token: &LeaseToken) -> bool {
+    pub(in crate::azblob) fn is_held_by(&self, token: &LeaseToken) -> bool {
         self.record.owner.as_ref() == Some(&token.owner) && self.record.epoch == token.epoch
     }
 
     /// Whether this state is later than a lease of this owner in this epoch.
-    pub(super) fn supersedes(&self, owner: &HostId, epoch: Epoch) -> bool {
+    pub(in crate::azblob) fn supersedes(&self, owner: &HostId, epoch: Epoch) -> bool {
         let here = &self.record;
         here.epoch > epoch || (here.epoch == epoch && here.owner.as_ref() != Some(owner))
     }
 
     /// The owner, if it renews the lease in a batch.
-    pub(super) fn batch_renewed_by(&self) -> Option<&HostId> {
+    pub(in crate::azblob) fn batch_renewed_by(&self) -> Option<&HostId> {
         self.record.owner.as_ref().filter(|_| self.batch_renewed)
     }
 
     /// Adds the last renewal from its owner's batch.
-    pub(super) fn with_renewal_from(mut self, batch: Option<&RenewalBatch>) -> Self {
+    pub(in crate::azblob) fn with_renewal_from(mut self, batch: Option<&RenewalBatch>) -> Self {
         let (partition, epoch) = (self.record.partition, self.record.epoch);
         if let Some(batch) = batch.filter(|_| self.batch_renewed)
             && let Some(renewed) = batch.renewal(partition, epoch)
@@ -101,7 +101,7 @@ impl Ownership {
     }
 }
 
-pub(super) fn write(record: &LeaseRecord, batch_renewed: bool) -> Metadata {
+pub(in crate::azblob) fn write(record: &LeaseRecord, batch_renewed: bool) -> Metadata {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let fields = Fields {
         epoch: record.epoch.get(),
@@ -119,7 +119,11 @@ pub(super) fn write(record: &LeaseRecord, batch_renewed: bool) -> Metadata {
 }
 
 /// Reads a lease. `taken` is the highest epoch ever taken: records of other SDKs have none.
-pub(super) fn read(partition: PartitionId, blob: &Blob, taken: Epoch) -> Result<Ownership, Unreadable> {
+pub(in crate::azblob) fn read(
+    partition: PartitionId,
+    blob: &Blob,
+    taken: Epoch,
+) -> Result<Ownership, Unreadable> {
     let owner = blob.metadata.get(OWNER).map(String::as_str).unwrap_or_default();
     let etag = blob.stamp.etag.clone();
     let modified = blob.stamp.modified;
@@ -172,8 +176,8 @@ fn foreign_host(owner: &str) -> HostId {
 
 #[cfg(test)]
 mod tests {
-    use super::super::container::Stamp;
     use super::*;
+    use crate::azblob::service::container::Stamp;
 
     const P: PartitionId = PartitionId(7);
 

@@ -13,22 +13,24 @@ use ephor_core::record::CheckpointRecord;
 use ephor_core::store::StoreError;
 use futures_util::{StreamExt, stream};
 
-use super::blob_names::{Kind, Names};
-use super::container::Blob;
-use super::fencing::Fencing;
-use super::ownership::{self, Ownership};
-use super::session::Session;
-use super::{checkpoint, failure};
+use crate::azblob::layout::blob_names::{Kind, Names};
+use crate::azblob::records::checkpoint;
+use crate::azblob::records::ownership::{self, Ownership};
+use crate::azblob::service::container::Blob;
+use crate::azblob::service::failure;
+use crate::azblob::session::Session;
+use crate::azblob::transactions::fencing::Fencing;
 
 /// A lease whose fence is too low, and its checkpoint.
-pub(super) type LowFence<'a> = (&'a Ownership, Option<&'a Blob>);
+pub(in crate::azblob) type LowFence<'a> = (&'a Ownership, Option<&'a Blob>);
 
 /// The outcomes: the checkpoint of each partition, or the error.
-pub(super) type RepairOutcomes = BTreeMap<PartitionId, Result<Option<CheckpointRecord>, StoreError>>;
+pub(in crate::azblob) type RepairOutcomes =
+    BTreeMap<PartitionId, Result<Option<CheckpointRecord>, StoreError>>;
 
 impl Session {
     /// Whether an earlier owner may still change the checkpoint, or has changed it since it was listed.
-    pub(super) fn is_fence_low(
+    pub(in crate::azblob) fn is_fence_low(
         &self,
         group: &GroupId,
         names: &Names,
@@ -53,7 +55,7 @@ impl Session {
     }
 
     /// Raises all of them. Fails as a whole if the error would affect the next partition, too.
-    pub(super) async fn repair_fences(
+    pub(in crate::azblob) async fn repair_fences(
         &self,
         group: &GroupId,
         names: &Names,

@@ -7,15 +7,19 @@ use ephor_core::rules::Rules;
 use ephor_core::store::{Save, SaveRequest, StoreError};
 use ephor_core::time::Timestamp;
 
-use super::blob_names::Names;
-use super::checkpoint;
-use super::container::{Blob, Write};
-use super::fencing::too_many_conflicts;
-use super::partition_state::read_checkpoint;
-use super::session::{MAX_ATTEMPTS, Session};
+use crate::azblob::layout::blob_names::Names;
+use crate::azblob::records::checkpoint;
+use crate::azblob::service::container::{Blob, Write};
+use crate::azblob::session::{MAX_ATTEMPTS, Session};
+use crate::azblob::transactions::fencing::too_many_conflicts;
+use crate::azblob::transactions::partition_state::read_checkpoint;
 
 impl Session {
-    pub(super) async fn save(&self, group: &GroupId, request: &SaveRequest) -> Result<Save, StoreError> {
+    pub(in crate::azblob) async fn save(
+        &self,
+        group: &GroupId,
+        request: &SaveRequest,
+    ) -> Result<Save, StoreError> {
         let names = self.ensure_group(group).await?;
         let partition = request.token.partition;
         let mut known = self.checkpoints.get(&names, partition);

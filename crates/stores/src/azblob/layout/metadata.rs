@@ -5,31 +5,31 @@ use std::collections::BTreeMap;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
 /// Names and values. The service ignores the case of names; here they are in lower case.
-pub(super) type Metadata = BTreeMap<String, String>;
+pub(in crate::azblob) type Metadata = BTreeMap<String, String>;
 
 /// The limit for names and values together. It is below the service's limit of 8 KiB, so that other
 /// programs can add values.
-pub(super) const MAX_METADATA: usize = 7_000;
+pub(in crate::azblob) const MAX_METADATA: usize = 7_000;
 
 /// A header carries visible ASCII. All other characters, and the percent sign, are escaped.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 
 /// Encodes any text as a value.
-pub(super) fn escape(text: &str) -> String {
+pub(in crate::azblob) fn escape(text: &str) -> String {
     utf8_percent_encode(text, ESCAPED).to_string()
 }
 
 /// Decodes a value that [`escape`] wrote. Other values are returned unchanged, as far as possible.
-pub(super) fn unescape(value: &str) -> String {
+pub(in crate::azblob) fn unescape(value: &str) -> String {
     percent_decode_str(value).decode_utf8_lossy().into_owned()
 }
 
-pub(super) fn pairs<const N: usize>(pairs: [(&str, String); N]) -> Metadata {
+pub(in crate::azblob) fn pairs<const N: usize>(pairs: [(&str, String); N]) -> Metadata {
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// A number in the metadata, if it is there and readable.
-pub(super) fn number<T: std::str::FromStr>(metadata: &Metadata, name: &str) -> Option<T> {
+pub(in crate::azblob) fn number<T: std::str::FromStr>(metadata: &Metadata, name: &str) -> Option<T> {
     metadata.get(name)?.parse().ok()
 }
 

@@ -12,10 +12,10 @@ use ephor_core::loopback::is_loopback;
 
 use super::Container;
 use crate::azblob::address::BlobAddress;
-use crate::azblob::credential::BlobCredential;
 use crate::azblob::options::{BlobOptions, ConnectError};
-use crate::azblob::sas_expiry::SasExpiry;
-use crate::azblob::signing::Signer;
+use crate::azblob::service::credential::BlobCredential;
+use crate::azblob::service::sas_expiry::SasExpiry;
+use crate::azblob::service::signing::Signer;
 
 const NO_TOKEN_WITHOUT_TLS: &str = "there are no credentials for this http endpoint: set AZURE_STORAGE_KEY or \
                                     AZURE_STORAGE_SAS_TOKEN, or give a connection string with AccountKey or \

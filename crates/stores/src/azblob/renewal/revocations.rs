@@ -12,17 +12,17 @@ use ephor_core::lease::Lease;
 use ephor_core::store::StoreError;
 use ephor_core::time::Timestamp;
 
-use super::blob_names::Names;
-use super::container::Write;
-use super::ownership::Ownership;
-use super::renewal_batch::{RenewalBatch, batch_number};
-use super::session::{Session, locked};
+use crate::azblob::layout::blob_names::Names;
+use crate::azblob::records::ownership::Ownership;
+use crate::azblob::renewal::batch::{RenewalBatch, batch_number};
+use crate::azblob::service::container::Write;
+use crate::azblob::session::{Session, locked};
 
 /// A batch in one state of its blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct KnownBatch {
-    pub(super) batch: RenewalBatch,
-    pub(super) etag: String,
+pub(in crate::azblob) struct KnownBatch {
+    pub(in crate::azblob) batch: RenewalBatch,
+    pub(in crate::azblob) etag: String,
 }
 
 /// Serializes the writes of a batch, and caches its last known state.
@@ -30,26 +30,26 @@ type Cell = Arc<tokio::sync::Mutex<Option<KnownBatch>>>;
 
 /// The batches that this process knows, by the names of their blobs.
 #[derive(Default)]
-pub(super) struct KnownBatches {
+pub(in crate::azblob) struct KnownBatches {
     cells: Mutex<BTreeMap<String, Cell>>,
     /// The last beat of each batch, and when it was first seen.
     seen: Mutex<BTreeMap<String, (u64, Instant)>>,
 }
 
 impl KnownBatches {
-    pub(super) fn cell(&self, name: &str) -> Cell {
+    pub(in crate::azblob) fn cell(&self, name: &str) -> Cell {
         locked(&self.cells).entry(name.to_owned()).or_default().clone()
     }
 
     /// Drops the unused batches that fail `keep`.
-    pub(super) fn retain(&self, mut keep: impl FnMut(&str) -> bool) {
+    pub(in crate::azblob) fn retain(&self, mut keep: impl FnMut(&str) -> bool) {
         locked(&self.cells).retain(|name, cell| Arc::strong_count(cell) > 1 || keep(name));
         locked(&self.seen).retain(|name, _| keep(name));
     }
 
     /// Notes the beat with which a batch was listed.
     #[expect(clippy::disallowed_methods, reason = "what a service is asked takes real time")]
-    pub(super) fn note_beat(&self, name: &str, beat: u64) {
+    pub(in crate::azblob) fn note_beat(&self, name: &str, beat: u64) {
         let mut seen = locked(&self.seen);
         match seen.get(name) {
             Some((known, _)) if *known == beat => {}
@@ -60,36 +60,36 @@ impl KnownBatches {
     }
 
     /// Whether a batch has had the same beat for at least the duration of its leases.
-    pub(super) fn is_stale(&self, name: &str, batch: &RenewalBatch) -> bool {
+    pub(in crate::azblob) fn is_stale(&self, name: &str, batch: &RenewalBatch) -> bool {
         let seen = locked(&self.seen);
         seen.get(name).is_some_and(|(beat, since)| *beat == batch.beat() && since.elapsed() >= batch.duration)
     }
 }
 
 /// A lease, with the renewal batch by which it is judged.
-pub(super) struct LeaseWithBatch {
-    pub(super) lease: Ownership,
+pub(in crate::azblob) struct LeaseWithBatch {
+    pub(in crate::azblob) lease: Ownership,
     /// None if there is no batch, or its owner does not renew in one.
-    pub(super) batch: Option<KnownBatch>,
+    pub(in crate::azblob) batch: Option<KnownBatch>,
     /// The service's time.
-    pub(super) now: Timestamp,
+    pub(in crate::azblob) now: Timestamp,
 }
 
 impl LeaseWithBatch {
     /// The lease as a view would show it.
-    pub(super) fn seen(&self) -> Lease {
+    pub(in crate::azblob) fn seen(&self) -> Lease {
         self.lease.seen_at(self.now)
     }
 }
 
 impl Session {
     /// Whether hosts renew in batches.
-    pub(super) fn renews_in_batches(&self) -> bool {
+    pub(in crate::azblob) fn renews_in_batches(&self) -> bool {
         !self.shared_with_other_sdks()
     }
 
     /// Reads a batch. A damaged one counts as empty, and is overwritten.
-    pub(super) async fn read_batch(
+    pub(in crate::azblob) async fn read_batch(
         &self,
         name: &str,
         batch_number: u32,
@@ -111,7 +111,7 @@ impl Session {
     }
 
     /// Reads the owner's batch after the lease was read, and combines both.
-    pub(super) async fn with_batch(
+    pub(in crate::azblob) async fn with_batch(
         &self,
         names: &Names,
         lease: Ownership,
@@ -127,7 +127,7 @@ impl Session {
     }
 
     /// Reads a lease and its owner's batch.
-    pub(super) async fn lease_now(
+    pub(in crate::azblob) async fn lease_now(
         &self,
         group: &GroupId,
         names: &Names,
@@ -141,7 +141,7 @@ impl Session {
 
     /// Revokes a lease in its owner's batch, if it was not renewed since it was read; false if it was, or if that
     /// is unknown. Also revokes all leases that have expired at the time `expired`.
-    pub(super) async fn revoke(
+    pub(in crate::azblob) async fn revoke(
         &self,
         names: &Names,
         lease: &Ownership,
@@ -186,7 +186,7 @@ impl Session {
 
     /// Drops cached leases without an entry in a batch that another process may have written: they may no longer
     /// belong to its host.
-    pub(super) fn forget_leases_not_in(
+    pub(in crate::azblob) fn forget_leases_not_in(
         &self,
         names: &Names,
         owner: &HostId,
@@ -203,7 +203,7 @@ impl Session {
 
     /// Whether this process runs the host: it writes its record. It need not revoke leases that it gives away,
     /// because no other process renews for this host.
-    pub(super) fn is_local_host(&self, names: &Names, host: &HostId) -> bool {
+    pub(in crate::azblob) fn is_local_host(&self, names: &Names, host: &HostId) -> bool {
         locked(&self.hosts).contains_key(&names.host(host))
     }
 }

@@ -1,5 +1,5 @@
 //! Renews leases: one request for each lease, several concurrently, or one for each batch
-//! (`batch_renewals.rs`).
+//! (`renewal/batched.rs`).
 //!
 //! Other SDKs judge a lease by when its blob was written, so in a group shared with them each lease is
 //! written. Hosts of Ephor also read the batches.
@@ -16,12 +16,12 @@ use ephor_core::record;
 use ephor_core::store::{Renewal, StoreError};
 use futures_util::{Stream, StreamExt, stream};
 
-use super::blob_names::Names;
-use super::failure;
-use super::fencing::too_many_conflicts;
-use super::session::{MAX_ATTEMPTS, Session, within};
+use crate::azblob::layout::blob_names::Names;
+use crate::azblob::service::failure;
+use crate::azblob::session::{MAX_ATTEMPTS, Session, within};
+use crate::azblob::transactions::fencing::too_many_conflicts;
 
-pub(super) type Outcome = Result<Renewal, StoreError>;
+pub(in crate::azblob) type Outcome = Result<Renewal, StoreError>;
 
 /// The limit for the renewal of one lease or one batch, if the whole call may take `limit`.
 fn limit_of_one(limit: Duration) -> Duration {
@@ -31,7 +31,7 @@ fn limit_of_one(limit: Duration) -> Duration {
 impl Session {
     /// Renews as many leases as possible within the limit. Fails only if no renewal succeeded, with the error that
     /// asks for the longest pause.
-    pub(super) async fn renew(
+    pub(in crate::azblob) async fn renew(
         &self,
         group: &GroupId,
         duration: Duration,
@@ -83,7 +83,7 @@ impl Session {
     }
 
     /// Abandons a step that takes too long. Its outcome is then unknown.
-    pub(super) async fn in_time<T>(
+    pub(in crate::azblob) async fn in_time<T>(
         &self,
         limit: Duration,
         what: &str,
@@ -93,7 +93,7 @@ impl Session {
         within(limit, step).await.unwrap_or_else(late)
     }
 
-    pub(super) async fn renew_one(
+    pub(in crate::azblob) async fn renew_one(
         &self,
         group: &GroupId,
         names: &Names,

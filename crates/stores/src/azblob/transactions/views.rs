@@ -15,15 +15,15 @@ use ephor_core::record::CheckpointRecord;
 use ephor_core::store::{FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, Founding, StoreError, View};
 use ephor_core::time::Timestamp;
 
-use super::blob_names::{Kind, Names, group_of};
-use super::checkpoint;
-use super::container::{Blob, Listed, Write};
-use super::hosts::is_drained;
-use super::metadata::{escape, pairs, unescape};
-use super::ownership::{self, Ownership};
-use super::partition_state::{damaged_epoch, damaged_lease, read_epoch};
-use super::renewal_batch::RenewalBatch;
-use super::session::{Session, locked, written_group};
+use crate::azblob::layout::blob_names::{Kind, Names, group_of};
+use crate::azblob::layout::metadata::{escape, pairs, unescape};
+use crate::azblob::records::checkpoint;
+use crate::azblob::records::hosts::is_drained;
+use crate::azblob::records::ownership::{self, Ownership};
+use crate::azblob::renewal::batch::RenewalBatch;
+use crate::azblob::service::container::{Blob, Listed, Write};
+use crate::azblob::session::{Session, locked, written_group};
+use crate::azblob::transactions::partition_state::{damaged_epoch, damaged_lease, read_epoch};
 use crate::text::{Unreadable, read_founding, write_founding};
 
 const FOUNDING: &str = "founding";
@@ -103,7 +103,7 @@ fn unneeded_batches(names: &Names, sorted: &Sorted, view: &View) -> Vec<(String,
 }
 
 impl Session {
-    pub(super) async fn view(&self, group: &GroupId) -> Result<View, StoreError> {
+    pub(in crate::azblob) async fn view(&self, group: &GroupId) -> Result<View, StoreError> {
         self.ready().await?;
         let names = self.names(group)?;
         let (at, listed) = self.container.list(&names.all()).await?;
@@ -265,11 +265,17 @@ impl Session {
         locked(&self.deletable).insert(names.clone(), dead);
     }
 
-    pub(super) async fn found(&self, group: &GroupId, founding: &Founding) -> Result<Founding, StoreError> {
+    pub(in crate::azblob) async fn found(
+        &self,
+        group: &GroupId,
+        founding: &Founding,
+    ) -> Result<Founding, StoreError> {
         let names = self.ensure_group(group).await?;
         let text = escape(&write_founding(founding));
         let (metadata, body) = match text.len() {
-            short if short <= super::metadata::MAX_METADATA => (pairs([(FOUNDING, text)]), String::new()),
+            short if short <= crate::azblob::layout::metadata::MAX_METADATA => {
+                (pairs([(FOUNDING, text)]), String::new())
+            }
             _ => (pairs([(FOUNDING, String::new())]), text),
         };
         if self.container.create(&names.founding(), &metadata, &body).await? != Write::Refused {
@@ -292,7 +298,7 @@ impl Session {
 
     /// All groups that have records, in order: ours by their stored names, those of other SDKs by the names of their
     /// blobs.
-    pub(super) async fn groups(&self) -> Result<Vec<GroupId>, StoreError> {
+    pub(in crate::azblob) async fn groups(&self) -> Result<Vec<GroupId>, StoreError> {
         self.ready().await?;
         let prefix = if self.prefix.is_empty() { String::new() } else { format!("{}/", self.prefix) };
         let (_, listed) = self.container.list(&prefix).await?;

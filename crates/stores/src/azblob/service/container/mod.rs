@@ -23,23 +23,23 @@ use ephor_core::store::StoreError;
 use ephor_core::time::Timestamp;
 use futures_util::TryStreamExt;
 
-use super::failure;
-use super::metadata::Metadata;
-use super::sas_expiry::SasExpiry;
-pub(super) use answers::{Blob, Listed, Read, Stamp, Write};
+use crate::azblob::layout::metadata::Metadata;
+use crate::azblob::service::failure;
+use crate::azblob::service::sas_expiry::SasExpiry;
+pub(in crate::azblob) use answers::{Blob, Listed, Read, Stamp, Write};
 use answers::{DATE, NO_BLOB, NO_CONTAINER, VERSION, is_lost_race, listed, metadata, quoted};
 
 /// The maximum number of times a repeatable request is sent.
 const MAX_ATTEMPTS: usize = 3;
 
 /// A prefix that no blob has.
-pub(super) const NOTHING: &str = "ephor/nothing";
+pub(in crate::azblob) const NOTHING: &str = "ephor/nothing";
 
 /// A container of a storage account.
-pub(super) struct Container {
+pub(in crate::azblob) struct Container {
     client: BlobContainerClient,
     /// The address for messages, without secrets.
-    pub(super) place: String,
+    pub(in crate::azblob) place: String,
     limit: Duration,
     service: BlobServiceClient,
     /// Whether an answer has shown that the account keeps versions.
@@ -50,7 +50,7 @@ pub(super) struct Container {
 
 impl Container {
     /// Whether the container exists.
-    pub(super) async fn exists(&self) -> Result<bool, StoreError> {
+    pub(in crate::azblob) async fn exists(&self) -> Result<bool, StoreError> {
         let what = "looking for the container";
         match self.send(what, failure::broke, || self.client.get_properties(None)).await? {
             Ok(_) => Ok(true),
@@ -73,7 +73,7 @@ impl Container {
     }
 
     /// Creates the container. Succeeds if it exists already.
-    pub(super) async fn make(&self) -> Result<(), StoreError> {
+    pub(in crate::azblob) async fn make(&self) -> Result<(), StoreError> {
         let what = "creating the container";
         match self.send(what, failure::was_not_sent, || self.client.create(None)).await? {
             Ok(_) => Ok(()),
@@ -83,7 +83,7 @@ impl Container {
     }
 
     /// Whether the account has a hierarchical namespace.
-    pub(super) async fn has_folders(&self) -> bool {
+    pub(in crate::azblob) async fn has_folders(&self) -> bool {
         let what = "asking for the kind of account";
         let header = HeaderName::from_static("x-ms-is-hns-enabled");
         let said = |headers: &Headers| {
@@ -99,7 +99,7 @@ impl Container {
     }
 
     /// Whether the account keeps deleted and overwritten blobs; false if this credential may not ask.
-    pub(super) async fn keeps_deleted(&self) -> bool {
+    pub(in crate::azblob) async fn keeps_deleted(&self) -> bool {
         let what = "asking for the account's settings";
         let settings = || async { self.service.get_properties(None).await?.into_model() };
         let answer = self.send(what, failure::was_not_sent, settings).await;
@@ -108,12 +108,12 @@ impl Container {
     }
 
     /// Whether an answer has shown that the account keeps earlier versions of blobs.
-    pub(super) fn keeps_versions(&self) -> bool {
+    pub(in crate::azblob) fn keeps_versions(&self) -> bool {
         self.versions.load(Ordering::Relaxed)
     }
 
     /// Reads a blob's metadata, if the blob exists.
-    pub(super) async fn head(&self, name: &str) -> Result<Read, StoreError> {
+    pub(in crate::azblob) async fn head(&self, name: &str) -> Result<Read, StoreError> {
         let what = format!("reading {name}");
         let blob = self.client.blob_client(name);
         match self.send(&what, failure::broke, || blob.get_properties(None)).await? {
@@ -140,7 +140,7 @@ impl Container {
     }
 
     /// Reads a blob with its body.
-    pub(super) async fn body(&self, name: &str) -> Result<Option<(Blob, String)>, StoreError> {
+    pub(in crate::azblob) async fn body(&self, name: &str) -> Result<Option<(Blob, String)>, StoreError> {
         let what = format!("reading {name}");
         let blob = self.client.blob_client(name);
         let whole = || async {
@@ -161,7 +161,7 @@ impl Container {
     }
 
     /// Lists all blobs with this prefix and their metadata; also returns the service's time of the last page.
-    pub(super) async fn list(&self, prefix: &str) -> Result<(Timestamp, Vec<Listed>), StoreError> {
+    pub(in crate::azblob) async fn list(&self, prefix: &str) -> Result<(Timestamp, Vec<Listed>), StoreError> {
         let what = format!("listing {prefix}");
         let mut marker = None;
         let mut found = Vec::new();
@@ -212,7 +212,7 @@ impl Container {
     }
 
     /// Creates a blob, if it does not exist.
-    pub(super) async fn create(
+    pub(in crate::azblob) async fn create(
         &self,
         name: &str,
         metadata: &Metadata,
@@ -223,7 +223,7 @@ impl Container {
 
     /// Replaces a blob and its body, if it is in this state. An account with soft delete keeps the old blob, so
     /// records that change often are written by [`update`](Self::update).
-    pub(super) async fn replace(
+    pub(in crate::azblob) async fn replace(
         &self,
         name: &str,
         metadata: &Metadata,
@@ -258,7 +258,7 @@ impl Container {
     }
 
     /// Replaces a blob's metadata, if it is in this state.
-    pub(super) async fn update(
+    pub(in crate::azblob) async fn update(
         &self,
         name: &str,
         metadata: &Metadata,
@@ -276,7 +276,7 @@ impl Container {
     }
 
     /// Deletes a blob, in this state or in any. Succeeds if it does not exist or is in another state.
-    pub(super) async fn delete(&self, name: &str, etag: Option<&str>) -> Result<(), StoreError> {
+    pub(in crate::azblob) async fn delete(&self, name: &str, etag: Option<&str>) -> Result<(), StoreError> {
         let what = format!("deleting {name}");
         let blob = self.client.blob_client(name);
         let delete = || {
@@ -291,7 +291,12 @@ impl Container {
     }
 
     /// Takes the service's lease of a blob; false if another process holds it.
-    pub(super) async fn lease(&self, name: &str, seconds: i32, id: &str) -> Result<bool, StoreError> {
+    pub(in crate::azblob) async fn lease(
+        &self,
+        name: &str,
+        seconds: i32,
+        id: &str,
+    ) -> Result<bool, StoreError> {
         let what = format!("taking the lease of {name}");
         let blob = self.client.blob_client(name);
         let acquire = || {
@@ -309,7 +314,7 @@ impl Container {
     }
 
     /// Releases the service's lease of a blob. If that fails, the lease expires.
-    pub(super) async fn unlease(&self, name: &str, id: &str) {
+    pub(in crate::azblob) async fn unlease(&self, name: &str, id: &str) {
         let what = format!("giving back the lease of {name}");
         let blob = self.client.blob_client(name);
         let outcome =
@@ -332,7 +337,11 @@ impl Container {
                 if headers.get_optional_str(&VERSION).is_some()
                     && !self.versions.swap(true, Ordering::Relaxed)
                 {
-                    tracing::warn!(store = self.place, "{}", super::account_checks::VERSIONS);
+                    tracing::warn!(
+                        store = self.place,
+                        "{}",
+                        crate::azblob::service::account_checks::VERSIONS
+                    );
                 }
                 Ok(Write::Done(self.stamp(&headers, what)?))
             }

@@ -17,7 +17,7 @@
 use ephor_core::ids::{ConsumerGroup, GroupId, HostId, HubName, Namespace, PartitionId};
 use sha2::{Digest, Sha256};
 
-use super::renewal_batch::batch_number;
+use crate::azblob::renewal::batch::batch_number;
 
 /// The case of a group's names in the names of blobs. A URL writes `case=small` or `case=as-given`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,13 +37,13 @@ const MAX_BATCH_DIGITS: usize = 10;
 
 /// The names of one group's blobs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Names {
+pub(in crate::azblob) struct Names {
     base: String,
 }
 
 /// The kinds of blobs of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::azblob) enum Kind {
     Ownership(PartitionId),
     Checkpoint(PartitionId),
     Epoch(PartitionId),
@@ -57,7 +57,7 @@ pub(super) enum Kind {
 
 impl Names {
     /// The names of a group; none if they are too long for the service.
-    pub(super) fn of(prefix: &str, group: &GroupId, case: Case) -> Option<Self> {
+    pub(in crate::azblob) fn of(prefix: &str, group: &GroupId, case: Case) -> Option<Self> {
         let joined = format!("{}/{}/{}", group.namespace, group.hub, group.group);
         let joined = match case {
             Case::Lower => joined.to_lowercase(),
@@ -69,56 +69,56 @@ impl Names {
     }
 
     /// The prefix of all names of the group.
-    pub(super) fn all(&self) -> String {
+    pub(in crate::azblob) fn all(&self) -> String {
         format!("{}/", self.base)
     }
 
-    pub(super) fn ownership(&self, partition: PartitionId) -> String {
+    pub(in crate::azblob) fn ownership(&self, partition: PartitionId) -> String {
         format!("{}/ownership/{partition}", self.base)
     }
 
-    pub(super) fn checkpoints(&self) -> String {
+    pub(in crate::azblob) fn checkpoints(&self) -> String {
         format!("{}/checkpoint/", self.base)
     }
 
-    pub(super) fn checkpoint(&self, partition: PartitionId) -> String {
+    pub(in crate::azblob) fn checkpoint(&self, partition: PartitionId) -> String {
         format!("{}{partition}", self.checkpoints())
     }
 
-    pub(super) fn epoch(&self, partition: PartitionId) -> String {
+    pub(in crate::azblob) fn epoch(&self, partition: PartitionId) -> String {
         format!("{}/ephor/epoch/{partition}", self.base)
     }
 
-    pub(super) fn histories(&self) -> String {
+    pub(in crate::azblob) fn histories(&self) -> String {
         format!("{}/ephor/history/", self.base)
     }
 
-    pub(super) fn history(&self, partition: PartitionId) -> String {
+    pub(in crate::azblob) fn history(&self, partition: PartitionId) -> String {
         format!("{}{partition}", self.histories())
     }
 
     /// The name contains a digest, because a host's id may contain characters that a name cannot. The
     /// record has the id.
-    pub(super) fn host(&self, id: &HostId) -> String {
+    pub(in crate::azblob) fn host(&self, id: &HostId) -> String {
         format!("{}/ephor/hosts/{}", self.base, digest(id))
     }
 
     /// The batch in which a host renews the lease of a partition.
-    pub(super) fn batch(&self, host: &HostId, partition: PartitionId) -> String {
+    pub(in crate::azblob) fn batch(&self, host: &HostId, partition: PartitionId) -> String {
         self.batch_named(host, batch_number(partition))
     }
 
-    pub(super) fn batch_named(&self, host: &HostId, batch_number: u32) -> String {
+    pub(in crate::azblob) fn batch_named(&self, host: &HostId, batch_number: u32) -> String {
         format!("{}{batch_number}", self.batches(host))
     }
 
     /// The prefix of the names of a host's batches.
-    pub(super) fn batches(&self, host: &HostId) -> String {
+    pub(in crate::azblob) fn batches(&self, host: &HostId) -> String {
         self.batches_named(&digest(host))
     }
 
     /// The name of the record of the host that owns this batch.
-    pub(super) fn host_of_batch(&self, name: &str) -> Option<String> {
+    pub(in crate::azblob) fn host_of_batch(&self, name: &str) -> Option<String> {
         let (host, _batch_number) =
             name.strip_prefix(&self.base)?.strip_prefix("/ephor/renewals/")?.split_once('/')?;
         Some(format!("{}/ephor/hosts/{host}", self.base))
@@ -128,16 +128,16 @@ impl Names {
         format!("{}/ephor/renewals/{host}/", self.base)
     }
 
-    pub(super) fn founding(&self) -> String {
+    pub(in crate::azblob) fn founding(&self) -> String {
         format!("{}/ephor/founding", self.base)
     }
 
-    pub(super) fn group(&self) -> String {
+    pub(in crate::azblob) fn group(&self) -> String {
         format!("{}/ephor/group", self.base)
     }
 
     /// The kind of a blob, if it belongs to the group.
-    pub(super) fn kind(&self, name: &str) -> Option<Kind> {
+    pub(in crate::azblob) fn kind(&self, name: &str) -> Option<Kind> {
         kind(name.strip_prefix(&self.base)?.strip_prefix('/')?)
     }
 }
@@ -168,7 +168,7 @@ fn kind(rest: &str) -> Option<Kind> {
 
 /// The group of an ownership or checkpoint blob, by its name. This finds groups of other SDKs; groups of
 /// Ephor have a blob with their names.
-pub(super) fn group_of(prefix: &str, name: &str) -> Option<GroupId> {
+pub(in crate::azblob) fn group_of(prefix: &str, name: &str) -> Option<GroupId> {
     let rest = if prefix.is_empty() { name } else { name.strip_prefix(prefix)?.strip_prefix('/')? };
     let parts: Vec<&str> = rest.split('/').collect();
     let (front, back) = parts.split_at_checked(parts.len().checked_sub(2)?)?;
@@ -185,7 +185,7 @@ pub(super) fn group_of(prefix: &str, name: &str) -> Option<GroupId> {
 }
 
 /// Whether a text can be the prefix of all names.
-pub(super) fn is_prefix(text: &str) -> bool {
+pub(in crate::azblob) fn is_prefix(text: &str) -> bool {
     text.len() <= 300 && !text.split('/').any(|part| part.is_empty() || part == "." || part == "..")
 }
 

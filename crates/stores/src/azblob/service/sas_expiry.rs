@@ -7,8 +7,8 @@ use azure_core::time::{OffsetDateTime, parse_rfc3339};
 use ephor_core::store::StoreError;
 use ephor_core::time::Timestamp;
 
-use super::credential::Sas;
-use super::metadata::unescape;
+use crate::azblob::layout::metadata::unescape;
+use crate::azblob::service::credential::Sas;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -16,7 +16,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const WARNED_AT: [Duration; 2] = [DAY.saturating_mul(7), DAY];
 
 /// The expiry of the signature. A process cannot replace its signature while it runs.
-pub(super) struct SasExpiry {
+pub(in crate::azblob) struct SasExpiry {
     at: Timestamp,
     /// The time as the signature writes it.
     text: String,
@@ -26,7 +26,7 @@ pub(super) struct SasExpiry {
 
 impl SasExpiry {
     /// Reads the expiry; none if the signature has none, such as one with a stored access policy.
-    pub(super) fn of(sas: &Sas) -> Option<Self> {
+    pub(in crate::azblob) fn of(sas: &Sas) -> Option<Self> {
         let text = sas.query().split('&').find_map(|pair| pair.strip_prefix("se="))?;
         let text = unescape(text);
         // The service accepts a date, minutes, seconds, or fractions of them.
@@ -40,7 +40,7 @@ impl SasExpiry {
     }
 
     /// Logs a warning if the expiry is near at this time of the service, once for each stage.
-    pub(super) fn warn_at(&self, now: Timestamp, place: &str) {
+    pub(in crate::azblob) fn warn_at(&self, now: Timestamp, place: &str) {
         let left = self.at.since(now);
         let due = WARNED_AT.iter().filter(|limit| left < **limit).count();
         let due = u8::try_from(due).unwrap_or(u8::MAX);
@@ -55,7 +55,12 @@ impl SasExpiry {
     }
 
     /// The error of a refused request, if the signature has expired at this time.
-    pub(super) fn refusal(&self, at: Option<Timestamp>, place: &str, what: &str) -> Option<StoreError> {
+    pub(in crate::azblob) fn refusal(
+        &self,
+        at: Option<Timestamp>,
+        place: &str,
+        what: &str,
+    ) -> Option<StoreError> {
         let now = at.unwrap_or_else(|| Timestamp(OffsetDateTime::now_utc().unix_timestamp() * 1_000));
         let message = format!(
             "{place}: the shared access signature has expired ({}): create a new one, and restart with it ({what})",

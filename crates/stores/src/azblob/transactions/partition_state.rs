@@ -7,37 +7,47 @@ use ephor_core::record::{CheckpointRecord, LeaseRecord};
 use ephor_core::store::StoreError;
 use ephor_core::time::Timestamp;
 
-use super::blob_names::Names;
-use super::checkpoint;
-use super::container::{Blob, Write};
-use super::metadata::pairs;
-use super::ownership::{self, Ownership};
-use super::revocations::{KnownBatch, LeaseWithBatch};
-use super::session::Session;
+use crate::azblob::layout::blob_names::Names;
+use crate::azblob::layout::metadata::pairs;
+use crate::azblob::records::checkpoint;
+use crate::azblob::records::ownership::{self, Ownership};
+use crate::azblob::renewal::revocations::{KnownBatch, LeaseWithBatch};
+use crate::azblob::service::container::{Blob, Write};
+use crate::azblob::session::Session;
 use crate::text::Unreadable;
 
 /// The metadata name in the blob of the highest epoch.
 const EPOCH: &str = "epoch";
 
 /// A partition's records at one time.
-pub(super) struct PartitionState {
+pub(in crate::azblob) struct PartitionState {
     /// The service's time.
-    pub(super) now: Timestamp,
-    pub(super) lease: Option<Ownership>,
+    pub(in crate::azblob) now: Timestamp,
+    pub(in crate::azblob) lease: Option<Ownership>,
     /// Its owner's renewal batch.
-    pub(super) batch: Option<KnownBatch>,
+    pub(in crate::azblob) batch: Option<KnownBatch>,
     /// The highest epoch ever taken.
-    pub(super) taken: Epoch,
+    pub(in crate::azblob) taken: Epoch,
     taken_etag: Option<String>,
-    pub(super) checkpoint: Option<Blob>,
+    pub(in crate::azblob) checkpoint: Option<Blob>,
 }
 
-pub(super) fn damaged(what: &str, partition: PartitionId, group: &GroupId, why: &str) -> StoreError {
+pub(in crate::azblob) fn damaged(
+    what: &str,
+    partition: PartitionId,
+    group: &GroupId,
+    why: &str,
+) -> StoreError {
     StoreError::Damaged { what: format!("the {what} of partition {partition} of {group}: {why}") }
 }
 
 /// The error for an unreadable lease. Deleting its blob loses nothing, because the epoch is in another blob.
-pub(super) fn damaged_lease(names: &Names, partition: PartitionId, group: &GroupId, why: &str) -> StoreError {
+pub(in crate::azblob) fn damaged_lease(
+    names: &Names,
+    partition: PartitionId,
+    group: &GroupId,
+    why: &str,
+) -> StoreError {
     let advice = format!(
         "{why}; delete the blob {}, and a host claims the partition again",
         names.ownership(partition)
@@ -46,7 +56,7 @@ pub(super) fn damaged_lease(names: &Names, partition: PartitionId, group: &Group
 }
 
 /// Reads the highest epoch ever taken. An unreadable one is an error, because epochs must not be used twice.
-pub(super) fn read_epoch(blob: &Blob) -> Result<Epoch, Unreadable> {
+pub(in crate::azblob) fn read_epoch(blob: &Blob) -> Result<Epoch, Unreadable> {
     let text = blob.metadata.get(EPOCH).ok_or("the metadata epoch is missing")?;
     let shown = || text.chars().take(40).collect::<String>();
     text.parse()
@@ -55,7 +65,12 @@ pub(super) fn read_epoch(blob: &Blob) -> Result<Epoch, Unreadable> {
 }
 
 /// The error for an unreadable highest epoch.
-pub(super) fn damaged_epoch(names: &Names, partition: PartitionId, group: &GroupId, why: &str) -> StoreError {
+pub(in crate::azblob) fn damaged_epoch(
+    names: &Names,
+    partition: PartitionId,
+    group: &GroupId,
+    why: &str,
+) -> StoreError {
     let name = names.epoch(partition);
     let advice = format!(
         "{why}; set epoch in the metadata of the blob {name} to a number above every epoch that was used: `ephor lease \
@@ -67,7 +82,7 @@ pub(super) fn damaged_epoch(names: &Names, partition: PartitionId, group: &Group
 
 impl Session {
     /// Reads the state of a partition and its owner's renewal batch.
-    pub(super) async fn read_state_with_batch(
+    pub(in crate::azblob) async fn read_state_with_batch(
         &self,
         group: &GroupId,
         names: &Names,
@@ -82,7 +97,7 @@ impl Session {
     }
 
     /// Reads the state of a partition from its own blobs. The time of a batched renewal is then unknown.
-    pub(super) async fn read_state(
+    pub(in crate::azblob) async fn read_state(
         &self,
         group: &GroupId,
         names: &Names,
@@ -112,7 +127,7 @@ impl Session {
     }
 
     /// Reads the lease from its own blob.
-    pub(super) async fn ownership_now(
+    pub(in crate::azblob) async fn ownership_now(
         &self,
         group: &GroupId,
         names: &Names,
@@ -127,7 +142,7 @@ impl Session {
     }
 
     /// Takes an epoch, which no other process can take then. False if another process took one first.
-    pub(super) async fn take_epoch(
+    pub(in crate::azblob) async fn take_epoch(
         &self,
         names: &Names,
         partition: PartitionId,
@@ -144,7 +159,7 @@ impl Session {
     }
 
     /// Writes the lease, if it is unchanged since it was read.
-    pub(super) async fn write_lease(
+    pub(in crate::azblob) async fn write_lease(
         &self,
         names: &Names,
         before: Option<&Ownership>,
@@ -176,38 +191,38 @@ impl Session {
 
 impl PartitionState {
     /// Replaces the lease by one that was read later.
-    pub(super) fn set_lease(&mut self, now: Option<LeaseWithBatch>) {
+    pub(in crate::azblob) fn set_lease(&mut self, now: Option<LeaseWithBatch>) {
         (self.lease, self.batch) = (None, None);
         if let Some(LeaseWithBatch { lease, batch, now }) = now {
             (self.lease, self.batch, self.now) = (Some(lease), batch, now);
         }
     }
 
-    pub(super) fn record(&self) -> Option<&LeaseRecord> {
+    pub(in crate::azblob) fn record(&self) -> Option<&LeaseRecord> {
         self.lease.as_ref().map(|lease| &lease.record)
     }
 
-    pub(super) fn version(&self) -> Option<LeaseVersion> {
+    pub(in crate::azblob) fn version(&self) -> Option<LeaseVersion> {
         self.lease.as_ref().map(Ownership::version)
     }
 
     /// The lease as a view would show it.
-    pub(super) fn seen_lease(&self) -> Option<Lease> {
+    pub(in crate::azblob) fn seen_lease(&self) -> Option<Lease> {
         self.lease.as_ref().map(|lease| lease.seen_at(self.now))
     }
 
     /// The epoch that may save.
-    pub(super) fn fence(&self) -> Epoch {
+    pub(in crate::azblob) fn fence(&self) -> Epoch {
         self.checkpoint.as_ref().and_then(checkpoint::fence).unwrap_or_default()
     }
 
     /// The highest epoch in any of the blobs.
-    pub(super) fn highest(&self) -> Epoch {
+    pub(in crate::azblob) fn highest(&self) -> Epoch {
         self.taken.max(self.fence())
     }
 
     /// The checkpoint; an error if it is damaged.
-    pub(super) fn checkpoint(
+    pub(in crate::azblob) fn checkpoint(
         &self,
         group: &GroupId,
         partition: PartitionId,
@@ -216,7 +231,7 @@ impl PartitionState {
     }
 }
 
-pub(super) fn read_checkpoint(
+pub(in crate::azblob) fn read_checkpoint(
     blob: Option<&Blob>,
     group: &GroupId,
     partition: PartitionId,

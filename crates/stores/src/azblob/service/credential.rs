@@ -7,7 +7,7 @@ use azure_core::credentials::TokenCredential;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::address::EMULATED_KEY;
+use crate::azblob::address::EMULATED_KEY;
 
 /// A credential for a storage account.
 #[derive(Clone)]
@@ -35,12 +35,12 @@ impl AccountKey {
         Some(Self(bytes.into()))
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(in crate::azblob) fn bytes(&self) -> &[u8] {
         &self.0
     }
 
     /// Whether it is the public key of the emulators.
-    pub(super) fn is_public(&self) -> bool {
+    pub(in crate::azblob) fn is_public(&self) -> bool {
         Self::from_base64(EMULATED_KEY).as_ref() == Some(self)
     }
 }
@@ -53,7 +53,7 @@ impl Sas {
         signed.then(|| Self(text.into()))
     }
 
-    pub(super) fn query(&self) -> &str {
+    pub(in crate::azblob) fn query(&self) -> &str {
         &self.0
     }
 }

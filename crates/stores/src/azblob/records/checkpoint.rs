@@ -23,13 +23,13 @@ use ephor_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::container::Blob;
-use super::metadata::{Metadata, escape, number, unescape};
-use super::ownership::OURS;
+use crate::azblob::layout::metadata::{Metadata, escape, number, unescape};
+use crate::azblob::records::ownership::OURS;
+use crate::azblob::service::container::Blob;
 use crate::text::{Unreadable, read_position, write_position};
 
-pub(super) const SEQUENCE: &str = "sequencenumber";
-pub(super) const OFFSET: &str = "offset";
+pub(in crate::azblob) const SEQUENCE: &str = "sequencenumber";
+pub(in crate::azblob) const OFFSET: &str = "offset";
 
 /// The offset and sequence number before the first event.
 const BEFORE_ALL: &str = "-1";
@@ -57,7 +57,7 @@ fn fields(blob: &Blob) -> Option<Result<Fields, Unreadable>> {
 
 /// The epoch that may save, stored as `seal`; none if another SDK wrote the blob. It is readable even if
 /// the position is not, so that a seek can replace it.
-pub(super) fn fence(blob: &Blob) -> Option<Epoch> {
+pub(in crate::azblob) fn fence(blob: &Blob) -> Option<Epoch> {
     #[derive(Deserialize)]
     struct Seal {
         seal: u64,
@@ -66,7 +66,7 @@ pub(super) fn fence(blob: &Blob) -> Option<Epoch> {
     serde_json::from_str::<Seal>(&ours).ok().map(|fields| Epoch::from_stored(fields.seal))
 }
 
-pub(super) fn read(blob: &Blob) -> Result<CheckpointRecord, Unreadable> {
+pub(in crate::azblob) fn read(blob: &Blob) -> Result<CheckpointRecord, Unreadable> {
     let Some(fields) = fields(blob).transpose()? else {
         return Ok(CheckpointRecord { seal: Epoch::NONE, checkpoint: foreign(blob) });
     };
@@ -140,7 +140,7 @@ fn is_at_an_event(position: &Position) -> bool {
 }
 
 /// The metadata of a save. A host saves a start at an event only if no event precedes it.
-pub(super) fn saved(before: Option<&Metadata>, checkpoint: &Checkpoint, seal: Epoch) -> Metadata {
+pub(in crate::azblob) fn saved(before: Option<&Metadata>, checkpoint: &Checkpoint, seal: Epoch) -> Metadata {
     let mut metadata = write(before, checkpoint, seal);
     if is_at_an_event(&checkpoint.position) {
         metadata.insert(OFFSET.into(), BEFORE_ALL.into());
@@ -149,7 +149,7 @@ pub(super) fn saved(before: Option<&Metadata>, checkpoint: &Checkpoint, seal: Ep
 }
 
 /// The metadata of a save or a seek. Its time is the time of the write.
-pub(super) fn write(before: Option<&Metadata>, checkpoint: &Checkpoint, seal: Epoch) -> Metadata {
+pub(in crate::azblob) fn write(before: Option<&Metadata>, checkpoint: &Checkpoint, seal: Epoch) -> Metadata {
     let [sequence, offset] = visible(Some(&checkpoint.position));
     let fields = Fields { saved_at: None, ..fields_of(checkpoint, seal) };
     let mut metadata = before.cloned().unwrap_or_default();
@@ -160,7 +160,7 @@ pub(super) fn write(before: Option<&Metadata>, checkpoint: &Checkpoint, seal: Ep
 }
 
 /// The same checkpoint with another fence. Values of other programs are not changed.
-pub(super) fn with_fence(blob: &Blob, record: &CheckpointRecord, seal: Epoch) -> Metadata {
+pub(in crate::azblob) fn with_fence(blob: &Blob, record: &CheckpointRecord, seal: Epoch) -> Metadata {
     let mut metadata = blob.metadata.clone();
     let fields = match &record.checkpoint {
         Some(checkpoint) => fields_of(checkpoint, seal),
@@ -171,10 +171,10 @@ pub(super) fn with_fence(blob: &Blob, record: &CheckpointRecord, seal: Epoch) ->
 }
 
 /// The metadata of a checkpoint at which nothing is finished.
-pub(super) fn synthetic(seal: Epoch) -> Metadata {
+pub(in crate::azblob) fn synthetic(seal: Epoch) -> Metadata {
     let [sequence, offset] = visible(None);
     let fields = Fields { seal: seal.get(), ..Fields::default() };
-    super::metadata::pairs([(SEQUENCE, sequence), (OFFSET, offset), (OURS, text_of(&fields))])
+    crate::azblob::layout::metadata::pairs([(SEQUENCE, sequence), (OFFSET, offset), (OURS, text_of(&fields))])
 }
 
 fn fields_of(checkpoint: &Checkpoint, seal: Epoch) -> Fields {
@@ -194,9 +194,9 @@ fn text_of(fields: &Fields) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::container::Stamp;
-    use super::super::metadata::pairs;
     use super::*;
+    use crate::azblob::layout::metadata::pairs;
+    use crate::azblob::service::container::Stamp;
 
     fn blob(metadata: Metadata) -> Blob {
         Blob { metadata, stamp: Stamp { etag: "0x1".into(), modified: Timestamp(5_000) } }

@@ -9,10 +9,10 @@ use ephor_core::store::{HISTORY_PER_PARTITION, StoreError};
 use ephor_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::blob_names::{Kind, Names};
-use super::container::Write;
-use super::metadata::Metadata;
-use super::session::{MAX_ATTEMPTS, Session};
+use crate::azblob::layout::blob_names::{Kind, Names};
+use crate::azblob::layout::metadata::Metadata;
+use crate::azblob::service::container::Write;
+use crate::azblob::session::{MAX_ATTEMPTS, Session};
 use crate::text::{Unreadable, read_reason, write_reason};
 
 #[derive(Serialize, Deserialize)]
@@ -56,7 +56,7 @@ fn lines(text: &str) -> Vec<Line> {
 
 /// Reads a body as the history of a partition: for a fuzz target.
 #[cfg(feature = "fuzzing")]
-pub(super) fn play(body: &str) {
+pub(in crate::azblob) fn play(body: &str) {
     for found in lines(body) {
         let Ok(read) = change(PartitionId(7), found) else { continue };
         assert_eq!(change(PartitionId(7), line(&read)), Ok(read));
@@ -65,7 +65,12 @@ pub(super) fn play(body: &str) {
 
 impl Session {
     /// Appends an entry. The change itself is done, so a failure is only logged.
-    pub(super) async fn append_history(&self, group: &GroupId, names: &Names, change: OwnershipChange) {
+    pub(in crate::azblob) async fn append_history(
+        &self,
+        group: &GroupId,
+        names: &Names,
+        change: OwnershipChange,
+    ) {
         let partition = change.partition;
         if let Err(error) = self.try_append_history(names, &change).await {
             tracing::warn!(%group, %partition, %error, "a change of owner is missing in the history");
@@ -91,10 +96,10 @@ impl Session {
                 return Ok(());
             }
         }
-        Err(super::fencing::too_many_conflicts(change.partition))
+        Err(crate::azblob::transactions::fencing::too_many_conflicts(change.partition))
     }
 
-    pub(super) async fn history(
+    pub(in crate::azblob) async fn history(
         &self,
         group: &GroupId,
         partition: Option<PartitionId>,

@@ -1,17 +1,17 @@
 //! Detects account settings that are unsuitable for leases, as far as the service reveals them.
 
-use super::session::Session;
+use crate::azblob::session::Session;
 
 const FOLDERS: &str = "this account has a hierarchical namespace, which makes every request more expensive: use an \
                        account without one (it cannot be switched off)";
 const DELETED: &str = "this account keeps deleted blobs (soft delete), among them records of dead hosts and every version of \
                        the history: switch soft delete off, or use a separate account for leases";
-pub(super) const VERSIONS: &str = "this account keeps versions of blobs: every renewal and every checkpoint adds one that is \
+pub(in crate::azblob) const VERSIONS: &str = "this account keeps versions of blobs: every renewal and every checkpoint adds one that is \
                                    never deleted. Switch versioning off, or use a separate account for leases";
 
 impl Session {
     /// Warnings about settings that an operator should change.
-    pub(super) async fn account_warnings(&self) -> Vec<String> {
+    pub(in crate::azblob) async fn account_warnings(&self) -> Vec<String> {
         let (has_folders, keeps_deleted) =
             futures_util::join!(self.container.has_folders(), self.container.keeps_deleted());
         let found =

@@ -15,7 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-use super::credential::{AccountKey, Sas};
+use crate::azblob::service::credential::{AccountKey, Sas};
 
 /// The headers that are signed without their names, in this order. The date is among the service's headers.
 const SIGNED: [&str; 11] = [
@@ -34,7 +34,7 @@ const SIGNED: [&str; 11] = [
 
 /// The policy that authorizes a request.
 #[derive(Debug)]
-pub(super) enum Signer {
+pub(in crate::azblob) enum Signer {
     Key { account: String, key: AccountKey },
     Sas(Sas),
 }

@@ -7,21 +7,21 @@ use ephor_core::ids::{GroupId, PartitionId};
 use ephor_core::record::CheckpointRecord;
 use ephor_core::store::StoreError;
 
-use super::blob_names::Names;
-use super::checkpoint;
-use super::container::{Blob, Write};
-use super::partition_state::{damaged, read_checkpoint};
-use super::session::{MAX_ATTEMPTS, Session};
+use crate::azblob::layout::blob_names::Names;
+use crate::azblob::records::checkpoint;
+use crate::azblob::service::container::{Blob, Write};
+use crate::azblob::session::{MAX_ATTEMPTS, Session};
+use crate::azblob::transactions::partition_state::{damaged, read_checkpoint};
 
 /// The outcome of raising a fence.
-pub(super) enum Fencing {
+pub(in crate::azblob) enum Fencing {
     /// The fence is raised: no earlier epoch can change this checkpoint.
     Fenced(CheckpointRecord),
     /// A later epoch has raised the fence.
     Overtaken,
 }
 
-pub(super) fn too_many_conflicts(partition: PartitionId) -> StoreError {
+pub(in crate::azblob) fn too_many_conflicts(partition: PartitionId) -> StoreError {
     StoreError::Unavailable(
         format!(
             "other processes change the records of partition {partition} faster than this one can write them"
@@ -33,7 +33,7 @@ pub(super) fn too_many_conflicts(partition: PartitionId) -> StoreError {
 impl Session {
     /// Raises the fence to an epoch whose lease is written. Any process that finds a lower fence may do so,
     /// because it is what the owner of that epoch does first.
-    pub(super) async fn raise_fence(
+    pub(in crate::azblob) async fn raise_fence(
         &self,
         group: &GroupId,
         names: &Names,
@@ -119,7 +119,7 @@ impl Session {
     }
 
     /// Writes a position with a new fence, and overwrites the present one; false if a later epoch was faster.
-    pub(super) async fn overwrite_position(
+    pub(in crate::azblob) async fn overwrite_position(
         &self,
         names: &Names,
         partition: PartitionId,

@@ -105,7 +105,7 @@ fn of_status(status: u16) -> (Class, &'static str) {
 }
 
 /// The status and the error code of an answer.
-pub(super) fn answer(error: &Error) -> Option<(u16, &str)> {
+pub(in crate::azblob) fn answer(error: &Error) -> Option<(u16, &str)> {
     match error.kind() {
         ErrorKind::HttpResponse { status, error_code, .. } => {
             Some((u16::from(*status), error_code.as_deref().unwrap_or_default()))
@@ -129,23 +129,23 @@ fn retry_after(error: &Error) -> Option<Duration> {
 }
 
 /// The time of the answer, by the service's clock.
-pub(super) fn said_at(error: &Error) -> Option<Timestamp> {
+pub(in crate::azblob) fn said_at(error: &Error) -> Option<Timestamp> {
     let time = parse_rfc7231(header(error, "date")?).ok()?;
     Some(Timestamp(time.unix_timestamp() * 1_000))
 }
 
 /// Whether a request was not sent, so that it can be sent again.
-pub(super) fn was_not_sent(error: &Error) -> bool {
+pub(in crate::azblob) fn was_not_sent(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Connection)
 }
 
 /// Whether the connection broke, so that a read can be sent again.
-pub(super) fn broke(error: &Error) -> bool {
+pub(in crate::azblob) fn broke(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Connection | ErrorKind::Io)
 }
 
 /// Whether an error is one of missing rights.
-pub(super) fn lacks_right(error: &StoreError) -> bool {
+pub(in crate::azblob) fn lacks_right(error: &StoreError) -> bool {
     matches!(error, StoreError::Refused { message } if message.contains(NO_RIGHT) || message.contains(NOT_LET_IN))
 }
 
@@ -160,7 +160,7 @@ fn cause(error: &Error) -> String {
 }
 
 /// The store error for the caller. `place` shows no secret.
-pub(super) fn of(error: &Error, place: &str, what: &str) -> StoreError {
+pub(in crate::azblob) fn of(error: &Error, place: &str, what: &str) -> StoreError {
     let (class, advice, details) = match answer(error) {
         Some((status, code)) => {
             let known = CODES.iter().find(|(known, _, _)| *known == code);
@@ -190,7 +190,7 @@ pub(super) fn of(error: &Error, place: &str, what: &str) -> StoreError {
 }
 
 /// A copy of an error, for another lease that it affects.
-pub(super) fn copy_of(error: &StoreError) -> StoreError {
+pub(in crate::azblob) fn copy_of(error: &StoreError) -> StoreError {
     match error {
         StoreError::Unavailable(cause) => StoreError::Unavailable(cause.to_string().into()),
         StoreError::Throttled(cause) => match error.retry_after().filter(|pause| !pause.is_zero()) {
@@ -204,11 +204,11 @@ pub(super) fn copy_of(error: &StoreError) -> StoreError {
     }
 }
 
-pub(super) fn too_late(place: &str, what: &str, limit: Duration) -> StoreError {
+pub(in crate::azblob) fn too_late(place: &str, what: &str, limit: Duration) -> StoreError {
     StoreError::Unavailable(format!("{place}: no answer within {limit:?} ({what})").into())
 }
 
-pub(super) fn unreadable(place: &str, what: &str, why: &str) -> StoreError {
+pub(in crate::azblob) fn unreadable(place: &str, what: &str, why: &str) -> StoreError {
     StoreError::Unavailable(format!("{place}: the service sent an unreadable answer ({what}: {why})").into())
 }
 

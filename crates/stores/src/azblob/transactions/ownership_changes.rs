@@ -12,13 +12,17 @@ use ephor_core::rules::Rules;
 use ephor_core::store::{Claim, GiveAway, Seek, SeekRequest, StoreError};
 use ephor_core::time::Timestamp;
 
-use super::blob_names::Names;
-use super::fencing::{Fencing, too_many_conflicts};
-use super::partition_state::PartitionState;
-use super::session::{MAX_ATTEMPTS, Session};
+use crate::azblob::layout::blob_names::Names;
+use crate::azblob::session::{MAX_ATTEMPTS, Session};
+use crate::azblob::transactions::fencing::{Fencing, too_many_conflicts};
+use crate::azblob::transactions::partition_state::PartitionState;
 
 impl Session {
-    pub(super) async fn claim(&self, group: &GroupId, request: &ClaimRequest) -> Result<Claim, StoreError> {
+    pub(in crate::azblob) async fn claim(
+        &self,
+        group: &GroupId,
+        request: &ClaimRequest,
+    ) -> Result<Claim, StoreError> {
         let names = self.ensure_group(group).await?;
         let partition = request.partition;
         for _ in 0..MAX_ATTEMPTS {
@@ -63,7 +67,7 @@ impl Session {
         Err(too_many_conflicts(partition))
     }
 
-    pub(super) async fn transfer(
+    pub(in crate::azblob) async fn transfer(
         &self,
         group: &GroupId,
         request: &TransferRequest,
@@ -100,7 +104,7 @@ impl Session {
     }
 
     /// Releases a lease. Epoch and fence stay, so that a save in flight still counts.
-    pub(super) async fn release(
+    pub(in crate::azblob) async fn release(
         &self,
         group: &GroupId,
         request: &ReleaseRequest,
@@ -152,7 +156,11 @@ impl Session {
     }
 
     /// Moves a position. The old position is not read, so that a seek can replace a damaged one.
-    pub(super) async fn seek(&self, group: &GroupId, request: &SeekRequest) -> Result<Seek, StoreError> {
+    pub(in crate::azblob) async fn seek(
+        &self,
+        group: &GroupId,
+        request: &SeekRequest,
+    ) -> Result<Seek, StoreError> {
         let names = self.ensure_group(group).await?;
         for _ in 0..MAX_ATTEMPTS {
             let state = self.read_state_with_batch(group, &names, request.partition).await?;

@@ -14,13 +14,13 @@ use ephor_core::store::{FORGET_HOSTS_AFTER, Renewal, StoreError};
 use ephor_core::time::Timestamp;
 use futures_util::{Stream, StreamExt, stream};
 
-use super::blob_names::Names;
-use super::container::{Stamp, Write};
-use super::failure;
-use super::renewal_batch::{RenewalBatch, batch_number};
-use super::renewals::Outcome;
-use super::revocations::KnownBatch;
-use super::session::{MAX_ATTEMPTS, Session};
+use crate::azblob::layout::blob_names::Names;
+use crate::azblob::renewal::batch::{RenewalBatch, batch_number};
+use crate::azblob::renewal::renew::Outcome;
+use crate::azblob::renewal::revocations::KnownBatch;
+use crate::azblob::service::container::{Stamp, Write};
+use crate::azblob::service::failure;
+use crate::azblob::session::{MAX_ATTEMPTS, Session};
 
 /// The renewal of one batch in progress.
 struct BatchRenewal<'a> {
@@ -59,7 +59,7 @@ fn too_many_conflicts(owner: &HostId) -> StoreError {
 
 impl Session {
     /// Returns the outcomes of each batch as it ends, each with the index of its token.
-    pub(super) fn renew_in_batches(
+    pub(in crate::azblob) fn renew_in_batches(
         &self,
         group: &GroupId,
         names: &Names,

@@ -1,0 +1,9 @@
+//! The storage service: requests, credentials, signatures, and errors.
+
+pub(super) mod account_checks;
+pub(super) mod container;
+pub(super) mod credential;
+pub(super) mod entra;
+pub(super) mod failure;
+pub(super) mod sas_expiry;
+pub(super) mod signing;

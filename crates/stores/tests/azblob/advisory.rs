@@ -1,4 +1,4 @@
-//! What is only good to know, or only tidies up, holds nobody up.
+//! Advisory requests (account checks, deletions of dead records) do not delay callers.
 
 use std::time::Duration;
 

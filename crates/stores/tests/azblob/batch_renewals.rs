@@ -1,4 +1,4 @@
-//! Rolls: what stands on them, who strikes what, and what becomes of them.
+//! Batched renewal: entries of a batch, revocations, and the deletion of batches.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::world::{BASE, LEASE, claim, group, host, record, seek, transfer, try_
 const P: PartitionId = crate::world::P;
 const Q: PartitionId = PartitionId(4);
 
-fn neighbourly(place: &str) -> BlobStore {
+fn open_shared(place: &str) -> BlobStore {
     open_with(place, BlobOptions { shared_with: SharedWith::OtherSdks, ..BlobOptions::default() })
 }
 
@@ -47,14 +47,14 @@ async fn aged(store: &dyn Store, partition: PartitionId, age: Duration) -> Lease
     }
 }
 
-async fn rolls(raw: &Raw) -> Vec<String> {
+async fn batches(raw: &Raw) -> Vec<String> {
     let names = raw.names().await;
     names.into_iter().filter(|name| name.contains("/ephor/renewals/")).collect()
 }
 
 /// Only the owner's own writes make its leases young, and only they change their versions.
 #[test]
-fn a_strike_is_no_sign_of_life_and_spoils_no_other_claim() {
+fn a_revocation_is_no_sign_of_life_and_fails_no_other_claim() {
     wait(async {
         let place = place();
         let (owner, thief) = (open(&place), open(&place));
@@ -103,9 +103,9 @@ fn what_is_left_out_of_a_renewal_grows_old() {
     });
 }
 
-/// A thief that dies behind its strike: the owner stops, the lease keeps its age, and whoever comes next gets it.
+/// A thief that dies behind its revocation: the owner stops, the lease keeps its age, and whoever comes next gets it.
 #[test]
-fn a_lease_that_was_struck_and_not_taken_is_nobodys_prisoner() {
+fn a_lease_that_was_revoked_and_not_taken_can_be_claimed() {
     wait(async {
         let proxy = Proxy::start(shared().port).await;
         let place = place();
@@ -158,9 +158,9 @@ async fn held_up<T>(
     (claimed.unwrap(), done)
 }
 
-/// A strike is for what was seen: if the owner renews before it is written, it is refused.
+/// A revocation is for what was seen: if the owner renews before it is written, it is refused.
 #[test]
-fn of_a_strike_and_a_renewal_one_is_refused() {
+fn of_a_revocation_and_a_renewal_one_is_refused() {
     wait(async {
         let proxy = Proxy::start(shared().port).await;
         let place = place();
@@ -182,10 +182,10 @@ fn of_a_strike_and_a_renewal_one_is_refused() {
     });
 }
 
-/// The owner does not forget a strike before the lease is taken: not with other renewals, and not because it knows of an
+/// The owner does not forget a revocation before the lease is taken: not with other renewals, and not because it knows of an
 /// earlier epoch that is over.
 #[test]
-fn a_strike_stands_until_the_lease_is_taken() {
+fn a_revocation_stays_until_the_lease_is_taken() {
     wait(async {
         let proxy = Proxy::start(shared().port).await;
         let place = place();
@@ -217,7 +217,7 @@ fn a_strike_stands_until_the_lease_is_taken() {
 
 /// Whoever looks sees a seek and a release in another's name, and the owner is told at once.
 #[test]
-fn what_a_person_takes_away_is_struck_too() {
+fn a_seek_and_a_foreign_release_revoke_the_lease() {
     wait(async {
         let place = place();
         let (owner, person) = (open(&place), open(&place));
@@ -239,15 +239,15 @@ fn what_a_person_takes_away_is_struck_too() {
     });
 }
 
-/// The option may be changed while others are at work: what stands on a roll says so itself.
+/// The option may be changed while others are at work: what stands on a batch says so itself.
 #[test]
-fn hosts_with_neighbours_and_without_take_from_each_other() {
+fn hosts_with_both_ways_of_renewing_take_from_each_other() {
     wait(async {
         let place = place();
-        let (alone, beside) = (open(&place), neighbourly(&place));
+        let (alone, beside) = (open(&place), open_shared(&place));
         let token = claim(&alone, P, "a").await;
         renewed(&alone, &[&token]).await;
-        // Its renewals are seen from there, and it is struck from there.
+        // Its renewals are seen from there, and it is revoked from there.
         aged(&beside, P, Duration::from_secs(1)).await;
         renewed(&alone, &[&token]).await;
         assert!(lease(&beside, P).await.age < Duration::from_secs(1));
@@ -273,7 +273,7 @@ fn hosts_with_neighbours_and_without_take_from_each_other() {
 }
 
 #[test]
-fn the_roll_of_a_host_that_is_gone_goes_once_it_owns_nothing() {
+fn the_batch_of_a_retired_host_is_deleted_once_it_owns_nothing() {
     wait(async {
         let place = place();
         let (gone, stays, raw) = (open(&place), open(&place), Raw::new(shared().port, &place));
@@ -284,7 +284,7 @@ fn the_roll_of_a_host_that_is_gone_goes_once_it_owns_nothing() {
         let look = async || {
             stays.view(&group()).await.unwrap();
             stays.heartbeat(&group(), &record("b")).await.unwrap();
-            rolls(&raw).await.len()
+            batches(&raw).await.len()
         };
         claim(&stays, P, "b").await;
         assert_eq!(look().await, 1, "it has a record, and a lease");
@@ -301,20 +301,20 @@ fn the_roll_of_a_host_that_is_gone_goes_once_it_owns_nothing() {
 }
 
 #[test]
-fn a_damaged_roll_makes_nobody_old_and_is_mended_by_its_owner() {
+fn a_damaged_batch_expires_no_lease_and_its_owner_overwrites_it() {
     wait(async {
         let place = place();
         let (store, raw) = (open(&place), Raw::new(shared().port, &place));
         let token = claim(&store, P, "a").await;
         renewed(&store, &[&token]).await;
-        let name = rolls(&raw).await.remove(0);
+        let name = batches(&raw).await.remove(0);
         assert!(name.starts_with(BASE), "{name}");
         aged(&store, P, Duration::from_secs(1)).await;
         raw.set(&name, &[("beat", "many")]).await;
         let view = store.view(&group()).await.unwrap();
         let seen = view.lease(P).unwrap();
         assert_eq!((seen.age, seen.age_known, view.damaged.len()), (Duration::ZERO, false, 1), "{view:?}");
-        // Somebody may have struck there: the first renewal goes by the ownership, and the second mends the roll.
+        // Somebody may have revoked there: the first renewal goes by the ownership, and the second mends the batch.
         renewed(&store, &[&token]).await;
         renewed(&store, &[&token]).await;
         let view = store.view(&group()).await.unwrap();
@@ -328,7 +328,7 @@ fn a_damaged_roll_makes_nobody_old_and_is_mended_by_its_owner() {
 
 /// One Date far ahead, of a front end with a wrong clock, is no reason to take everything.
 #[test]
-fn a_claim_that_hears_a_date_far_ahead_strikes_no_other_lease() {
+fn a_claim_with_a_date_far_ahead_revokes_no_other_lease() {
     wait(async {
         let place = place();
         let proxy = Proxy::start(shared().port).await;
@@ -357,9 +357,9 @@ fn a_claim_that_hears_a_date_far_ahead_strikes_no_other_lease() {
     });
 }
 
-/// Of a host that is dead one write strikes everything: the claims of its leases need no more.
+/// Of a host that is dead one write revocations everything: the claims of its leases need no more.
 #[test]
-fn what_a_dead_host_had_is_struck_at_once_by_whoever_saw_it_silent_for_a_whole_lease() {
+fn all_leases_of_a_host_that_was_silent_for_a_lease_are_revoked_together() {
     const SHORT: Duration = Duration::from_secs(2);
     wait(async {
         let place = place();
@@ -371,8 +371,9 @@ fn what_a_dead_host_had_is_struck_at_once_by_whoever_saw_it_silent_for_a_whole_l
         proxy.rule(|_| Fate::Through);
         claim(&thief, P, "b").await;
         claim(&thief, Q, "b").await;
-        let strikes = proxy.asked();
-        let strikes = strikes.iter().filter(|line| line.starts_with("PUT") && line.contains("/renewals/"));
-        assert_eq!(strikes.count(), 1, "{:?}", proxy.asked());
+        let revocations = proxy.asked();
+        let revocations =
+            revocations.iter().filter(|line| line.starts_with("PUT") && line.contains("/renewals/"));
+        assert_eq!(revocations.count(), 1, "{:?}", proxy.asked());
     });
 }

@@ -1,4 +1,4 @@
-//! What a call costs: requests, counted on the way to the service.
+//! Counts the requests that each call sends to the service.
 
 use std::time::{Duration, Instant};
 
@@ -122,9 +122,9 @@ fn a_save_is_one_request_and_a_change_of_owner_a_few() {
     });
 }
 
-/// Whoever takes over from the dead finds everything struck with the first claim.
+/// The first claim from a dead host revokes all its leases.
 #[test]
-fn all_leases_of_a_dead_host_are_struck_with_one_request() {
+fn all_leases_of_a_dead_host_are_revoked_with_one_request() {
     wait(async {
         const OWNED: u32 = 16;
         let proxy = Proxy::start(shared().port).await;
@@ -160,13 +160,13 @@ fn all_leases_of_a_dead_host_are_struck_with_one_request() {
         let claimed: Vec<LeaseToken> = stream::iter(claims).buffered(16).collect().await;
         assert_eq!(claimed.len(), others.len());
         let asked = proxy.asked();
-        let strikes = asked.iter().filter(|line| line.starts_with("PUT") && line.contains("/renewals/"));
+        let revocations = asked.iter().filter(|line| line.starts_with("PUT") && line.contains("/renewals/"));
         // One for each process at most: whoever comes second is refused, and looks.
-        let strikes = strikes.count();
-        assert!((1..=2).contains(&strikes), "{strikes} strikes: {asked:#?}");
+        let revocations = revocations.count();
+        assert!((1..=2).contains(&revocations), "{revocations} revocations: {asked:#?}");
         proxy.rule(|_| Fate::Through);
         claim_seen(&stores[0], last.partition, "b", Some(last.version.clone())).await;
-        counted(&proxy, "a claim of what was struck with others", 9);
+        counted(&proxy, "a claim of a lease that was revoked with others", 9);
         // It comes back, and is told of every one.
         let renewals = dead.renew(&group(), LEASE, &tokens).await.unwrap();
         assert!(renewals.iter().all(|renewal| matches!(renewal, Renewal::Lost { .. })), "{renewals:?}");

@@ -1,4 +1,4 @@
-//! Ages are the service's: its clock may be years from this machine's.
+//! The ages of records are by the service's clock, even if it differs from this machine's by years.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,5 @@
-//! The Azure Blob store keeps every promise of a store: alone, and with neighbours, as far as it says so.
+//! Runs the conformance suite on the Azure Blob store: in one and two processes, and shared with other
+//! SDKs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ impl Fixture {
         Self(Arc::new(TwoStores::by_host([open(&place), open(&place)])))
     }
 
-    fn with_neighbours() -> Self {
+    fn shared_with_sdks() -> Self {
         let options = BlobOptions { shared_with: SharedWith::OtherSdks, ..BlobOptions::default() };
         Self(Arc::new(open_with(&place(), options)))
     }
@@ -48,7 +49,7 @@ mod in_two_processes {
     ephor_testkit::store_conformance!(Fixture::two());
 }
 
-mod with_neighbours {
+mod shared_with_sdks {
     use super::*;
-    ephor_testkit::store_conformance!(Fixture::with_neighbours());
+    ephor_testkit::store_conformance!(Fixture::shared_with_sdks());
 }

@@ -54,7 +54,7 @@ fn a_container_that_such_a_signature_names_and_that_is_missing_is_missed() {
 }
 
 #[test]
-fn an_old_fleet_is_read_with_such_a_signature() {
+fn positions_of_old_hosts_are_read_with_such_a_signature() {
     wait(async {
         let (by_key, signed, _proxy) = places().await;
         let eph = |place: &str| format!("{place};Layout=eph;Namespace=ns.example.net;Hub=homes");

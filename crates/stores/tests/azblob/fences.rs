@@ -1,4 +1,4 @@
-//! An owner that does not know yet that it is none: what it knows by heart is no use to it.
+//! A fenced owner that still has its old records in the cache changes nothing.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Whole hosts on an Azure Blob store whose service falters, and goes away for longer than a lease.
+//! Whole hosts on an Azure Blob store while the service fails for a while, also for longer than a lease.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

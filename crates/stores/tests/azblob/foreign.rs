@@ -1,4 +1,4 @@
-//! Beside other SDKs: what they read of ours, and what we make of theirs.
+//! Groups shared with other SDKs: they read our blobs, and we read theirs.
 
 use ephor_core::checkpoint::Position;
 use ephor_core::ids::PartitionId;
@@ -15,7 +15,7 @@ use crate::world::{BASE, LEASE, P, claim, group, save, seek, stored, try_claim, 
 
 const UUID: &str = "4f0c7b52-9f5c-4f0e-8f2d-2f6f0f0f0f0f";
 
-fn neighbourly(place: &str) -> BlobStore {
+fn open_shared(place: &str) -> BlobStore {
     open_with(place, BlobOptions { shared_with: SharedWith::OtherSdks, ..BlobOptions::default() })
 }
 
@@ -35,7 +35,7 @@ fn text<'a>(metadata: &'a std::collections::BTreeMap<String, String>, name: &str
 #[test]
 fn other_sdks_read_who_owns_a_partition_and_how_far_it_is() {
     wait(async {
-        for open in [open as fn(&str) -> BlobStore, neighbourly] {
+        for open in [open as fn(&str) -> BlobStore, open_shared] {
             let (store, raw) = both(open);
             let token = claim(&store, P, "a").await;
             let owned = raw.metadata(&format!("{BASE}/ownership/3")).await.unwrap();
@@ -85,7 +85,7 @@ fn the_first_checkpoint_says_that_nothing_is_finished() {
         let synthetic = raw.metadata(&format!("{BASE}/checkpoint/3")).await.unwrap();
         assert_eq!((text(&synthetic, "sequencenumber"), text(&synthetic, "offset")), ("-1", "-1"));
         // Another SDK would begin there, whatever it is told.
-        let (store, raw) = both(neighbourly);
+        let (store, raw) = both(open_shared);
         claim(&store, P, "a").await;
         assert_eq!(raw.metadata(&format!("{BASE}/checkpoint/3")).await, None);
     });
@@ -94,7 +94,7 @@ fn the_first_checkpoint_says_that_nothing_is_finished() {
 #[test]
 fn a_fleet_of_another_sdk_is_taken_over_where_it_stopped() {
     wait(async {
-        for open in [open as fn(&str) -> BlobStore, neighbourly] {
+        for open in [open as fn(&str) -> BlobStore, open_shared] {
             let (store, raw) = both(open);
             raw.make().await;
             let finished = |sequence, offset: Option<&str>| Position::Finished {
@@ -269,7 +269,7 @@ fn a_checkpoint_elsewhere_counts_no_more_once_a_host_has_begun() {
 #[test]
 fn a_rewrite_by_another_sdk_never_resets_the_epoch() {
     wait(async {
-        for open in [open as fn(&str) -> BlobStore, neighbourly] {
+        for open in [open as fn(&str) -> BlobStore, open_shared] {
             let (store, raw) = both(open);
             let name = format!("{BASE}/ownership/3");
             let first = claim(&store, P, "a").await;
@@ -304,7 +304,7 @@ fn a_rewrite_by_another_sdk_never_resets_the_epoch() {
 #[test]
 fn a_foreign_owner_is_not_sought_away_by_accident() {
     wait(async {
-        let (store, raw) = both(neighbourly);
+        let (store, raw) = both(open_shared);
         claim(&store, P, "a").await;
         raw.set(&format!("{BASE}/ownership/3"), &[("ownerid", UUID)]).await;
         let refused = store.seek(&group(), &seek(5)).await.unwrap();
@@ -322,7 +322,7 @@ fn a_foreign_owner_is_not_sought_away_by_accident() {
 #[test]
 fn a_checkpoint_that_another_sdk_wrote_over_is_gone_on_from() {
     wait(async {
-        for open in [open as fn(&str) -> BlobStore, neighbourly] {
+        for open in [open as fn(&str) -> BlobStore, open_shared] {
             let (store, raw) = both(open);
             let token = claim(&store, P, "a").await;
             save(&store, &token, 10).await.unwrap();

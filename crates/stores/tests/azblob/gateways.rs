@@ -1,4 +1,4 @@
-//! What stands between a host and the service answers in its place: nothing is lost by that.
+//! Error pages of a gateway between host and service do not count as answers of the service.
 
 use ephor_core::store::{Renewal, Save, Store, StoreError};
 use ephor_stores::azblob::{BlobOptions, SharedWith};

@@ -118,7 +118,7 @@ fn partitions_at_the_root_belong_to_whatever_group_is_asked_for() {
 
 /// Exports go from every store to every other.
 #[test]
-fn what_an_old_fleet_left_is_imported_elsewhere() {
+fn positions_of_old_hosts_are_imported_into_another_store() {
     wait(async {
         let (from, to) = (place(), place());
         let raw = Raw::new(shared().port, &from);
@@ -190,7 +190,7 @@ fn a_prefix_is_found_with_its_last_slash_and_without() {
 }
 
 #[test]
-fn where_there_is_no_lease_of_an_old_fleet_it_is_said_what_there_is() {
+fn without_leases_of_old_hosts_the_error_says_what_is_there() {
     wait(async {
         let place = place();
         let raw = Raw::new(shared().port, &place);

@@ -1,4 +1,4 @@
-//! One blob that is out of order, and whoever only looks: everything else goes on as it was.
+//! One damaged or missing blob affects only its own partition; tools change nothing.
 
 use std::time::Duration;
 
@@ -35,9 +35,9 @@ fn a_checkpoint_that_cannot_be_written_stops_its_own_partition_only() {
     });
 }
 
-/// The one who takes it has struck it and is slow; then the roll is lost, and the owner renews.
+/// The claiming host has revoked the lease and is slow; then the batch is lost, and the owner renews.
 #[test]
-fn a_roll_that_is_lost_or_damaged_in_the_middle_of_a_claim_does_not_make_two_owners() {
+fn a_batch_that_is_lost_or_damaged_during_a_claim_does_not_make_two_owners() {
     wait(async {
         for damage in [false, true] {
             let place = place();
@@ -50,7 +50,7 @@ fn a_roll_that_is_lost_or_damaged_in_the_middle_of_a_claim_does_not_make_two_own
             assert_eq!(one.renew(&group(), LEASE, tokens).await.unwrap(), [Renewal::Renewed]);
             other.view(&group()).await.unwrap();
             let names = raw.names().await;
-            let roll = names.iter().find(|name| name.contains("/ephor/renewals/")).unwrap();
+            let batch = names.iter().find(|name| name.contains("/ephor/renewals/")).unwrap();
             proxy.rule(|asked| match asked.line.starts_with("PUT") && asked.line.contains("/epoch") {
                 true => Fate::Late(Duration::from_secs(2)),
                 false => Fate::Through,
@@ -58,8 +58,8 @@ fn a_roll_that_is_lost_or_damaged_in_the_middle_of_a_claim_does_not_make_two_own
             let lose = async {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 match damage {
-                    true => raw.set(roll, &[("beat", "nonsense")]).await,
-                    false => raw.delete(roll).await,
+                    true => raw.set(batch, &[("beat", "nonsense")]).await,
+                    false => raw.delete(batch).await,
                 }
                 one.renew(&group(), LEASE, tokens).await.unwrap()
             };

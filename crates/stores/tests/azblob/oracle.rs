@@ -1,4 +1,4 @@
-//! What several hosts were told, in the order in which they asked and were answered, and what of it cannot be.
+//! Checks the recorded answers of several hosts for contradictions.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

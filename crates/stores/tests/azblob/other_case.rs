@@ -1,4 +1,4 @@
-//! Views beside checkpoints under names of another case: few requests, and nothing without a word.
+//! Views find checkpoints under names in the other case with few requests, and report unreadable ones.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Whoever dies between two requests of a call leaves nothing that harms, wherever that is; and an answer that is lost is
-//! found out about.
+//! A process that dies between any two requests of a call leaves consistent records, and a lost answer is
+//! looked up.
 
 use ephor_core::lease::{ClaimCause, LeaseToken};
 use ephor_core::store::{Claim, GiveAway, Renewal, Save, Seek, Store};

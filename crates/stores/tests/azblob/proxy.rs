@@ -1,4 +1,4 @@
-//! A proxy between a store and the service: it counts, and what comes through is for a rule to say.
+//! A proxy between store and service that counts requests, and delays, drops or answers them by a rule.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};

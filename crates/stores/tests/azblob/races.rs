@@ -1,5 +1,5 @@
-//! Hosts in processes of their own that take partitions from each other all the time, over a network that loses and delays:
-//! what they are told fits together.
+//! Hosts take partitions from each other over a network that loses and delays messages: their answers do not
+//! contradict each other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::proxy::{Fate, Proxy};
 use crate::server::{open_with, place, shared};
 use crate::world::{LEASE, finished, group, host, record, save, transfer, wait};
 
-/// Two on one roll, and one on another.
+/// Two in one batch, and one in another.
 const PARTITIONS: [PartitionId; 3] = [PartitionId(0), PartitionId(1), PartitionId(256)];
 const NAMES: [&str; 3] = ["a", "b", "c"];
 /// A request that is delayed comes through within this.
@@ -252,7 +252,7 @@ fn beside_other_sdks_what_they_are_told_fits_together_too() {
 
 /// A fleet in which the option is changed, one host after the other.
 #[test]
-fn hosts_with_and_without_neighbours_are_told_what_fits_together() {
+fn answers_of_hosts_with_both_ways_of_renewing_do_not_contradict() {
     for neighbours in [
         [SharedWith::EphorOnly, SharedWith::EphorOnly, SharedWith::OtherSdks],
         [SharedWith::OtherSdks, SharedWith::OtherSdks, SharedWith::EphorOnly],

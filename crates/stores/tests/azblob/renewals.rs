@@ -1,4 +1,4 @@
-//! Renewals beside requests that hang, come late or are throttled: each lease has its own answer, in time.
+//! Renewals while requests hang, are late or are throttled: each lease gets its own outcome in time.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ fn a_request_that_hangs_costs_no_other_lease_its_renewal() {
             [(SharedWith::OtherSdks, "/ownership/1?"), (SharedWith::EphorOnly, "/renewals/")]
         {
             let (store, proxy) = store(shared_with).await;
-            // By roll these are in two.
+            // In batches these are in two.
             let tokens = claims(&store, &[1, 300]).await;
             assert_eq!(known(&renew(&store, &tokens).await), [true, true]);
             let mut held = false;

@@ -1,4 +1,4 @@
-//! The server that all tests of this binary share, and a container for each.
+//! The Azurite server that all tests of this binary share, and a container for each test.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

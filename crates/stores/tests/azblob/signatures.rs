@@ -1,4 +1,4 @@
-//! Shared access signatures, made here: of the whole account, and of one container.
+//! Creates shared access signatures of an account and of a container.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! Which group the tests are for, and how long they may take.
+//! The group that the tests use, and their time limit.
 
 #[path = "../shared/steps.rs"]
 mod steps;

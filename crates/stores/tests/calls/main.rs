@@ -1,4 +1,4 @@
-//! How often a host that owns many partitions calls its store while nothing happens: as often as with few.
+//! Counts the store calls of an idle host: with many partitions as many as with few.
 //!
 //! Everything is counted from one renewal to another, so that a busy machine, where all goes slower, counts the
 //! same. `crates/ephor/tests/host/store_costs.rs` asks the same on virtual time.

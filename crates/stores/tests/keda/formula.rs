@@ -1,4 +1,4 @@
-//! What KEDA's scaler for Event Hubs counts, written anew from its description (`checkpointStrategy: blobMetadata`).
+//! The formula of KEDA's scaler for Event Hubs, implemented from its description (`checkpointStrategy: blobMetadata`).
 //!
 //! It reads one blob for each partition and the partition's properties from `$management`, and knows nothing else.
 

@@ -1,4 +1,5 @@
-//! A failover to a server whose clock is minutes off: ages and quiet times of before are not compared with it.
+//! After a failover to a server whose clock is minutes off, ages and takeover delays of the old clock are
+//! not compared.
 
 use std::time::Duration;
 

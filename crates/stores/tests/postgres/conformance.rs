@@ -1,5 +1,4 @@
-//! The PostgreSQL store keeps every promise of a store: alone, beside another process's store, and without
-//! listening.
+//! Runs the conformance suite on the PostgreSQL store: in one and two processes, and without listening.
 
 use std::sync::Arc;
 use std::time::Duration;

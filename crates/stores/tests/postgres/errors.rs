@@ -1,4 +1,4 @@
-//! What a person did wrong is told with what to do about it, and without the password.
+//! Errors of configuration and rights say what to do, and show no password.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Whole hosts, whose server is killed and replaced by its standby, on a clock that is five minutes off.
+//! Whole hosts while their server is killed and replaced by a standby whose clock is five minutes off.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! Whole hosts, whose store is away, slow, or restarted under them.
+//! Whole hosts while their store is unreachable, slow or restarted.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

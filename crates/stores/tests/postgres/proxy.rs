@@ -1,4 +1,5 @@
-//! Stands between a store and the server: it delays, cuts, keeps answers back, and leads to another server.
+//! A proxy between store and server that delays, cuts and withholds answers, and can lead to another
+//! server.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

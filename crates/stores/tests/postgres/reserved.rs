@@ -1,4 +1,4 @@
-//! Renewals and heartbeats wait behind nobody: a connection is kept for them.
+//! Renewals and heartbeats do not wait for other calls: a connection is reserved for them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a call costs, and that nothing is used that a pooler could not follow.
+//! Counts the round trips of each call, and checks that a pooler can run its statements.
 
 use ephor_core::host_record::Want;
 use ephor_core::ids::PartitionId;

@@ -1,4 +1,4 @@
-//! Saves inside a transaction of the user's: results and progress together, fenced, and in nobody's way for long.
+//! Saves inside the user's transaction: results and position are committed together and fenced.
 
 use std::time::Duration;
 

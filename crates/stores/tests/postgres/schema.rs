@@ -1,4 +1,4 @@
-//! The tables are made once, kept by releases that know less, and never touched by one that is too old.
+//! Tables are created once, keep unknown columns, and are refused if they are newer.
 
 use ephor_core::lease::{ClaimCause, ReleaseCause, ReleaseRequest, TransferRequest};
 use ephor_core::store::{Claim, GiveAway, HostOrders, Renewal, Save, Store, StoreError};

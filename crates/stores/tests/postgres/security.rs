@@ -1,4 +1,4 @@
-//! Between machines nobody gets a password who cannot prove to be the server.
+//! A connection to another machine sends no password before the server has proved its identity.
 
 use std::sync::{Arc, Mutex};
 

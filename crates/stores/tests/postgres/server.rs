@@ -1,4 +1,4 @@
-//! The server that all tests of this binary share.
+//! The PostgreSQL server that all tests of this binary share.
 
 use std::sync::OnceLock;
 

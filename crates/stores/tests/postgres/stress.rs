@@ -1,5 +1,5 @@
-//! Hosts that claim, renew, save, hand over and release as fast as they can, while something goes wrong; and
-//! what must hold nevertheless.
+//! Hosts claim, renew, save, hand over and release as fast as they can during faults; checks the guarantees
+//! that must hold.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What must hold of whole hosts, whatever happened to their store: nothing is lost, nothing is passed over, no
-//! checkpoint moves back, and what is repeated is only what came after the last checkpoint.
+//! Checks whole hosts after faults of their store: no event is lost or skipped, no checkpoint moves back, and
+//! only events after the last checkpoint are repeated.
 
 use std::collections::BTreeMap;
 use std::fmt;

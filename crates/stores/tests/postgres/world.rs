@@ -1,4 +1,4 @@
-//! A database of its own for each test, and which group the tests are for.
+//! A database for each test, and the group that the tests use.
 
 #![allow(dead_code, reason = "each kind of test uses its part")]
 

@@ -1,4 +1,4 @@
-//! Blobs past the store, as another SDK or a person reads and writes them. It signs on its own.
+//! Reads and writes blobs without the store, as another SDK or a person would. It signs requests itself.
 
 use std::collections::BTreeMap;
 

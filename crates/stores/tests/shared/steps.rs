@@ -1,4 +1,4 @@
-//! The steps that most tests of a store begin with. Each test binary says in `world.rs` which group they are for.
+//! Common steps of the store tests. `world.rs` of each test binary names the group.
 
 #![allow(dead_code, reason = "each kind of test uses its part")]
 

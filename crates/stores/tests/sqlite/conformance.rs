@@ -1,4 +1,4 @@
-//! The SQLite store keeps every promise of a store.
+//! Runs the conformance suite on the SQLite store.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What was answered is on disk, the write lock is free while the disk is waited for, and a disk that fails or
-//! is full is told.
+//! Acknowledged writes are on disk, the write lock is free during a sync, and a failing or full disk is
+//! reported.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

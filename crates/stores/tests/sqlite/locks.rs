@@ -1,5 +1,5 @@
-//! Locks: who holds the write lock is named, reading goes on meanwhile, and bringing the log to disk takes no
-//! lock away.
+//! Errors name the process that holds the write lock, reads continue meanwhile, and syncing the log releases
+//! no lock.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! Files that cannot be a store: each is refused with the reason and what to do.
+//! Files that cannot be a store are refused with the reason and what to do.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
-//! Rows: what cannot be read is told and hides nothing else, what a later release added is kept, and what is
-//! old is forgotten.
+//! Unreadable rows are reported and hide no others, unknown columns keep their values, and old rows are
+//! deleted.
 
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;

@@ -1,4 +1,4 @@
-//! Wakes of other processes: noticed within a fraction of a second, at next to no cost.
+//! Wakes by other processes arrive within a fraction of a second and cost almost nothing.
 
 use std::time::{Duration, Instant};
 

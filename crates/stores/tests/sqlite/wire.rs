@@ -1,4 +1,4 @@
-//! Calls of a store and their answers as tuples of plain values, so that another process can carry them out.
+//! Encodes calls of a store and their results as plain values, so that another process can run them.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! A file of its own, a machine whose clocks and disk a test moves by hand, and the steps that most tests
-//! begin with, each waited for.
+//! A database file for each test, a machine whose clocks and disk the test controls, and common steps that
+//! block until they are done.
 
 #[path = "../shared/steps.rs"]
 mod steps;

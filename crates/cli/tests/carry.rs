@@ -172,7 +172,7 @@ async fn an_old_container_is_only_read_and_that_is_said_first() {
     }
     // The wrong name and the wrong layout, both ways.
     let missing = old(&plain.replace("Container=eph", "Container=epx"));
-    let done = desk.run(&missing, &["group", "list"]).failed(&["no container", "name"]);
+    let done = desk.run(&missing, &["group", "list"]).failed(&["the container does not exist", "name"]);
     assert!(!done.said.contains("hosts make one"), "{}", done.said);
     desk.run(&plain, &["checkpoint", "export", "homes/$Default"]).failed(&["layout=eph", "namespace", "hub"]);
     let (new, raw_new) = container(&azurite, "new").await;

@@ -11,6 +11,7 @@ use std::fmt;
 use azure_core::http::Url;
 use ephor_core::ids::{HubName, Namespace};
 
+use crate::azblob::address_values::{case, layout, refuse, shared_with, yes_or_no};
 use crate::azblob::layout::blob_names::{Case, is_prefix};
 use crate::azblob::options::{ConnectError, SharedWith};
 use crate::azblob::service::credential::{AccountKey, BlobCredential, Sas};
@@ -63,10 +64,6 @@ pub enum Layout {
         /// The hub.
         hub: HubName,
     },
-}
-
-fn refuse<T>(problem: impl Into<String>) -> Result<T, ConnectError> {
-    Err(ConnectError::Address { problem: problem.into() })
 }
 
 const FORMS: &str = "write azblob://ACCOUNT/CONTAINER, or a connection string of a storage account with \
@@ -244,47 +241,6 @@ fn account_of(endpoint: &Url) -> String {
     let of_path = endpoint.path().trim_matches('/');
     let of_host = endpoint.host_str().and_then(|host| host.split('.').next()).unwrap_or_default();
     if of_path.is_empty() { of_host.to_owned() } else { of_path.to_owned() }
-}
-
-fn layout(name: Option<&str>, namespace: Option<&str>, hub: Option<&str>) -> Result<Layout, ConnectError> {
-    match name.map(str::to_ascii_lowercase).as_deref() {
-        None | Some("sdk") => Ok(Layout::Sdk),
-        Some("eph") => {
-            match (namespace.and_then(|text| text.parse().ok()), hub.and_then(|text| text.parse().ok())) {
-                (Some(namespace), Some(hub)) => Ok(Layout::Eph { namespace, hub }),
-                _ => refuse(
-                    "the container of an old Event Processor Host does not name its hub: add namespace and hub",
-                ),
-            }
-        }
-        Some(_) => refuse("layout must be sdk, or eph for the container of an old Event Processor Host"),
-    }
-}
-
-fn yes_or_no(text: &str) -> Result<bool, ConnectError> {
-    match text.to_ascii_lowercase().as_str() {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        _ => refuse("AllowInsecure must be true or false"),
-    }
-}
-
-fn shared_with(text: &str) -> Result<SharedWith, ConnectError> {
-    match text.to_ascii_lowercase().as_str() {
-        "none" => Ok(SharedWith::EphorOnly),
-        "sdk" => Ok(SharedWith::OtherSdks),
-        _ => refuse("neighbours must be none (only hosts of Ephor) or sdk (also processors of other SDKs)"),
-    }
-}
-
-fn case(text: &str) -> Result<Case, ConnectError> {
-    match text.to_ascii_lowercase().as_str() {
-        "small" => Ok(Case::Lower),
-        "as-given" => Ok(Case::AsGiven),
-        _ => refuse(
-            "case must be small (as .NET, JavaScript and Python write names) or as-given (Java, Go, Rust)",
-        ),
-    }
 }
 
 impl fmt::Display for BlobAddress {

@@ -94,6 +94,7 @@
 //! is subtracted, so that no owner counts as dead too early. No record contains a time of this machine.
 
 mod address;
+mod address_values;
 mod layout;
 mod legacy;
 mod options;

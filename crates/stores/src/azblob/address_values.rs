@@ -1,0 +1,54 @@
+//! Parses the values of an address that are the same in a URL and in a connection string.
+
+use super::address::Layout;
+use super::options::{ConnectError, SharedWith};
+use crate::azblob::layout::blob_names::Case;
+
+pub(super) fn refuse<T>(problem: impl Into<String>) -> Result<T, ConnectError> {
+    Err(ConnectError::Address { problem: problem.into() })
+}
+
+pub(super) fn layout(
+    name: Option<&str>,
+    namespace: Option<&str>,
+    hub: Option<&str>,
+) -> Result<Layout, ConnectError> {
+    match name.map(str::to_ascii_lowercase).as_deref() {
+        None | Some("sdk") => Ok(Layout::Sdk),
+        Some("eph") => {
+            match (namespace.and_then(|text| text.parse().ok()), hub.and_then(|text| text.parse().ok())) {
+                (Some(namespace), Some(hub)) => Ok(Layout::Eph { namespace, hub }),
+                _ => refuse(
+                    "the container of an old Event Processor Host does not name its hub: add namespace and hub",
+                ),
+            }
+        }
+        Some(_) => refuse("layout must be sdk, or eph for the container of an old Event Processor Host"),
+    }
+}
+
+pub(super) fn yes_or_no(text: &str) -> Result<bool, ConnectError> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => refuse("AllowInsecure must be true or false"),
+    }
+}
+
+pub(super) fn shared_with(text: &str) -> Result<SharedWith, ConnectError> {
+    match text.to_ascii_lowercase().as_str() {
+        "none" => Ok(SharedWith::EphorOnly),
+        "sdk" => Ok(SharedWith::OtherSdks),
+        _ => refuse("neighbours must be none (only hosts of Ephor) or sdk (also processors of other SDKs)"),
+    }
+}
+
+pub(super) fn case(text: &str) -> Result<Case, ConnectError> {
+    match text.to_ascii_lowercase().as_str() {
+        "small" => Ok(Case::Lower),
+        "as-given" => Ok(Case::AsGiven),
+        _ => refuse(
+            "case must be small (as .NET, JavaScript and Python write names) or as-given (Java, Go, Rust)",
+        ),
+    }
+}

@@ -20,6 +20,9 @@ use crate::scenario::Style;
 /// find out that the store has forgotten them.
 const AMNESTY: Duration = Duration::from_secs(60);
 
+/// The time for which past outages of the store are remembered. No lease is longer.
+const OUTAGES_KEPT: Duration = Duration::from_secs(120);
+
 /// The facts about one host: one run of its process.
 #[derive(Clone, Debug)]
 pub(super) struct Seat {
@@ -59,6 +62,16 @@ pub(super) struct MachineFile {
     pub(super) clock_stood_until: Option<Monotonic>,
 }
 
+/// A time in which the store was bad.
+#[derive(Clone, Copy, Debug)]
+struct Outage {
+    /// The machine that could not use it; `None` for all of them.
+    machine: Option<Machine>,
+    from: Monotonic,
+    /// `None` while it lasts.
+    until: Option<Monotonic>,
+}
+
 /// The whole state of the judge.
 pub(super) struct Docket {
     pub(super) turns: Vec<Turn>,
@@ -67,6 +80,8 @@ pub(super) struct Docket {
     pub(super) machines: BTreeMap<Machine, MachineFile>,
     /// True while the store is bad for all hosts, and the time since which that value holds.
     pub(super) common: (bool, Monotonic),
+    /// The times in which the store was bad, as far back as a lease may reach.
+    outages: Vec<Outage>,
     /// Partitions that an operator holds, and on which machine.
     pub(super) held: BTreeSet<(PartitionId, Machine)>,
     /// The logs that the hub has had, in order; the last one is the present one.
@@ -97,6 +112,7 @@ impl Docket {
             seats: BTreeMap::new(),
             machines: BTreeMap::new(),
             common: (false, Monotonic(0)),
+            outages: vec![],
             held: BTreeSet::new(),
             logs: vec![log],
             store_set_at: None,
@@ -105,6 +121,32 @@ impl Docket {
             figures: Figures::default(),
             last_change: Monotonic(0),
         }
+    }
+
+    /// Notes that the store becomes bad, or good again, for one machine or for all.
+    pub(super) fn note_outage(&mut self, machine: Option<Machine>, bad: bool, now: Monotonic) {
+        let lasts = |outage: &&mut Outage| outage.machine == machine && outage.until.is_none();
+        match self.outages.iter_mut().find(lasts) {
+            Some(outage) if !bad => outage.until = Some(now),
+            None if bad => self.outages.push(Outage { machine, from: now, until: None }),
+            _ => {}
+        }
+        self.outages.retain(|outage| outage.until.is_none_or(|until| now.since(until) < OUTAGES_KEPT));
+    }
+
+    /// True if a machine has certainly received an answer that the store gave at this time: no outage began before
+    /// or within `margin` after the answer, unless it had ended `settled` before it.
+    pub(super) fn has_heard_of(
+        &self,
+        machine: Machine,
+        answer: Monotonic,
+        margin: Duration,
+        settled: Duration,
+    ) -> bool {
+        let concerns = |outage: &&Outage| outage.machine.is_none_or(|of| of == machine);
+        self.outages.iter().filter(concerns).all(|outage| {
+            answer + margin <= outage.from || outage.until.is_some_and(|until| until + settled <= answer)
+        })
     }
 
     /// True if an operator holds a partition on its owner's machine.

@@ -258,6 +258,7 @@ impl Judge {
             (file.store_is_bad, file.store_changed_at) = (bad, now);
         }
         file.is_disturbed(now);
+        docket.note_outage(Some(machine), bad, now);
     }
 
     /// Notes that the store becomes bad for all hosts, or good again.
@@ -267,6 +268,7 @@ impl Judge {
         if !(bad && docket.common.0) {
             docket.common = (bad, now);
         }
+        docket.note_outage(None, bad, now);
     }
 
     /// Notes that a machine's clock stood still until now while time passed.

@@ -9,7 +9,6 @@ use ephor_core::time::Monotonic;
 
 use super::docket::Seat;
 use super::{Caller, Docket, Judge, Promise, Span};
-use crate::executor::Machine;
 
 /// After a stop, no call begins later than this, unless the host offers its partitions first.
 const LAST_CALL: Duration = Duration::from_secs(3);
@@ -115,7 +114,7 @@ impl Judge {
         let grant = case.granted.get(&caller.epoch)?;
         let in_force = own.since(grant.reading) + MARGIN < usable
             && !docket.misled(caller.machine, grant.at)
-            && docket.has_heard_of(caller.machine, grant.at);
+            && docket.has_heard_of(caller.machine, grant.at, MARGIN, UNHEARD);
         let excused = span.is_some_and(|span| span.life != docket.life())
             || docket.was_restored_lately(self.handle.now())
             || !docket.in_time(caller.machine, call.begun);
@@ -131,18 +130,5 @@ impl Judge {
         stops.map_or(String::new(), |(age, within)| {
             format!(", but that it was told to stop within {within:?}, {age:?} ago")
         })
-    }
-}
-
-impl Docket {
-    /// True if a machine has certainly received an answer that the store gave at this time: the store was
-    /// good for it from 6 s before the answer on, or became bad only 1 s or more after it.
-    fn has_heard_of(&self, machine: Machine, answer: Monotonic) -> bool {
-        let file = self.machines.get(&machine).copied().unwrap_or_default();
-        let (bad_for_all, changed_at) = self.common;
-        let heard = |bad: bool, changed: Monotonic| {
-            if bad { answer + MARGIN <= changed } else { changed + UNHEARD <= answer }
-        };
-        heard(file.store_is_bad, file.store_changed_at) && heard(bad_for_all, changed_at)
     }
 }

@@ -265,10 +265,10 @@ async fn about_as_many_bytes_come_as_were_asked_for_and_at_least_one_event() {
 
 #[tokio::test]
 async fn a_part_of_a_frame_keeps_all_of_it_and_its_size_is_known_before_it_is_read() {
-    let house = House::new(Durability::Memory, 0, 1);
+    let clocked = ClockedHub::new(Durability::Memory, 0, 1);
     let events = (0..4).map(|_| NewEvent::new(vec![7; 700]));
-    house.hub.producer().send_batch(Target::Partition(FIRST), events).await.unwrap();
-    let mut reader = house.reader(StartPosition::Earliest).await;
+    clocked.hub.producer().send_batch(Target::Partition(FIRST), events).await.unwrap();
+    let mut reader = clocked.reader(StartPosition::Earliest).await;
     assert!(reader.next_in_memory(1, 1).await.unwrap().is_none());
     let loaded = Arc::new(AtomicUsize::new(0));
     let loading = {

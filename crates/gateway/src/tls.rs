@@ -5,10 +5,10 @@
 
 use std::fmt;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::SystemTime;
 
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::ServerConfig;
@@ -65,9 +65,8 @@ impl Tls {
     /// Reads a chain of certificates, the gateway's own first, and its key, both PEM.
     pub fn from_files(certificates: &Path, key: &Path) -> Result<Self, InvalidTls> {
         let files = PairFiles { certificates: certificates.to_owned(), key: key.to_owned() };
-        // Before they are read: a change in between is noticed by the next check.
-        let version = files.version()?;
-        let pair = files.read()?.parse(&files)?;
+        let read = files.read()?;
+        let (version, pair) = (read.version(), read.parse(&files)?);
         let served =
             Arc::new(Served { files, version: Mutex::new(version), pair: RwLock::new(Arc::new(pair)) });
         let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
@@ -103,11 +102,12 @@ impl Tls {
     pub fn reload_if_changed(&self) -> Result<bool, InvalidTls> {
         let served = &self.served;
         let mut known = served.version.lock().unwrap_or_else(PoisonError::into_inner);
-        let version = served.files.version()?;
+        let read = served.files.read()?;
+        let version = read.version();
         if version == *known {
             return Ok(false);
         }
-        let pair = served.files.read()?.parse(&served.files)?;
+        let pair = read.parse(&served.files)?;
         *served.pair.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(pair);
         *known = version;
         Ok(true)
@@ -143,8 +143,9 @@ impl fmt::Debug for Served {
     }
 }
 
-/// Size and modification time of both files: one of them differs after a change.
-type Version = [(u64, Option<SystemTime>); 2];
+/// A hash of the contents of both files. Sizes and modification times are not enough: two pairs may be written within one
+/// tick of the file system's clock.
+type Version = u64;
 
 const CERTIFICATES: &str = "certificates";
 const PRIVATE_KEY: &str = "a private key";
@@ -162,15 +163,6 @@ struct PairBytes {
 }
 
 impl PairFiles {
-    fn version(&self) -> Result<Version, InvalidTls> {
-        let of = |what, path: &Path| {
-            let metadata = fs::metadata(path).map_err(|error| unreadable(what, path, &error))?;
-            // A file system without times still has sizes.
-            Ok::<_, InvalidTls>((metadata.len(), metadata.modified().ok()))
-        };
-        Ok([of(CERTIFICATES, &self.certificates)?, of(PRIVATE_KEY, &self.key)?])
-    }
-
     fn read(&self) -> Result<PairBytes, InvalidTls> {
         let read = |what, path: &Path| fs::read(path).map_err(|error| unreadable(what, path, &error));
         Ok(PairBytes {
@@ -192,6 +184,12 @@ impl PairFiles {
 }
 
 impl PairBytes {
+    fn version(&self) -> Version {
+        let mut hasher = DefaultHasher::new();
+        (&self.certificates, &self.key).hash(&mut hasher);
+        hasher.finish()
+    }
+
     fn parse(self, from: &PairFiles) -> Result<CertifiedKey, InvalidTls> {
         let chain = CertificateDer::pem_slice_iter(&self.certificates).collect::<Result<Vec<_>, _>>();
         let chain = chain.map_err(|error| unreadable(CERTIFICATES, &from.certificates, &error))?;

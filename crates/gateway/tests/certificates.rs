@@ -187,3 +187,27 @@ async fn a_certificate_is_replaced_without_a_restart_and_never_by_half_a_pair() 
     let (served, ()) = tokio::join!(serving, looking);
     served.unwrap();
 }
+
+#[test]
+fn a_new_pair_of_the_same_size_and_time_is_noticed() {
+    let ours = tempfile::tempdir().unwrap();
+    let (certificate, key) = pair(ours.path(), &NAMES);
+    let tls = Tls::from_files(&certificate, &key).unwrap();
+    let modified = fs::metadata(&certificate).unwrap().modified().unwrap();
+    let size = |path: &Path| fs::metadata(path).unwrap().len();
+    // Signatures differ in length by a byte or two.
+    let (_theirs, next_certificate, next_key) = (0..1_000)
+        .find_map(|_| {
+            let theirs = tempfile::tempdir().unwrap();
+            let (next, next_key) = pair(theirs.path(), &NAMES);
+            (size(&next) == size(&certificate)).then_some((theirs, next, next_key))
+        })
+        .unwrap();
+    fs::rename(next_certificate, &certificate).unwrap();
+    fs::rename(next_key, &key).unwrap();
+    for file in [&certificate, &key] {
+        fs::File::options().append(true).open(file).unwrap().set_modified(modified).unwrap();
+    }
+    assert!(tls.reload_if_changed().unwrap());
+    assert!(!tls.reload_if_changed().unwrap());
+}

@@ -465,8 +465,8 @@ async fn one_that_comes_back_after_it_was_given_up_is_told_why() {
         let _guest = clocked.open("guest", None).await;
         let error = vanished.next(1, usize::MAX).await.unwrap_err();
         assert!(matches!(error, ReceiveError::Source(_)), "it was not disconnected by anybody: {error:?}");
-        let text = "the hub is not available: no sign of life from receiver 'vanished' for 1020 s; it no \
-                    longer counts";
+        let text =
+            "the hub is not available: no sign of life from receiver 'vanished' for 1020 s; it was removed";
         assert_eq!(error.to_string(), text);
     }
 }

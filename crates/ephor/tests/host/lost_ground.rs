@@ -197,7 +197,7 @@ async fn a_hub_that_is_made_anew_under_way_is_noticed_and_read_from_its_start() 
     for partition in partitions {
         assert_eq!(ledger.delivered(partition), events(0, 4));
     }
-    let noticed = |report: &&crate::common::ledger::Report| report.text.contains("created again");
+    let noticed = |report: &&crate::common::ledger::Report| report.text.contains("created again as log");
     assert_eq!(ledger.reports("Partition").iter().filter(noticed).count(), 4, "{:?}", ledger.all_reports());
     fleet.pass(seconds(1)).await;
     for partition in partitions {
@@ -226,7 +226,7 @@ async fn a_hub_that_was_made_anew_while_nobody_read_is_noticed_and_read_from_its
     until_finished(&fleet, &ledger, P0, 19).await;
     assert_eq!(ledger.delivered(P0), events(0, 19));
     let reports = ledger.reports("Partition");
-    assert!(reports.len() == 1 && reports[0].text.contains("created again"), "{reports:?}");
+    assert!(reports.len() == 1 && reports[0].text.contains("created again as log"), "{reports:?}");
     fleet.stop("b").await;
     fleet.hub().recreate(1);
     send(&fleet, P0, 3);

@@ -21,7 +21,8 @@ const RUNS_FAST: Duration = Duration::from_secs(3);
 impl Judge {
     /// Returns a violation if a lease is stolen as unresponsive while its owner and the taker are healthy.
     ///
-    /// Exempt: an owner or a taker that is not healthy (`Judge::is_well`, 60 s), or whose process is gone.
+    /// Exempt: an owner or a taker that is not healthy (`Judge::is_well`, 60 s), that has stopped, or whose process is
+    /// gone: what it abandoned, or what a restored copy gives back to it, nobody answers for.
     pub(super) fn robbed_in_good_health(
         &self,
         docket: &Docket,
@@ -30,7 +31,9 @@ impl Judge {
         // A healthy owner that is asked has answered and handed over within that time.
         let well = |host: &Option<HostId>| {
             let seat = host.as_ref().and_then(|host| docket.seats.get(host));
-            seat.is_some_and(|seat| !seat.dead && self.is_well(docket, seat.machine))
+            seat.is_some_and(|seat| {
+                !seat.dead && seat.stopped.is_none() && self.is_well(docket, seat.machine)
+            })
         };
         (well(&change.from) && well(&change.to)).then(|| {
             let stops = self.while_stopping(docket, change);

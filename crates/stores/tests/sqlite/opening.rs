@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
 
 use ephor_core::store::{Store, StoreError};
 use ephor_stores::sqlite::{OpenError, SqliteStore};
@@ -95,16 +97,25 @@ fn a_damaged_file_is_noticed_when_it_is_opened() {
     assert_eq!(wait(folder.open().view(&group())).unwrap().leases.len(), 200);
 }
 
+/// The number of attempts to mount a disk.
+const MAX_MOUNTS: usize = 500;
+
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a disk is busy for a moment of real time")]
 fn a_disk_that_is_mounted_read_only() {
     on_small_disk("opening::a_disk_that_is_mounted_read_only", 2 << 20, |disk| {
         fs::create_dir(disk.data()).unwrap();
         let path = disk.data().join("ephor.db");
         drop(SqliteStore::open(&path).unwrap());
+        // The threads of a store that was dropped close its file a moment later: until then the disk is busy.
         let mount = |mode| {
             let root = disk.data().parent().unwrap().to_owned();
-            let status = std::process::Command::new("mount").args(["-o", mode]).arg(root).status().unwrap();
-            assert!(status.success());
+            let mounted = (0..MAX_MOUNTS).any(|_| {
+                std::thread::sleep(Duration::from_millis(20));
+                let mut mount = std::process::Command::new("mount");
+                mount.args(["-o", mode]).arg(&root).stderr(Stdio::null()).status().unwrap().success()
+            });
+            assert!(mounted, "{mode}: the disk stays busy");
         };
         mount("remount,ro");
         let error = refused(&path, &path, "read-only");

@@ -113,6 +113,8 @@ pub struct Watch {
     /// version of an old one.
     leases: BTreeMap<PartitionId, Sighting<(LeaseVersion, Epoch)>>,
     hosts: BTreeMap<HostId, Sighting<u64>>,
+    /// The longest lease that was ever seen.
+    longest: Duration,
 }
 
 impl Watch {
@@ -128,6 +130,7 @@ impl Watch {
             back: None,
             leases: BTreeMap::new(),
             hosts: BTreeMap::new(),
+            longest: Duration::ZERO,
         }
     }
 
@@ -153,6 +156,9 @@ impl Watch {
             self.leases.values_mut().for_each(|sighting| sighting.begins_at(reading));
             self.hosts.values_mut().for_each(|sighting| sighting.begins_at(reading));
         }
+        let durations = view.leases.iter().filter_map(|lease| lease.duration);
+        let durations = durations.chain(view.hosts.iter().map(|host| host.record.lease_duration));
+        self.longest = self.longest.max(durations.max().unwrap_or_default());
         let leases = std::mem::take(&mut self.leases);
         let versions = view.leases.iter().map(|l| (l.partition, (l.version.clone(), l.epoch)));
         self.leases = sightings(leases, versions, before, reading);
@@ -208,6 +214,25 @@ impl Watch {
     /// view had it already.
     pub fn written_after(&self, partition: PartitionId) -> Option<Monotonic> {
         self.leases.get(&partition)?.after
+    }
+
+    /// The time until which a former owner of a partition may still be at work, if a clock jumped since the lease was
+    /// taken from it: the store counts the rest of that owner's time by its own clock, and one that was set forward leaves
+    /// nothing of it. `None` if no clock jumped. `changed_at` is the time of the last change of owner, by the store's clock.
+    pub fn former_owner_until(
+        &self,
+        partition: PartitionId,
+        changed_at: Timestamp,
+        now: Monotonic,
+    ) -> Option<Monotonic> {
+        let last = self.last?;
+        let elapsed = now.since(last.sent);
+        let tolerated = self.tolerance.fixed + elapsed / self.tolerance.one_in;
+        if changed_at.since(last.store) > elapsed + tolerated {
+            // The store's clock was set forward between the last view and the claim.
+            return Some(now + self.longest);
+        }
+        self.jumped_since(self.leases.get(&partition)).then(|| self.jumped_at.unwrap_or(now) + self.longest)
     }
 
     /// The age of a record, by everything that is known about it. Our own observation is what both

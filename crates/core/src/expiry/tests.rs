@@ -434,3 +434,21 @@ fn our_own_clock_that_jumps_ahead_while_a_view_is_on_its_way_kills_nobody() {
     let judgement = watch.observe(&view_at(1_030, 30), seconds(134), seconds(134));
     assert_eq!((judgement.skewed, judgement.expired), (false, vec![P]));
 }
+
+#[test]
+fn after_a_jump_a_former_owner_may_be_at_work_for_a_whole_lease() {
+    let mut watch = watch();
+    show(&mut watch, 100, 1_000, 1, 1);
+    let until = |watch: &Watch, changed_at: i64, now| {
+        watch.former_owner_until(P, Timestamp(changed_at * 1_000), seconds(now))
+    };
+    assert_eq!(until(&watch, 1_001, 101), None);
+    // The store's clock was set forward after the view, before the claim.
+    assert_eq!(until(&watch, 1_500, 101), Some(seconds(131)));
+    // It was set forward between two views, in the first of which the lease was another one.
+    assert!(show(&mut watch, 105, 1_600, 0, 2).skewed);
+    assert_eq!(until(&watch, 1_601, 106), Some(seconds(135)));
+    // A lease that is written after the jump is counted by the new clock.
+    show(&mut watch, 110, 1_605, 0, 3);
+    assert_eq!(until(&watch, 1_606, 111), None);
+}

@@ -50,7 +50,9 @@ impl Manager {
         // Only the previous owner itself, once it has closed the partition, knows that nobody is at
         // work.
         let unaware = lease.previous.as_ref() != Some(&shared.me);
-        let quiet_until = if unaware { now + lease.quiet } else { now };
+        let after_a_jump = self.watch.former_owner_until(partition, lease.acquired_at, now);
+        let after_a_jump = after_a_jump.filter(|_| lease.previous.is_some()).unwrap_or(now);
+        let quiet_until = if unaware { (now + lease.quiet).max(after_a_jump) } else { now };
         let state = Arc::new(LeaseState::new(token, until));
         let context = PartitionContext::new(
             state,

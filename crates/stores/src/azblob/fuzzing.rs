@@ -73,8 +73,8 @@ fn position(blob: &Blob) {
     let seal = checkpoint::fence(blob);
     let Ok(record) = checkpoint::read(blob) else { return };
     assert_eq!(seal.unwrap_or_default(), record.seal);
-    let refenced = stamped(checkpoint::with_fence(blob, &record, Epoch::from_stored(9)));
-    let read = checkpoint::read(&refenced);
+    let fenced_again = stamped(checkpoint::with_fence(blob, &record, Epoch::from_stored(9)));
+    let read = checkpoint::read(&fenced_again);
     let read = read.unwrap_or_else(|why| panic!("a checkpoint with a new fence is unreadable: {why}"));
     let places = [&read, &record].map(|record| record.checkpoint.as_ref().map(|found| &found.position));
     assert_eq!((read.seal, places[0]), (Epoch::from_stored(9), places[1]));

@@ -316,7 +316,7 @@ impl EventProcessorHost {
         };
         let me = shared.me.clone();
         let until = self.config.environment.now() + within;
-        let (reply, report) = oneshot::channel();
+        let (reply, mut report) = oneshot::channel();
         // The manager ends only by being stopped or dropped.
         let room = commands.reserve().await.map_err(|_| NotRunning)?;
         // A manager that waits for its store sees this, too. A second stop may shorten the time,
@@ -329,7 +329,14 @@ impl EventProcessorHost {
             sooner
         });
         room.send(Command::Stop { until, reply });
-        let report = report.await.map_err(|_| NotRunning)?;
+        let answer = tokio::select! {
+            biased;
+            answer = &mut report => answer.ok(),
+            // A manager that ended because of another stop never reads this command, and the channel
+            // keeps it for as long as we hold our end.
+            () = commands.closed() => report.try_recv().ok(),
+        };
+        let report = answer.ok_or(NotRunning)?;
         // Not another one that was started meanwhile.
         let running = self.state().running.take_if(|running| running.commands.same_channel(&commands));
         drop(running);

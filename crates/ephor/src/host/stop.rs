@@ -67,6 +67,8 @@ impl Manager {
         let last_at = |until: Monotonic| until + CLOSE_GRACE + shared.manager.store_timeout.saturating_mul(2);
         let mut last = last_at(until);
         let mut sooner = shared.stop.subscribe();
+        // Another `stop` may have come before this.
+        sooner.mark_changed();
         let mut look_at = shared.now() + shared.manager.fast_scan;
         while !shared.slots().is_empty() {
             tokio::select! {

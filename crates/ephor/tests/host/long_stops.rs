@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use crate::common::troubled_store::{Trouble, TroubledStore};
 use crate::recorder::{Call, Recorder, sleep};
-use ephor::memory::MemoryStore;
-use ephor::{CloseReason, EventProcessorOptions, PartitionId, StopReport};
+use ephor::memory::{MemoryHub, MemoryStore};
+use ephor::{CloseReason, EventProcessorHost, EventProcessorOptions, PartitionId, StopReport};
 use ephor_testkit::TestFleet;
 use futures_util::FutureExt;
+use tokio::sync::Notify;
 
 const P0: PartitionId = PartitionId(0);
 const SECOND: Duration = Duration::from_secs(1);
@@ -158,4 +159,55 @@ async fn a_second_stop_may_give_less_time() {
     assert_eq!(report.unwrap().given_up, [P0]);
     assert!(second.is_err(), "the first one has the report");
     assert!(began.elapsed() < SECOND * 20, "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_stop_is_heard_while_the_first_one_waits_for_the_store() {
+    for wakes in WAKES {
+        let (mut fleet, store) = fleet(1, wakes);
+        let recorder = slow(&fleet, SECOND * 3_600, is_batch);
+        fleet.hub().send(P0, "event").unwrap();
+        fleet.start("a", |host| host.processor(recorder.make())).await.unwrap();
+        fleet.until("in a call", || recorder.running() == 1).await.unwrap();
+        store.trouble_all(Trouble::Hangs);
+        let began = tokio::time::Instant::now();
+        let host = fleet.host("a");
+        let impatient = async {
+            fleet.pass(SECOND / 2).await;
+            let mut second = Box::pin(host.stop(SECOND));
+            assert!((&mut second).now_or_never().is_none());
+            fleet.pass(SECOND / 2).await;
+            store.heal();
+            second.await
+        };
+        let (report, second) = tokio::join!(host.stop(SECOND * 600), impatient);
+        assert_eq!(report.unwrap().given_up, [P0], "wakes: {wakes}");
+        assert!(second.is_err(), "the first one has the report");
+        assert!(began.elapsed() < SECOND * 30, "{:?}, wakes: {wakes}", began.elapsed());
+    }
+}
+
+/// The manager may end between the moment at which the second stop finds it running and the moment
+/// at which it sends its command.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_stops_at_once_both_end() {
+    for _ in 0..300 {
+        let hub = MemoryHub::new("homes", 1).unwrap();
+        hub.send(P0, "event").unwrap();
+        let called = Arc::new(Notify::new());
+        let begun = called.clone();
+        let host = EventProcessorHost::builder(hub, MemoryStore::default())
+            .for_each_event(move |_, _| {
+                begun.notify_one();
+                std::future::pending()
+            })
+            .unwrap();
+        host.start().await.unwrap();
+        called.notified().await;
+        let mut first = Box::pin(host.stop(SECOND * 600));
+        assert!((&mut first).now_or_never().is_none());
+        let (first, second) = tokio::join!(first, host.stop(Duration::ZERO));
+        assert_eq!(first.unwrap().given_up, [P0]);
+        assert!(second.is_err(), "the first one has the report");
+    }
 }

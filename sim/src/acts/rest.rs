@@ -43,7 +43,25 @@ impl Run {
             self.run_until((self.world.handle.now() + A_LOOK).min(until));
             self.people_look_after_what_waits();
         }
-        Left { host }
+        let left = Left { host };
+        self.let_backlogs_end(&left);
+        left
+    }
+
+    /// Goes on for as long as every partition that is behind finishes events: a backlog that is processed one event
+    /// at a time may outlast the usual time. A partition that stands still is left to the judge.
+    fn let_backlogs_end(&mut self, left: &Left) {
+        let judge = self.world.judge.clone();
+        let mut behind = judge.behind(&self.rest(left));
+        while !behind.is_empty() && !self.is_over() {
+            self.run_until(self.world.handle.now() + A_LOOK * 2);
+            let now = judge.behind(&self.rest(left));
+            let stands_still = |(partition, done)| behind.get(partition).is_some_and(|before| before >= done);
+            if now.iter().any(stands_still) {
+                return;
+            }
+            behind = now;
+        }
     }
 
     fn heal(&mut self) {

@@ -155,6 +155,15 @@ impl Judge {
         objections
     }
 
+    /// The partitions with events that should be finished and are not, each with the number of those that are.
+    pub fn behind(&self, rest: &Rest) -> BTreeMap<PartitionId, usize> {
+        let partitions = self.unfinished(rest).into_iter().filter_map(|(_, partition, _)| partition);
+        let partitions = partitions.collect::<Vec<_>>();
+        let docket = self.docket();
+        let done = |partition: PartitionId| docket.cases.get(&partition).map_or(0, |case| case.done.len());
+        partitions.into_iter().map(|partition| (partition, done(partition))).collect()
+    }
+
     /// The partition with the most events that nobody has finished yet.
     pub fn furthest_behind(&self, ends: &[(PartitionId, Option<SequenceNumber>)]) -> Option<PartitionId> {
         let docket = self.docket();

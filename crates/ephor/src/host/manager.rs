@@ -22,7 +22,7 @@ use ephor_core::ids::{HostId, LogId, PartitionId};
 use ephor_core::same_hub::{HUB_REFRESH, HubWatch};
 use ephor_core::store::{Founding, View};
 use ephor_core::time::Monotonic;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, watch};
 
 use super::changes::{OwnershipEvent, OwnershipReason};
 use super::fitness::Fitness;
@@ -43,12 +43,6 @@ const SCAN_ENDS_WITHIN: Duration = Duration::from_secs(1);
 /// The minimum time between two scans, however often the store wakes us.
 const SHORTEST_SCAN: Duration = Duration::from_millis(50);
 
-/// A command of the host's handle to the manager.
-pub(crate) enum Command {
-    /// Calls in flight are given up at `until`.
-    Stop { until: Monotonic, reply: oneshot::Sender<StopReport> },
-}
-
 /// The cooldown of a partition, during which this host does not claim it.
 #[derive(Clone, Debug)]
 pub(super) struct Cooling {
@@ -61,7 +55,8 @@ pub(super) struct Cooling {
 
 pub(crate) struct Manager {
     pub(super) shared: Arc<HostShared>,
-    pub(super) commands: mpsc::Receiver<Command>,
+    /// Receives the report once the host has stopped. Closed when the manager ends.
+    ended: watch::Sender<Option<StopReport>>,
     pub(super) ends: mpsc::UnboundedReceiver<PumpEnd>,
     pub(super) end_sender: mpsc::UnboundedSender<PumpEnd>,
     pub(super) watch: Watch,
@@ -119,7 +114,7 @@ pub(super) struct Sight {
 impl Manager {
     pub(super) fn new(
         shared: Arc<HostShared>,
-        commands: mpsc::Receiver<Command>,
+        ended: watch::Sender<Option<StopReport>>,
         look: Option<HubLook>,
     ) -> Self {
         let resolution = shared.store.store().capabilities().clock_resolution;
@@ -135,7 +130,7 @@ impl Manager {
         Self {
             watch: Watch::new(tolerance, shared.manager.foreign_expiry),
             shared,
-            commands,
+            ended,
             ends,
             end_sender,
             partitions,
@@ -174,7 +169,7 @@ impl Manager {
         }
     }
 
-    /// Scans, and handles commands and events in between, until the host is stopped or dropped.
+    /// Scans, and handles events in between, until the host is stopped or dropped.
     async fn turns(&mut self) {
         let shared = self.shared.clone();
         let mut next = shared.now();
@@ -182,16 +177,13 @@ impl Manager {
         loop {
             tokio::select! {
                 biased;
-                command = self.commands.recv() => match command {
-                    Some(Command::Stop { until, reply }) => {
-                        // Boxed, because it is large and runs once.
-                        let report = Box::pin(self.stop(until)).await;
-                        // The caller may have gone away; the host is stopped all the same.
-                        let _ = reply.send(report);
-                        return;
-                    }
-                    None => return,
-                },
+                () = shared.told_to_stop() => {
+                    // Boxed, because it is large and runs once.
+                    let report = Box::pin(self.stop()).await;
+                    // The callers may have gone away; the host is stopped all the same.
+                    self.ended.send_replace(Some(report));
+                    return;
+                }
                 end = self.ends.recv() => {
                     if let Some(end) = end {
                         self.pump_ended(end);
@@ -230,10 +222,7 @@ impl Manager {
         let busy = tokio::select! {
             biased;
             busy = &mut scan => busy,
-            until = shared.told_to_stop_for(SCAN_ENDS_WITHIN) => {
-                shared.stop_slots(until);
-                scan.await
-            }
+            never = shared.stop_slots_when_told(SCAN_ENDS_WITHIN) => match never {},
         };
         busy.unwrap_or(true)
     }

@@ -38,7 +38,7 @@ use ephor_core::ids::{GroupId, HostId, HostName, Incarnation, PartitionId};
 use ephor_core::rules::Rules;
 use ephor_core::source::{EventSource, OpenError, OpenRequest, SourceError};
 use ephor_core::store::Store;
-use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::sync::{broadcast, watch};
 
 use crate::environment::{Environment, TaskHandle};
 use crate::error::{HostError, another_hub};
@@ -51,7 +51,7 @@ use builder::HostBuilder;
 use changes::{OwnershipChanges, OwnershipEvent};
 use hub_health::HubHealth;
 use hub_look::HubLook;
-use manager::{Command, Manager};
+use manager::Manager;
 use shared::{HostShared, RunPump};
 use snapshot::HostSnapshot;
 
@@ -160,13 +160,14 @@ struct State {
 impl State {
     /// Also `None` after a stop whose caller went away.
     fn running(&self) -> Option<&Running> {
-        self.running.as_ref().filter(|running| !running.commands.is_closed())
+        self.running.as_ref().filter(|running| running.ended.has_changed().is_ok())
     }
 }
 
 struct Running {
     shared: Arc<HostShared>,
-    commands: mpsc::Sender<Command>,
+    /// The report, once the host has stopped. Closed when the manager has ended.
+    ended: watch::Receiver<Option<StopReport>>,
     _tasks: [TaskHandle; 2],
     _pulse: Option<TaskHandle>,
 }
@@ -259,15 +260,15 @@ impl EventProcessorHost {
             Some(look) => Some(same_hub::refuse_another(&shared, look).await?),
             None => None,
         };
-        let (commands, orders) = mpsc::channel(1);
-        let manager = Manager::new(shared.clone(), orders, hub);
+        let (report, ended) = watch::channel(None);
+        let manager = Manager::new(shared.clone(), report, hub);
         let pulse = config.environment.keep_going();
         let mut state = self.state();
         // Under one lock with `running`, so that a later `pause` finds the running host.
         shared.status().paused = state.paused.clone();
         let tasks =
             [shared.spawn("manager", manager.run()), shared.spawn("renewer", renewer::run(shared.clone()))];
-        let ended = state.running.replace(Running { shared, commands, _tasks: tasks, _pulse: pulse });
+        let ended = state.running.replace(Running { shared, ended, _tasks: tasks, _pulse: pulse });
         drop(state);
         drop(ended);
         Ok(())
@@ -309,18 +310,14 @@ impl EventProcessorHost {
     /// Calls in flight that take longer than `within` are given up. If the store does not answer,
     /// it takes a few [`store_timeout`](PartitionManagerOptions::store_timeout)s more to find out;
     /// leases that are not released then expire.
+    ///
+    /// Another call meanwhile can shorten the time, but not extend it; all calls return the same report.
     pub async fn stop(&self, within: Duration) -> Result<StopReport, NotRunning> {
-        let (commands, shared) = match self.state().running() {
-            Some(running) => (running.commands.clone(), running.shared.clone()),
+        let (mut ended, shared) = match self.state().running() {
+            Some(running) => (running.ended.clone(), running.shared.clone()),
             None => return Err(NotRunning),
         };
-        let me = shared.me.clone();
         let until = self.config.environment.now() + within;
-        let (reply, mut report) = oneshot::channel();
-        // The manager ends only by being stopped or dropped.
-        let room = commands.reserve().await.map_err(|_| NotRunning)?;
-        // A manager that waits for its store sees this, too. A second stop may shorten the time,
-        // but not extend it.
         shared.stop.send_if_modified(|stop| {
             let sooner = stop.is_none_or(|earlier| until < earlier);
             if sooner {
@@ -328,19 +325,13 @@ impl EventProcessorHost {
             }
             sooner
         });
-        room.send(Command::Stop { until, reply });
-        let answer = tokio::select! {
-            biased;
-            answer = &mut report => answer.ok(),
-            // A manager that ended because of another stop never reads this command, and the channel
-            // keeps it for as long as we hold our end.
-            () = commands.closed() => report.try_recv().ok(),
-        };
-        let report = answer.ok_or(NotRunning)?;
+        let report = ended.wait_for(Option::is_some).await.ok().and_then(|report| report.clone());
+        let report = report.ok_or(NotRunning)?;
         // Not another one that was started meanwhile.
-        let running = self.state().running.take_if(|running| running.commands.same_channel(&commands));
-        drop(running);
-        tracing::info!(group = %self.config.group, host = %me, %report, "stopped");
+        let running = self.state().running.take_if(|running| Arc::ptr_eq(&running.shared, &shared));
+        if running.is_some() {
+            tracing::info!(group = %self.config.group, host = %shared.me, %report, "stopped");
+        }
         Ok(report)
     }
 

@@ -1,6 +1,7 @@
 //! The state that the tasks of one running host share.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -189,14 +190,25 @@ impl HostShared {
         }
     }
 
-    /// Completes this long after the host was stopped, with the time until which calls in flight
-    /// may go on.
-    pub(crate) async fn told_to_stop_for(&self, time: Duration) -> Monotonic {
+    /// Completes once somebody has called `stop`.
+    pub(crate) async fn told_to_stop(&self) {
+        // It cannot fail: the sender is ours.
+        let _ = self.stop.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// Asks all pumps to stop `delay` after somebody has called `stop`, and again whenever another call
+    /// shortens the time.
+    pub(crate) async fn stop_slots_when_told(&self, delay: Duration) -> Infallible {
         let mut stop = self.stop.subscribe();
-        let until = stop.wait_for(Option::is_some).await.ok().and_then(|until| *until);
-        let Some(until) = until else { return std::future::pending().await };
-        self.environment.sleep_until(self.now() + time).await;
-        until
+        let _ = stop.wait_for(Option::is_some).await;
+        self.environment.sleep_until(self.now() + delay).await;
+        loop {
+            let until = *stop.borrow_and_update();
+            if let Some(until) = until {
+                self.stop_slots(until);
+            }
+            let _ = stop.changed().await;
+        }
     }
 
     /// The time from which a deadline counts. The deliberate bug counts from the arrival of the

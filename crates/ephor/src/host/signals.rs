@@ -31,7 +31,7 @@ impl EventProcessorHost {
             report = &mut stop => return Ok(report),
             name = signals.next() => tracing::warn!(signal = name, "giving up calls in flight"),
         }
-        // A second stop gives less time; both end with the same report.
+        // A second stop gives less time, and both return the same report.
         let (report, _) = tokio::join!(stop, self.stop(Duration::ZERO));
         Ok(report)
     }

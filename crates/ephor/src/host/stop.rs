@@ -25,12 +25,12 @@ const OFFER_TAKES_AT_MOST: Duration = Duration::from_secs(2);
 const RELEASES_AT_ONCE: usize = 16;
 
 impl Manager {
-    /// Gives everything back, and leaves the fleet. Calls in flight are given up at `until`. The
-    /// host is stopped even if something panics on the way.
-    pub(super) async fn stop(&mut self, until: Monotonic) -> StopReport {
+    /// Gives everything back, and leaves the fleet. Calls in flight are given up at the time that the
+    /// callers of `stop` gave. The host is stopped even if something panics on the way.
+    pub(super) async fn stop(&mut self) -> StopReport {
         let shared = self.shared.clone();
         let reporter = &shared.reporter;
-        if reporter.survive("manager", self.give_everything_back(until)).await.is_none() {
+        if reporter.survive("manager", self.give_everything_back()).await.is_none() {
             let unsure = std::mem::take(&mut self.unconfirmed);
             unsure.into_iter().for_each(|(partition, _, _)| self.abandon(partition));
         }
@@ -50,12 +50,20 @@ impl Manager {
         std::mem::take(&mut self.report)
     }
 
-    async fn give_everything_back(&mut self, until: Monotonic) {
+    async fn give_everything_back(&mut self) {
         let shared = self.shared.clone();
+        // Another call of `stop` may shorten the time at any moment.
+        let mut limit = shared.stop.subscribe();
+        let mut until = limit.borrow_and_update().unwrap_or_else(|| shared.now());
         self.stopping = true;
         self.asks.clear();
         if !shared.store.store().capabilities().wakes {
-            self.offer(until).await;
+            tokio::select! {
+                biased;
+                () = self.offer(until) => {}
+                Ok(()) = limit.changed() => {}
+            }
+            until = limit.borrow_and_update().unwrap_or(until);
         }
         // Before any further store call, which may be slow.
         shared.stop_slots(until);
@@ -66,9 +74,6 @@ impl Manager {
         // A pump needs its grace period to close, and two store calls to save and release.
         let last_at = |until: Monotonic| until + CLOSE_GRACE + shared.manager.store_timeout.saturating_mul(2);
         let mut last = last_at(until);
-        let mut sooner = shared.stop.subscribe();
-        // Another `stop` may have come before this.
-        sooner.mark_changed();
         let mut look_at = shared.now() + shared.manager.fast_scan;
         while !shared.slots().is_empty() {
             tokio::select! {
@@ -78,12 +83,10 @@ impl Manager {
                     self.note_end(end);
                 }
                 () = shared.environment.sleep_until(last) => break,
-                // Another `stop` has shortened the time.
-                Ok(()) = sooner.changed() => {
-                    if let Some(until) = *sooner.borrow_and_update() {
-                        shared.stop_slots(until);
-                        last = last.min(last_at(until));
-                    }
+                Ok(()) = limit.changed() => {
+                    until = limit.borrow_and_update().unwrap_or(until);
+                    shared.stop_slots(until);
+                    last = last.min(last_at(until));
                 }
                 () = shared.environment.sleep_until(look_at) => {
                     tokio::select! {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common::troubled_store::{Trouble, TroubledStore};
 use crate::recorder::{Call, Recorder, sleep};
 use ephor::memory::{MemoryHub, MemoryStore};
-use ephor::{CloseReason, EventProcessorHost, EventProcessorOptions, PartitionId, StopReport};
+use ephor::{CloseReason, EventProcessorHost, EventProcessorOptions, NotRunning, PartitionId, StopReport};
 use ephor_testkit::TestFleet;
 use futures_util::FutureExt;
 use tokio::sync::Notify;
@@ -156,8 +156,8 @@ async fn a_second_stop_may_give_less_time() {
         host.stop(SECOND).await
     };
     let (report, second) = tokio::join!(host.stop(SECOND * 600), impatient);
-    assert_eq!(report.unwrap().given_up, [P0]);
-    assert!(second.is_err(), "the first one has the report");
+    assert_eq!(report.clone().unwrap().given_up, [P0]);
+    assert_eq!(second, report);
     assert!(began.elapsed() < SECOND * 20, "{:?}", began.elapsed());
 }
 
@@ -181,14 +181,13 @@ async fn a_second_stop_is_heard_while_the_first_one_waits_for_the_store() {
             second.await
         };
         let (report, second) = tokio::join!(host.stop(SECOND * 600), impatient);
-        assert_eq!(report.unwrap().given_up, [P0], "wakes: {wakes}");
-        assert!(second.is_err(), "the first one has the report");
+        assert_eq!(report.clone().unwrap().given_up, [P0], "wakes: {wakes}");
+        assert_eq!(second, report);
         assert!(began.elapsed() < SECOND * 30, "{:?}, wakes: {wakes}", began.elapsed());
     }
 }
 
-/// The manager may end between the moment at which the second stop finds it running and the moment
-/// at which it sends its command.
+/// The manager may end at any moment of the second stop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_stops_at_once_both_end() {
     for _ in 0..300 {
@@ -207,7 +206,8 @@ async fn two_stops_at_once_both_end() {
         let mut first = Box::pin(host.stop(SECOND * 600));
         assert!((&mut first).now_or_never().is_none());
         let (first, second) = tokio::join!(first, host.stop(Duration::ZERO));
-        assert_eq!(first.unwrap().given_up, [P0]);
-        assert!(second.is_err(), "the first one has the report");
+        assert_eq!(first.clone().unwrap().given_up, [P0]);
+        // The first one may be over before the second one begins.
+        assert!(second == first || second == Err(NotRunning), "{second:?}");
     }
 }

@@ -2,7 +2,7 @@
 //! direction stops the other.
 //!
 //! The long form (`./check duplex SECONDS`, by EPHOR_DUPLEX_SECONDS) prints how much goes through in each direction,
-//! alone and beside the other, with the longest stall, and fails if one is longer than a second and than that of
+//! alone (a sixth of the time) and both at once (all of it), for each transport, with the longest stall, and fails if one is longer than a second and than that of
 //! either direction alone. The short form fails only if one stands still as two ends do that wait for each other.
 #![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
 #![allow(clippy::print_stdout, reason = "a measurement that is printed")]
@@ -40,7 +40,7 @@ const DOWN: PartitionId = PartitionId(1);
 /// are far from this.
 const STALL_OF_A_DEADLOCK: Duration = Duration::from_secs(10);
 
-/// How long each part takes; in the short form, until this many events went each way.
+/// The length of a part: a number of events each way in the short form, a time in the long one.
 enum Length {
     Events(usize),
     Time(Duration),
@@ -147,7 +147,7 @@ async fn receive(client: &EventHubs, stage: &Stage, length: &Length) -> Flow {
 }
 
 /// Each direction alone, and both.
-async fn measure(tls: bool, length: &Length) {
+async fn measure(tls: bool, one_way: &Length, both_ways: &Length) {
     let config = HubConfig {
         retention: Retention { age: None, bytes: Some(256 * MIB as u64) },
         max_event_bytes: 8 * MIB as u64,
@@ -158,14 +158,15 @@ async fn measure(tls: bool, length: &Length) {
     let (address, proxy) = narrow(served.address).await;
     let options = Options { connections: 1, ..quick() };
     let client = served.builder_at(address).options(options).build().unwrap();
-    let up = send(&client, length).await;
-    let down = receive(&client, &stage, length).await;
-    let (up_beside, down_beside) = tokio::join!(send(&client, length), receive(&client, &stage, length));
+    let up = send(&client, one_way).await;
+    let down = receive(&client, &stage, one_way).await;
+    let (up_beside, down_beside) =
+        tokio::join!(send(&client, both_ways), receive(&client, &stage, both_ways));
     let transport = if tls { "TLS" } else { "plain" };
     for (direction, alone, beside) in [("up", up, up_beside), ("down", down, down_beside)] {
         println!("{transport} {direction:5} alone   {}", alone.shown());
         println!("{transport} {direction:5} both    {}", beside.shown());
-        let most = match length {
+        let most = match both_ways {
             Length::Time(_) => Duration::from_secs(1).max(alone.stall),
             Length::Events(_) => STALL_OF_A_DEADLOCK,
         };
@@ -180,9 +181,11 @@ async fn measure(tls: bool, length: &Length) {
 async fn run(tls: bool) {
     let seconds = std::env::var("EPHOR_DUPLEX_SECONDS").ok().map(|text| text.parse::<u64>().unwrap());
     match seconds {
-        // Three parts, for each transport.
-        Some(seconds) => measure(tls, &Length::Time(Duration::from_secs(seconds) / 6)).await,
-        None => within(120, measure(tls, &Length::Events(8))).await,
+        Some(seconds) => {
+            let time = Duration::from_secs(seconds);
+            measure(tls, &Length::Time(time / 6), &Length::Time(time)).await;
+        }
+        None => within(120, measure(tls, &Length::Events(8), &Length::Events(8))).await,
     }
 }
 

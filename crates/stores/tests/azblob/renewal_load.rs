@@ -1,6 +1,6 @@
 //! 1,024 leases at a service that is 80 ms away, and of which one request in 1,000 hangs and one in 20 is throttled.
 //!
-//! `EPHOR_RENEWALS_SECONDS` says for how long (`./check renewals`): each half of it once without faults and once with them.
+//! `EPHOR_RENEWALS_SECONDS` is the time with faults (`./check renewals`); a quarter of it is played without them first.
 //! Without it one round is played of each kind, of a quarter of the leases, and one request in 100 hangs.
 
 use std::collections::BTreeMap;
@@ -135,15 +135,15 @@ fn run(seconds: Option<u64>) {
         let count = LEASES[usize::from(seconds.is_none())];
         let tokens = leases(&store, &raw, count).await;
         let mut load = Load { store, proxy, renewed: BTreeMap::new(), requests: 0 };
-        let half = seconds.map(|seconds| Duration::from_secs(seconds) / 2);
+        let time = seconds.map(Duration::from_secs);
         // The first look at each lease is no renewal as it will be.
         load.proxy.rule(|_| Fate::Late(LATENCY));
         load.round(&tokens).await;
         load.proxy.rule(|_| Fate::Late(LATENCY));
-        let without = load.play(&tokens, half).await;
+        let without = load.play(&tokens, time.map(|time| time / 4)).await;
         let hung = Arc::new(AtomicU32::new(0));
         load.proxy.rule(faults(seconds.is_none(), hung.clone()));
-        let with = load.play(&tokens, half).await;
+        let with = load.play(&tokens, time).await;
         let hung = hung.load(Ordering::SeqCst);
         println!(
             "{count} leases at {LATENCY:?}: {without:.0} requests a minute without faults, {with:.0} with {hung} \

@@ -249,12 +249,17 @@ impl Manager {
         !beaten || sight.lenient || !sight.plan.settled() || !self.asks.is_empty() || !self.answers.is_empty()
     }
 
+    /// True if this host is drained or stops, or was told to stop while a scan is under way.
+    fn is_leaving(&self) -> bool {
+        self.draining || self.stopping || self.shared.is_told_to_stop()
+    }
+
     pub(super) fn takes_part(&self) -> bool {
-        !self.draining && !self.stopping && !self.fitness.is_unfit(self.shared.now())
+        !self.is_leaving() && !self.fitness.is_unfit(self.shared.now())
     }
 
     fn state(&self) -> HostState {
-        if self.draining || self.stopping {
+        if self.is_leaving() {
             HostState::Draining
         } else if self.fitness.is_unfit(self.shared.now()) {
             HostState::Unfit

@@ -313,7 +313,8 @@ impl EventProcessorHost {
     ///
     /// Another call meanwhile can shorten the time, but not extend it; all calls return the same report.
     pub async fn stop(&self, within: Duration) -> Result<StopReport, NotRunning> {
-        let (mut ended, shared) = match self.state().running() {
+        // Also one that has ended because of a stop whose caller went away: its report is still there.
+        let (mut ended, shared) = match &self.state().running {
             Some(running) => (running.ended.clone(), running.shared.clone()),
             None => return Err(NotRunning),
         };

@@ -316,20 +316,25 @@ impl Manager {
         }
     }
 
-    /// Makes claims, a few at a time, and starts a pump for each one that is won.
+    /// Makes claims, a few at a time, and starts a pump for each one that is won. Once the host is told to stop, it makes
+    /// no further ones.
     async fn make_claims(&mut self, requests: Vec<ClaimRequest>, sight: &Sight) {
         let shared = self.shared.clone();
         let claims = requests.into_iter().map(|request| {
             let shared = shared.clone();
             async move {
+                if shared.is_told_to_stop() {
+                    return None;
+                }
                 let sent = shared.now();
                 let store = &shared.store;
                 let call = store.store().claim(store.group(), &request);
-                (sent, store.call("claim", Some(request.partition), call).await, request)
+                Some((sent, store.call("claim", Some(request.partition), call).await, request))
             }
         });
         let mut claims = futures_util::stream::iter(claims).buffer_unordered(CLAIMS_AT_ONCE);
-        while let Some((sent, outcome, request)) = claims.next().await {
+        while let Some(claim) = claims.next().await {
+            let Some((sent, outcome, request)) = claim else { continue };
             // Lost, or unknown: the next scan shows the outcome.
             if let Ok(Claim::Won { token, lease, checkpoint }) = outcome {
                 let manager = &shared.manager;

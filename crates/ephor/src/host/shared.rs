@@ -190,6 +190,11 @@ impl HostShared {
         }
     }
 
+    /// True once somebody has called `stop`.
+    pub(crate) fn is_told_to_stop(&self) -> bool {
+        self.stop.borrow().is_some()
+    }
+
     /// Completes once somebody has called `stop`.
     pub(crate) async fn told_to_stop(&self) {
         // It cannot fail: the sender is ours.

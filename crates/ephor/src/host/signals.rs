@@ -8,7 +8,9 @@ use crate::stop_report::StopReport;
 impl EventProcessorHost {
     /// Starts, runs until the process receives SIGINT (Ctrl-C) or SIGTERM (as from `docker stop`, Kubernetes or systemd),
     /// and stops gracefully with `within` for calls in flight. A second signal ends the waiting: calls in flight are
-    /// then given up. A signal while the host still starts ends the start, and the report is empty.
+    /// then given up. A third signal ends the process at once, with the exit status 128 plus its number: a call that blocks
+    /// its thread cannot be given up, and keeps the runtime from ending. A signal while the host still starts ends the
+    /// start, and the report is empty.
     ///
     /// From the first call on, these two signals no longer end the process by themselves. Let `within` be shorter than the
     /// time after which whoever sent the signal kills the process (10 s for `docker stop`, 30 s for Kubernetes).
@@ -31,9 +33,35 @@ impl EventProcessorHost {
             report = &mut stop => return Ok(report),
             name = signals.next() => tracing::warn!(signal = name, "giving up calls in flight"),
         }
+        exit_at_the_next();
         // A second stop gives less time, and both return the same report.
         let (report, _) = tokio::join!(stop, self.stop(Duration::ZERO));
         Ok(report)
+    }
+}
+
+/// Ends the process at the next signal. On a thread and a runtime of its own, because those of the caller may be blocked.
+#[expect(clippy::exit, reason = "what the signal asks for, and what it would do without us")]
+fn exit_at_the_next() {
+    let mut signals = Signals::listen();
+    let wait = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        if let Ok(runtime) = runtime {
+            let name = runtime.block_on(signals.next());
+            std::process::exit(exit_status(name));
+        }
+    };
+    let thread = std::thread::Builder::new().name("ephor-signals".into()).spawn(wait);
+    if let Err(error) = thread {
+        tracing::warn!(%error, "cannot start a thread that waits for a third signal");
+    }
+}
+
+fn exit_status(signal: &str) -> i32 {
+    match signal {
+        "SIGINT" => 128 + 2,
+        "SIGTERM" => 128 + 15,
+        _ => 1,
     }
 }
 

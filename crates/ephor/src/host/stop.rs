@@ -2,7 +2,7 @@
 //!
 //! Stop claiming, hand over to askers, drain, close, checkpoint, release, leave the fleet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ephor_core::epoch::Epoch;
@@ -67,12 +67,21 @@ impl Manager {
         }
         // Before any further store call, which may be slow.
         shared.stop_slots(until);
-        let heirs = if shared.slots().is_empty() { BTreeMap::new() } else { self.heirs().await };
+        let mut heirs = BTreeMap::new();
+        if !shared.slots().is_empty() {
+            tokio::select! {
+                biased;
+                found = self.heirs() => heirs = found,
+                Ok(()) = limit.changed() => limit.mark_changed(),
+            }
+        }
         for (partition, slot) in shared.slots().iter() {
             slot.decide(heirs.get(partition).cloned());
         }
-        // A pump needs its grace period to close, and two store calls to save and release.
-        let last_at = |until: Monotonic| until + CLOSE_GRACE + shared.manager.store_timeout.saturating_mul(2);
+        // A pump needs its grace period to close, and two store calls to save and release, however late it hears of it.
+        let last_at = |until: Monotonic| {
+            until.max(shared.now()) + CLOSE_GRACE + shared.manager.store_timeout.saturating_mul(2)
+        };
         let mut last = last_at(until);
         let mut look_at = shared.now() + shared.manager.fast_scan;
         while !shared.slots().is_empty() {
@@ -93,22 +102,13 @@ impl Manager {
                         biased;
                         () = self.show_that_we_live() => {}
                         () = shared.environment.sleep_until(last) => break,
+                        Ok(()) = limit.changed() => limit.mark_changed(),
                     }
                     look_at = shared.now() + shared.manager.slow_scan;
                 }
             }
         }
-        let again = self.unconfirmed.clone().into_iter().map(|(partition, epoch, settled)| {
-            let shared = shared.clone();
-            async move { (partition, release_again(&shared, partition, epoch, settled).await) }
-        });
-        let again = futures_util::stream::iter(again).buffer_unordered(RELEASES_AT_ONCE);
-        for (partition, released) in again.collect::<Vec<_>>().await {
-            if !released {
-                self.abandon(partition);
-            }
-        }
-        self.unconfirmed.clear();
+        self.release_unconfirmed().await;
         // A partition may have been handed to us while we were leaving.
         let limit =
             shared.environment.sleep_until(shared.now() + shared.manager.store_timeout.saturating_mul(2));
@@ -122,6 +122,38 @@ impl Manager {
             () = last_look => {}
             () = limit => {}
         }
+    }
+
+    /// Releases the partitions whose first release had no answer. Gives the rest up once the store has not confirmed any
+    /// for the time of two calls.
+    async fn release_unconfirmed(&mut self) {
+        let shared = self.shared.clone();
+        let mut left: BTreeSet<PartitionId> =
+            self.unconfirmed.iter().map(|(partition, ..)| *partition).collect();
+        // They stay in the list until the end, for a panic on the way.
+        let again = self.unconfirmed.clone().into_iter().map(|(partition, epoch, settled)| {
+            let shared = shared.clone();
+            async move { (partition, release_again(&shared, partition, epoch, settled).await) }
+        });
+        let mut again = futures_util::stream::iter(again).buffer_unordered(RELEASES_AT_ONCE);
+        let patience = shared.manager.store_timeout.saturating_mul(2);
+        let mut last = shared.now() + patience;
+        loop {
+            tokio::select! {
+                biased;
+                next = again.next() => match next {
+                    Some((partition, true)) => {
+                        left.remove(&partition);
+                        last = shared.now() + patience;
+                    }
+                    Some((_, false)) => {}
+                    None => break,
+                },
+                () = shared.environment.sleep_until(last) => break,
+            }
+        }
+        self.unconfirmed.clear();
+        left.into_iter().for_each(|partition| self.abandon(partition));
     }
 
     /// Notes that the release of this partition is unconfirmed: its lease expires.

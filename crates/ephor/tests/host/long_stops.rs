@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::troubled_store::{Trouble, TroubledStore};
+use crate::common::troubled_store::{Op, Trouble, TroubledStore};
 use crate::recorder::{Call, Recorder, sleep};
 use ephor::memory::{MemoryHub, MemoryStore};
 use ephor::{CloseReason, EventProcessorHost, EventProcessorOptions, NotRunning, PartitionId, StopReport};
@@ -185,6 +185,58 @@ async fn a_second_stop_is_heard_while_the_first_one_waits_for_the_store() {
         assert_eq!(second, report);
         assert!(began.elapsed() < SECOND * 30, "{:?}, wakes: {wakes}", began.elapsed());
     }
+}
+
+/// A second stop is heard while the first one asks a store that hangs for the successors of its partitions.
+#[tokio::test(start_paused = true)]
+async fn a_second_stop_gives_up_calls_while_the_store_hangs() {
+    let (mut fleet, store) = fleet(1, true);
+    let recorder = slow(&fleet, SECOND * 3_600, is_batch);
+    fleet.hub().send(P0, "event").unwrap();
+    fleet.start("a", |host| host.processor(recorder.make())).await.unwrap();
+    fleet.until("in a call", || recorder.running() == 1).await.unwrap();
+    store.trouble_all(Trouble::Hangs);
+    let host = fleet.host("a");
+    let impatient = async {
+        fleet.pass(SECOND / 2).await;
+        let mut second = Box::pin(host.stop(SECOND));
+        assert!((&mut second).now_or_never().is_none());
+        fleet.pass(SECOND * 2).await;
+        assert_eq!(recorder.running(), 0, "the call in flight was given up");
+        fleet.pass(SECOND * 2).await;
+        store.heal();
+        second.await
+    };
+    let (report, _) = tokio::join!(host.stop(SECOND * 600), impatient);
+    let report = report.unwrap();
+    assert_eq!((report.given_up, report.abandoned), (vec![P0], vec![]));
+    assert_eq!(recorder.closes(0), [CloseReason::Shutdown]);
+}
+
+/// The time is that of a few calls, and not of each sixteenth partition.
+#[tokio::test(start_paused = true)]
+async fn a_stop_whose_releases_hang_takes_no_longer_with_many_partitions() {
+    let (mut fleet, store) = fleet(256, true);
+    fleet.start("a", |host| host.for_each_event(|_, _| async { Ok(()) })).await.unwrap();
+    fleet.until("all are owned", || fleet.snapshot("a").partitions.len() == 256).await.unwrap();
+    store.trouble(Op::Release, Trouble::Hangs);
+    let began = tokio::time::Instant::now();
+    let report = fleet.host("a").stop(SECOND).await.unwrap();
+    assert_eq!(report.abandoned.len(), 256);
+    assert!(began.elapsed() < SECOND * 45, "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_is_told_to_stop_claims_nothing_more() {
+    let (mut fleet, store) = fleet(256, true);
+    store.trouble(Op::Claim, Trouble::Hangs);
+    fleet.start("a", |host| host.for_each_event(|_, _| async { Ok(()) })).await.unwrap();
+    fleet.until("it claims", || store.calls(Op::Claim) == 16).await.unwrap();
+    let began = tokio::time::Instant::now();
+    let report = fleet.host("a").stop(SECOND).await.unwrap();
+    assert!(report.is_clean(), "{report}");
+    assert_eq!(store.calls(Op::Claim), 16, "no further claim");
+    assert!(began.elapsed() < SECOND * 30, "{:?}", began.elapsed());
 }
 
 /// The manager may end at any moment of the second stop.

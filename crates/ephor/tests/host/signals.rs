@@ -23,10 +23,13 @@ fn run_as_a_second_process() {
     runtime.block_on(async {
         let hub = MemoryHub::new("homes", 1).unwrap();
         hub.send_with_key("home-7", "door").unwrap();
-        let endless = processor == "endless";
+        let (endless, blocks) = (processor == "endless", processor == "blocking");
         let host = EventProcessorHost::builder(hub, MemoryStore::default())
             .for_each_event(move |_, _| async move {
                 println!("processing");
+                if blocks {
+                    std::thread::sleep(HOUR);
+                }
                 if endless {
                     std::future::pending::<()>().await;
                 }
@@ -61,6 +64,18 @@ fn send(signal: &str, child: &Child) {
     assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
 }
 
+/// Signals of one kind that nobody has received yet are one signal, so it is sent again and again.
+fn send_until_it_ends(signal: &str, child: &mut Child) {
+    for _ in 0..MAX_RETRIES {
+        if child.try_wait().unwrap().is_some() {
+            return;
+        }
+        send(signal, child);
+        std::thread::sleep(RETRY);
+    }
+    child.kill().unwrap();
+}
+
 #[test]
 fn a_signal_stops_a_host_gracefully() {
     for signal in ["TERM", "INT"] {
@@ -76,16 +91,17 @@ fn a_signal_stops_a_host_gracefully() {
 #[test]
 fn a_second_signal_gives_up_calls_in_flight() {
     let (mut child, mut output) = start("endless");
-    // Signals of one kind that nobody has received yet are one signal: sent until it has heard two.
-    for _ in 0..MAX_RETRIES {
-        if child.try_wait().unwrap().is_some() {
-            break;
-        }
-        send("TERM", &child);
-        std::thread::sleep(RETRY);
-    }
+    send_until_it_ends("TERM", &mut child);
     let mut rest = String::new();
     output.read_to_string(&mut rest).unwrap();
     assert!(child.wait().unwrap().success(), "{rest}");
     assert!(rest.contains("drained 0"), "{rest}");
+}
+
+#[test]
+fn a_further_signal_ends_a_process_whose_thread_is_blocked() {
+    let (mut child, _output) = start("blocking");
+    send_until_it_ends("TERM", &mut child);
+    // 128 and the number of the signal, as shells say it.
+    assert_eq!(child.wait().unwrap().code(), Some(143));
 }

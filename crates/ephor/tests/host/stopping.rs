@@ -215,6 +215,19 @@ async fn a_stop_that_nobody_waits_for_is_carried_out_and_the_host_can_start_agai
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_report_of_a_stop_that_nobody_waited_for_is_kept_for_the_next_one() {
+    let mut fleet = TestFleet::new(1).unwrap();
+    let recorder = slow(&fleet, SECOND);
+    fleet.start("a", |host| host.processor(recorder.make())).await.unwrap();
+    fleet.until("owns", || fleet.snapshot("a").partitions.len() == 1).await.unwrap();
+    assert!(fleet.host("a").stop(SECOND).now_or_never().is_none());
+    fleet.pass(SECOND * 20).await;
+    let report = fleet.host("a").stop(SECOND).await;
+    assert_eq!(report, Ok(StopReport { drained: vec![P0], ..StopReport::default() }));
+    assert_eq!(fleet.host("a").stop(SECOND).await, Err(NotRunning));
+}
+
+#[tokio::test(start_paused = true)]
 async fn run_until_starts_waits_and_stops() {
     let fleet = TestFleet::new(1).unwrap();
     let recorder = slow(&fleet, SECOND);

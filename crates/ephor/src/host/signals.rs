@@ -41,7 +41,6 @@ impl EventProcessorHost {
 }
 
 /// Ends the process at the next signal. On a thread and a runtime of its own, because those of the caller may be blocked.
-#[expect(clippy::exit, reason = "what the signal asks for, and what it would do without us")]
 fn exit_at_the_next() {
     let mut signals = Signals::listen();
     let wait = move || {

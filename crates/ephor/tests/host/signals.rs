@@ -19,6 +19,8 @@ const MAX_RETRIES: usize = 300;
 #[test]
 fn run_as_a_second_process() {
     let Ok(processor) = std::env::var(PROCESSOR) else { return };
+    // The other process reads in the log how far this one is.
+    tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stdout).init();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let hub = MemoryHub::new("homes", 1).unwrap();
@@ -43,7 +45,7 @@ fn run_as_a_second_process() {
 }
 
 /// The second process, once it processes an event.
-fn start(processor: &str) -> (Child, impl Read) {
+fn start(processor: &str) -> (Child, impl BufRead) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "signals::run_as_a_second_process", "--nocapture"])
         .env(PROCESSOR, processor)
@@ -51,29 +53,21 @@ fn start(processor: &str) -> (Child, impl Read) {
         .spawn()
         .unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    while !line.contains("processing") {
-        line.clear();
-        assert_ne!(output.read_line(&mut line).unwrap(), 0, "it ended before it processed anything");
-    }
+    read_until("processing", &mut output);
     (child, output)
+}
+
+fn read_until(text: &str, output: &mut impl BufRead) {
+    let mut line = String::new();
+    while !line.contains(text) {
+        line.clear();
+        assert_ne!(output.read_line(&mut line).unwrap(), 0, "the process ended before it printed {text:?}");
+    }
 }
 
 fn send(signal: &str, child: &Child) {
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
-}
-
-/// Signals of one kind that nobody has received yet are one signal, so it is sent again and again.
-fn send_until_it_ends(signal: &str, child: &mut Child) {
-    for _ in 0..MAX_RETRIES {
-        if child.try_wait().unwrap().is_some() {
-            return;
-        }
-        send(signal, child);
-        std::thread::sleep(RETRY);
-    }
-    child.kill().unwrap();
 }
 
 #[test]
@@ -91,7 +85,10 @@ fn a_signal_stops_a_host_gracefully() {
 #[test]
 fn a_second_signal_gives_up_calls_in_flight() {
     let (mut child, mut output) = start("endless");
-    send_until_it_ends("TERM", &mut child);
+    // Two signals that nobody has received yet would be one, and a third would end the process.
+    send("TERM", &child);
+    read_until("a second signal gives up calls in flight", &mut output);
+    send("TERM", &child);
     let mut rest = String::new();
     output.read_to_string(&mut rest).unwrap();
     assert!(child.wait().unwrap().success(), "{rest}");
@@ -101,7 +98,16 @@ fn a_second_signal_gives_up_calls_in_flight() {
 #[test]
 fn a_further_signal_ends_a_process_whose_thread_is_blocked() {
     let (mut child, _output) = start("blocking");
-    send_until_it_ends("TERM", &mut child);
+    // Signals that nobody has received yet are one signal, so it is sent again and again.
+    for _ in 0..MAX_RETRIES {
+        if child.try_wait().unwrap().is_some() {
+            break;
+        }
+        send("TERM", &child);
+        std::thread::sleep(RETRY);
+    }
+    // Only if it still runs.
+    let _ = child.kill();
     // 128 and the number of the signal, as shells say it.
     assert_eq!(child.wait().unwrap().code(), Some(143));
 }

@@ -1,9 +1,10 @@
 //! Large events in both directions on one connection, through small socket buffers, plain and over TLS: neither
 //! direction stops the other.
 //!
-//! The long form (`./check duplex SECONDS`, by EPHOR_DUPLEX_SECONDS) prints how much goes through in each direction,
-//! alone (a sixth of the time) and both at once (all of it), for each transport, with the longest stall, and fails if one is longer than a second and than that of
-//! either direction alone. The short form fails only if one stands still as two ends do that wait for each other.
+//! The long form (`./check duplex SECONDS`, by EPHOR_DUPLEX_SECONDS) prints for each transport how much goes through in
+//! each direction, alone for a sixth of the time and then both at once for all of it, with the longest stall. It fails
+//! if a stall is longer than a second and than that of either direction alone. The short form fails only if a direction
+//! stands still as two ends do that wait for each other.
 #![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
 #![allow(clippy::print_stdout, reason = "a measurement that is printed")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]

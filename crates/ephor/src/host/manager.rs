@@ -77,7 +77,6 @@ pub(crate) struct Manager {
     pub(super) cooling: BTreeMap<PartitionId, Cooling>,
     pub(super) fitness: Fitness,
     pub(super) draining: bool,
-    pub(super) stopping: bool,
     /// The results of the partitions since the stop began.
     pub(super) report: StopReport,
     /// Partitions that were given away since then without a confirmation of the store.
@@ -146,7 +145,6 @@ impl Manager {
             cooling: BTreeMap::new(),
             fitness: Fitness::default(),
             draining: false,
-            stopping: false,
             report: StopReport::default(),
             unconfirmed: vec![],
             beat: 0,
@@ -249,9 +247,9 @@ impl Manager {
         !beaten || sight.lenient || !sight.plan.settled() || !self.asks.is_empty() || !self.answers.is_empty()
     }
 
-    /// True if this host is drained or stops, or was told to stop while a scan is under way.
+    /// True if this host is drained, stops, or was told to stop while a scan is under way.
     fn is_leaving(&self) -> bool {
-        self.draining || self.stopping || self.shared.is_told_to_stop()
+        self.draining || self.shared.is_told_to_stop()
     }
 
     pub(super) fn takes_part(&self) -> bool {

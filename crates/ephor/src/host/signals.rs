@@ -9,8 +9,8 @@ impl EventProcessorHost {
     /// Starts, runs until the process receives SIGINT (Ctrl-C) or SIGTERM (as from `docker stop`, Kubernetes or systemd),
     /// and stops gracefully with `within` for calls in flight. A second signal ends the waiting: calls in flight are
     /// then given up. A third signal ends the process at once, with the exit status 128 plus its number: a call that blocks
-    /// its thread cannot be given up, and keeps the runtime from ending. A signal while the host still starts ends the
-    /// start, and the report is empty.
+    /// its thread cannot be given up, and keeps the runtime from ending. (On a runtime of one thread such a call keeps all
+    /// signals from being heard.) A signal while the host still starts ends the start, and the report is empty.
     ///
     /// From the first call on, these two signals no longer end the process by themselves. Let `within` be shorter than the
     /// time after which whoever sent the signal kills the process (10 s for `docker stop`, 30 s for Kubernetes).
@@ -33,7 +33,7 @@ impl EventProcessorHost {
             report = &mut stop => return Ok(report),
             name = signals.next() => tracing::warn!(signal = name, "giving up calls in flight"),
         }
-        exit_at_the_next();
+        exit_at_next_signal();
         // A second stop gives less time, and both return the same report.
         let (report, _) = tokio::join!(stop, self.stop(Duration::ZERO));
         Ok(report)
@@ -41,7 +41,7 @@ impl EventProcessorHost {
 }
 
 /// Ends the process at the next signal. On a thread and a runtime of its own, because those of the caller may be blocked.
-fn exit_at_the_next() {
+fn exit_at_next_signal() {
     let mut signals = Signals::listen();
     let wait = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();

@@ -55,7 +55,6 @@ impl Manager {
         // Another call of `stop` may shorten the time at any moment.
         let mut limit = shared.stop.subscribe();
         let mut until = limit.borrow_and_update().unwrap_or_else(|| shared.now());
-        self.stopping = true;
         self.asks.clear();
         if !shared.store.store().capabilities().wakes {
             tokio::select! {
@@ -110,7 +109,7 @@ impl Manager {
         }
         self.release_unconfirmed().await;
         // A partition may have been handed to us while we were leaving.
-        let limit =
+        let time_is_up =
             shared.environment.sleep_until(shared.now() + shared.manager.store_timeout.saturating_mul(2));
         let last_look = async {
             if let Some(sight) = self.look().await {
@@ -120,7 +119,7 @@ impl Manager {
         tokio::select! {
             biased;
             () = last_look => {}
-            () = limit => {}
+            () = time_is_up => {}
         }
     }
 
